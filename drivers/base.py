@@ -1,0 +1,189 @@
+"""The contract of every cloud's driver (seed 000; machine-controller-manager docs/development/cp_support_new.md).
+
+Methods block: the clouds' SDKs do, and activities call them in a thread. Every method is idempotent and its docstring
+says how; get_machine_status, list_machines and get_volume_ids make no changing call. All raise DriverError.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr
+
+from drivers.errors import DriverError
+from resources.errors import ErrorClass
+
+
+class Request(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+
+class Identity(Request):
+    """Whom a resource belongs to. `cluster_full_name` and `role` make Gardener's must-tags where the class has none."""
+
+    cluster: str
+    name: str
+    uid: str
+    cluster_full_name: str | None = None
+    role: str = "node"
+
+
+class MachineRequest(Request):
+    """What every call about one machine carries."""
+
+    machine: Identity
+    provider_spec: dict[str, Any]
+    secret: Mapping[str, SecretStr] = Field(default_factory=dict)
+    """Credentials: the data of the (credentials) Secret; empty for the account's default."""
+
+
+class CreateMachineRequest(MachineRequest):
+    user_data: SecretStr
+    """Rendered, plain text; the driver encodes it as the cloud wants it."""
+    token: str
+    """Idempotency token: the same token and the same request never make a second VM."""
+
+
+class VmState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    STOPPING = "stopping"
+    STOPPED = "stopped"
+    TERMINATING = "terminating"
+
+
+class MachineStatus(Request):
+    """A VM that exists."""
+
+    provider_id: str
+    node_name: str
+    """The name that its kubelet registers with, where the provider knows it; else empty."""
+    addresses: list[str] = Field(default_factory=list)
+    state: VmState = VmState.PENDING
+    impaired: str | None = None
+    """The provider's own health check fails, in its words."""
+    uid: str | None = None
+    """The machine uid in its tags."""
+    name: str | None = None
+    """The machine name in its tags."""
+    console: str | None = None
+    """The last lines of the console, when they were asked for."""
+
+
+class GetMachineStatusRequest(MachineRequest):
+    provider_id: str | None = None
+    """With it the VM is read by id; without, it is looked up by the machine's uid tag and by `token`."""
+    token: str = ""
+    console: bool = False
+
+
+class UpdateMachineRequest(MachineRequest):
+    provider_id: str
+    last_applied_provider_spec: dict[str, Any] | None = None
+    """None: the post-start update, once after creation. Else: a hot update of the updatable fields."""
+
+
+class UpdateMachineResponse(Request):
+    changed: list[str] = Field(default_factory=list)
+    """What was changed, in words; empty when all was already so."""
+
+
+class DeleteMachineRequest(MachineRequest):
+    provider_id: str | None = None
+    """With it the VM of this id, and in any case everything that carries the machine's uid tag."""
+    token: str = ""
+
+
+class Evidence(StrEnum):
+    PRESENT = "present"
+    """Something is still there; it has been told to go."""
+    TERMINATED = "terminated"
+    """The cloud itself says that the VM is terminated, and nothing else is left."""
+    NOT_FOUND = "not_found"
+    """Neither by id nor by tag, with credentials that can read: gone, if it is still so after the lag window."""
+
+
+class DeleteMachineResponse(Request):
+    evidence: Evidence
+    left: list[str] = Field(default_factory=list)
+    """Ids of what is still there, with their state: `i-1 shutting-down`."""
+    kept: list[str] = Field(default_factory=list)
+    """Ids that outlive the machine because the spec says so; retagged as released."""
+
+
+class ListMachinesRequest(Request):
+    """All VMs of a cluster in the account and region of a provider spec, by owner tag."""
+
+    cluster: str
+    provider_spec: dict[str, Any]
+    secret: Mapping[str, SecretStr] = Field(default_factory=dict)
+
+
+class ListMachinesResponse(Request):
+    machines: list[MachineStatus] = Field(default_factory=list)
+
+
+class GetVolumeIDsRequest(Request):
+    """Specs of PersistentVolumes as the API server has them."""
+
+    persistent_volume_specs: list[dict[str, Any]]
+
+
+class GetVolumeIDsResponse(Request):
+    volume_ids: list[str] = Field(default_factory=list)
+    """In the order of the request, without those of other providers."""
+
+
+class Driver(Protocol):
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
+        """Make the VM with its disks and NICs, tagged in the same call.
+
+        Idempotent by token: a repeated call answers with the same VM. Raises IdempotencyMismatch when the token is
+        bound to something else.
+        """
+
+    def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        """Bring a VM to its spec without replacing it. Idempotent: it looks first and changes only what differs.
+
+        Raises Unimplemented where the cloud's driver has nothing to update.
+        """
+
+    def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
+        """One pass: tell everything of the machine to go, release what is kept, and say what is left.
+
+        Idempotent: called until it answers `terminated`, or `not_found` twice, further apart than the lag window.
+        """
+
+    def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
+        """Read only. Raises DriverError of class not_found when there is no living VM, conflict when there are two."""
+
+    def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
+        """Read only. Living VMs, all pages."""
+
+    def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
+        """No call at all: the ids are in the specs."""
+
+
+class DriverSettings(Request):
+    """What a worker knows of a provider; `endpoint` replaces the cloud's own, for simulators and private regions."""
+
+    endpoint: str | None = None
+    timeout: timedelta = timedelta(seconds=20)
+    """Of one call to the cloud."""
+
+
+_MODULES = {"AWS": "drivers.aws"}
+
+
+def load_driver(provider: str, settings: DriverSettings | None = None) -> Driver:
+    """The driver of a provider. Its SDK is imported here and not before: it costs up to 1.6 s."""
+    module = _MODULES.get(provider)
+    if module is None:
+        known = ", ".join(sorted(_MODULES))
+        raise DriverError(ErrorClass.INVALID, f"no driver for provider {provider!r}; there are drivers for {known}")
+    driver: Driver = importlib.import_module(module).driver(settings or DriverSettings())
+    return driver

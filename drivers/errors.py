@@ -1,0 +1,54 @@
+"""The one exception that a driver raises."""
+
+from __future__ import annotations
+
+from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
+
+
+class DriverError(Exception):
+    """A provider call failed. `message` is in our own words: provider errors may quote a request body.
+
+    `code` is the gRPC-style code of machine_error_codes.md; `error_class` says what to do next; `retry_after` is in
+    seconds, where the provider asked for it.
+    """
+
+    def __init__(
+        self,
+        error_class: ErrorClass,
+        message: str,
+        *,
+        provider_code: str = "",
+        retry_after: float | None = None,
+        code: Code | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.error_class = error_class
+        self.message = message
+        self.provider_code = provider_code
+        self.retry_after = retry_after
+        self.code = code or CODE_OF[error_class]
+
+    @property
+    def info(self) -> ErrorInfo:
+        return ErrorInfo(
+            error_class=self.error_class,
+            code=self.code,
+            message=self.message,
+            retry_after=self.retry_after,
+            provider_code=self.provider_code,
+        )
+
+
+class IdempotencyMismatch(DriverError):
+    """The attempt's token is bound to other parameters, or to an instance that is dead (`terminated`)."""
+
+    def __init__(self, message: str, *, provider_code: str, terminated: bool) -> None:
+        super().__init__(ErrorClass.CONFLICT, message, provider_code=provider_code)
+        self.terminated = terminated
+
+
+class Unimplemented(DriverError):
+    """The driver has no such method for this cloud."""
+
+    def __init__(self, method: str, provider: str) -> None:
+        super().__init__(ErrorClass.INVALID, f"{provider}: {method} is not implemented", code=Code.UNIMPLEMENTED)

@@ -1,0 +1,191 @@
+"""The provider spec of AWS: every field of Gardener's AWSProviderSpec (machine-controller-manager-provider-aws,
+pkg/aws/apis/aws_provider_spec.go), the ones that MCM ignores included, plus vmTags, nicTags and diskTags (seed 002).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Field, model_validator
+from pydantic.alias_generators import to_camel
+
+from resources.base import Manifest
+from resources.effects import Effect
+
+MAX_TAGS = 50
+"""A resource may carry so many (EC2 user guide, Tag restrictions)."""
+
+Tags = dict[str, str]
+
+
+class Iam(Manifest):
+    """The instance profile, by name or by ARN."""
+
+    name: str | None = None
+    arn: str | None = Field(default=None, alias="arn")
+
+    @model_validator(mode="after")
+    def one_of(self) -> Self:
+        if bool(self.name) == bool(self.arn):
+            raise ValueError("give exactly one of name and arn")
+        return self
+
+
+class Ebs(Manifest):
+    delete_on_termination: bool | None = None
+    """Default true, as MCM."""
+    encrypted: bool | None = None
+    iops: int | None = Field(default=None, ge=0)
+    throughput: int | None = Field(default=None, ge=0)
+    """MiB/s, gp3 only."""
+    kms_key_id: Annotated[str | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
+    snapshot_id: str | None = Field(default=None, alias="snapshotID")
+    volume_size: int | None = Field(default=None, ge=1)
+    """GiB; the image's own size when absent."""
+    volume_type: str | None = None
+
+
+class BlockDevice(Manifest):
+    device_name: str | None = None
+    """`/root` stands for the image's root device."""
+    ebs: Ebs = Field(default_factory=Ebs)
+    no_device: Annotated[str | None, Effect.NONE] = None
+    virtual_name: Annotated[str | None, Effect.NONE] = None
+
+
+class NetworkInterface(Manifest):
+    subnet_id: str = Field(alias="subnetID")
+    security_group_ids: list[str] = Field(default_factory=list, alias="securityGroupIDs")
+    associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
+    delete_on_termination: bool | None = None
+    """Default true."""
+    description: str | None = None
+    device_index: int | None = Field(default=None, ge=0)
+    """Default: its place in the list."""
+    network_card_index: int | None = Field(default=None, ge=0)
+    interface_type: Literal["interface", "efa", "efa-only"] | None = None
+    ipv6_address_count: int | None = Field(default=None, ge=0)
+    """At launch."""
+    primary_ipv6: bool | None = None
+    """Default true where there is an IPv6 address."""
+    ipv6_prefix_count: Annotated[int | None, Effect.POST_START] = Field(default=None, ge=0)
+    """After the start, by AssignIpv6Addresses (seed 000)."""
+
+
+class MetadataOptions(Manifest):
+    http_endpoint: Literal["enabled", "disabled"] | None = None
+    http_put_response_hop_limit: int | None = Field(default=None, ge=1, le=64)
+    http_tokens: Literal["required", "optional"] | None = None
+
+
+class CpuOptions(Manifest):
+    core_count: int | None = Field(default=None, ge=1)
+    threads_per_core: int | None = Field(default=None, ge=1, le=2)
+    amd_sev_snp: Literal["enabled", "disabled"] | None = None
+
+    @model_validator(mode="after")
+    def both(self) -> Self:
+        if (self.core_count is None) != (self.threads_per_core is None):
+            raise ValueError("give coreCount and threadsPerCore together")
+        return self
+
+
+class CapacityReservation(Manifest):
+    capacity_reservation_preference: Literal["open", "none", "capacity-reservations-only"] | None = None
+    capacity_reservation_id: str | None = None
+    capacity_reservation_resource_group_arn: str | None = None
+
+    @model_validator(mode="after")
+    def one_target(self) -> Self:
+        given = [self.capacity_reservation_preference, self.capacity_reservation_id]
+        given.append(self.capacity_reservation_resource_group_arn)
+        if sum(v is not None for v in given) > 1:
+            raise ValueError("give one of preference, id and resource group ARN")
+        return self
+
+
+class InstanceMarketOptions(Manifest):
+    market_type: Literal["spot", "capacity-block"] | None = None
+
+
+class Placement(Manifest):
+    affinity: Literal["default", "host"] | None = None
+    availability_zone: str | None = None
+    group_id: str | None = None
+    group_name: str | None = None
+    host_id: str | None = None
+    host_resource_group_arn: str | None = None
+    partition_number: int | None = Field(default=None, ge=1, le=7)
+    tenancy: Literal["default", "dedicated", "host"] | None = None
+
+
+class AwsProviderSpec(Manifest):
+    """`providerSpec` of a MachineClass whose provider is AWS."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+
+    api_version: Annotated[str | None, Effect.NONE] = None
+    kind: Annotated[str | None, Effect.NONE] = None
+    ami: str = Field(min_length=1)
+    region: str = Field(min_length=1)
+    machine_type: str = Field(min_length=1)
+    key_name: str | None = None
+    iam: Iam | None = None
+    block_devices: list[BlockDevice] = Field(default_factory=list)
+    network_interfaces: list[NetworkInterface] = Field(min_length=1)
+    tags: Annotated[Tags, Effect.HOT] = Field(default_factory=dict)
+    """Deprecated: goes to VM, NICs and disks alike. A specific field, even empty, replaces it for its resource."""
+    vm_tags: Annotated[Tags | None, Effect.HOT] = None
+    nic_tags: Annotated[Tags | None, Effect.HOT] = None
+    disk_tags: Annotated[Tags | None, Effect.HOT] = None
+    src_and_dst_checks_enabled: Annotated[bool | None, Effect.POST_START] = None
+    """False switches the source/destination check off after the start, as a NAT or CNI needs (seed 000)."""
+    instance_metadata_options: MetadataOptions | None = None
+    cpu_options: CpuOptions | None = None
+    capacity_reservation: CapacityReservation | None = None
+    instance_market_options: InstanceMarketOptions | None = None
+    spot_price: str | None = None
+    """Deprecated: a one-time spot request; empty means the on-demand price. Use instanceMarketOptions."""
+    placement: Placement | None = None
+    ebs_optimized: Annotated[bool | None, Effect.NONE] = None
+    monitoring: Annotated[bool | None, Effect.NONE] = None
+    kms_key_id: Annotated[str | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
+
+    @model_validator(mode="after")
+    def device_indexes(self) -> Self:
+        pairs = [
+            (n.network_card_index or 0, i if n.device_index is None else n.device_index)
+            for i, n in enumerate(self.network_interfaces)
+        ]
+        if len(set(pairs)) != len(pairs):
+            raise ValueError("networkInterfaces: two interfaces have the same networkCardIndex and deviceIndex")
+        roots = [d for d in self.block_devices if d.device_name == "/root"]
+        if len(roots) > 1:
+            raise ValueError("blockDevices: more than one has the deviceName /root")
+        if len(self.block_devices) > 1 and any(not d.device_name for d in self.block_devices):
+            raise ValueError("blockDevices: every device needs a deviceName when there is more than one")
+        return self
+
+    def tags_for(self, resource: Literal["vm", "nic", "disk"]) -> Tags:
+        """What the class asks for on a resource: its specific field where given, else the deprecated `tags`."""
+        specific = {"vm": self.vm_tags, "nic": self.nic_tags, "disk": self.disk_tags}[resource]
+        return dict(self.tags if specific is None else specific)
+
+    def must_tags(self) -> Tags:
+        """The cluster's and role's tags among the class's own: Gardener's manifests carry them in `tags`."""
+        every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
+        prefixes = ("kubernetes.io/cluster/", "kubernetes.io/role/")
+        return {k: v for k, v in every.items() if k.startswith(prefixes)}
+
+
+def deprecations(spec: AwsProviderSpec) -> list[tuple[str, str]]:
+    """Path and advice for fields that still work but should not be written any more."""
+    found: list[tuple[str, str]] = []
+    if spec.tags:
+        found.append(("tags", "deprecated: use vmTags, nicTags and diskTags (tags goes to all three)"))
+    if spec.spot_price is not None:
+        found.append(("spotPrice", "deprecated: use instanceMarketOptions.marketType: spot"))
+    every: dict[str, Any] = {**spec.tags, **(spec.vm_tags or {}), **(spec.nic_tags or {}), **(spec.disk_tags or {})}
+    if "Name" in every:
+        found.append(("tags.Name", "overridden: the tag Name is always the machine's name"))
+    return found

@@ -1,0 +1,51 @@
+"""What a change of a provider spec's field does to a machine that runs (seed 002: `updatable`)."""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import Any, Union
+
+from pydantic import BaseModel
+
+
+class Effect(StrEnum):
+    HOT = "hot"
+    """Updatable: changed in place, no machine is replaced."""
+    HASH = "hash"
+    """Not updatable: enters the class hash, so a change replaces machines. What is not marked is this."""
+    POST_START = "post-start"
+    """Applied once after the start, never hot: a change replaces machines like `hash`."""
+    NONE = "none"
+    """Accepted for compatibility and ignored."""
+
+
+def effects(model: type[BaseModel], prefix: str = "", inherited: Effect | None = None) -> Iterator[tuple[str, Effect]]:
+    """Path and effect of every leaf field; list items are written `[]`. A mark on a field covers what is below it."""
+    for name, field in model.model_fields.items():
+        marked = next((m for m in field.metadata if isinstance(m, Effect)), None) or inherited
+        path = f"{prefix}{field.alias or name}"
+        inner, suffix = _inner(field.annotation)
+        if inner is not None:
+            yield from effects(inner, f"{path}{suffix}.", marked)
+        else:
+            yield path, marked or Effect.HASH
+
+
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """The model inside `X | None` or `list[X]`, and how its path is written."""
+    origin = typing.get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        for option in typing.get_args(annotation):
+            model, suffix = _inner(option)
+            if model is not None:
+                return model, suffix
+        return None, ""
+    if origin is list:
+        model, _ = _inner(typing.get_args(annotation)[0])
+        return model, "[]"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, ""
+    return None, ""

@@ -1,0 +1,79 @@
+"""What can go wrong at a provider, in the words that drivers, planners and workflows share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from resources.base import Value
+
+
+class ErrorClass(StrEnum):
+    """What a failure means for what to do next. A driver's table maps each code of its cloud to one of these; one table
+    in planners/ maps each of these to a wait."""
+
+    CAPACITY = "capacity"
+    """The cloud has no such machine to give right now."""
+    QUOTA = "quota"
+    """The account may not have more."""
+    THROTTLED = "throttled"
+    """Too many calls."""
+    AUTH = "auth"
+    """Credentials are missing, wrong, or may not do this."""
+    NOT_FOUND = "not_found"
+    """Something that the request names does not exist."""
+    CONFLICT = "conflict"
+    """The resource is in a state that does not allow it now, or somebody else changed it."""
+    INVALID = "invalid"
+    """The request will never be accepted as it is."""
+    TRANSIENT = "transient"
+    """Try again: network, time-out, the service's own trouble."""
+    UNKNOWN = "unknown"
+    """A code that no table knows; it is reported with the code, so that the table can grow."""
+
+
+class Code(StrEnum):
+    """gRPC status codes by name, as machine-controller-manager's drivers return them (machine_error_codes.md)."""
+
+    OK = "OK"
+    UNKNOWN = "Unknown"
+    INVALID_ARGUMENT = "InvalidArgument"
+    NOT_FOUND = "NotFound"
+    PERMISSION_DENIED = "PermissionDenied"
+    RESOURCE_EXHAUSTED = "ResourceExhausted"
+    ABORTED = "Aborted"
+    UNIMPLEMENTED = "Unimplemented"
+    UNAVAILABLE = "Unavailable"
+
+
+CODE_OF: dict[ErrorClass, Code] = {
+    ErrorClass.CAPACITY: Code.RESOURCE_EXHAUSTED,  # cluster-autoscaler backs off a node group on this one
+    ErrorClass.QUOTA: Code.RESOURCE_EXHAUSTED,
+    ErrorClass.THROTTLED: Code.UNAVAILABLE,
+    ErrorClass.AUTH: Code.PERMISSION_DENIED,
+    ErrorClass.NOT_FOUND: Code.NOT_FOUND,
+    ErrorClass.CONFLICT: Code.ABORTED,
+    ErrorClass.INVALID: Code.INVALID_ARGUMENT,
+    ErrorClass.TRANSIENT: Code.UNAVAILABLE,
+    ErrorClass.UNKNOWN: Code.UNKNOWN,
+}
+
+
+class ErrorInfo(Value):
+    """A classified failure as it travels from an activity to its workflow. Never holds a secret."""
+
+    error_class: ErrorClass = ErrorClass.UNKNOWN
+    code: Code = Code.UNKNOWN
+    message: str = ""
+    retry_after: float | None = None
+    """Seconds that the provider asked to wait."""
+    provider_code: str = ""
+    """The cloud's own code, e.g. InsufficientInstanceCapacity."""
+
+
+# Failure types of activities that are no provider's error; the workflow branches on them.
+NOT_YET = "NotYet"
+"""One pass of a poller found that it is not over; the message is the blocker."""
+IDEMPOTENCY = "IdempotencyMismatch"
+"""The attempt's token is bound to other parameters or to a machine that is dead: the attempt is over."""
+MISSING_CREDENTIALS = "CredentialsMissing"
+"""A Secret that holds credentials or user data cannot be read."""

@@ -1,0 +1,205 @@
+"""The state of one machine: the only argument of MachineWorkflow, and what `describe` shows."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from pydantic import Field
+
+from resources.base import Model, Value
+from resources.errors import Code
+from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
+from resources.messages import Intent, NodeFacts
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.timings import Timings
+
+JOURNAL_LENGTH = 50
+INTENTS_KEPT = 20
+
+
+class Phase(StrEnum):
+    PENDING = "Pending"
+    RUNNING = "Running"
+    UNKNOWN = "Unknown"
+    FAILED = "Failed"
+    CRASH_LOOP_BACK_OFF = "CrashLoopBackOff"
+    TERMINATING = "Terminating"
+
+
+class OperationType(StrEnum):
+    CREATE = "Create"
+    UPDATE = "Update"
+    HEALTH_CHECK = "HealthCheck"
+    DRAIN = "Drain"
+    PRESERVE = "Preserve"
+    DELETE = "Delete"
+
+
+class OperationState(StrEnum):
+    PROCESSING = "Processing"
+    SUCCESSFUL = "Successful"
+    FAILED = "Failed"
+
+
+class LastOperation(Value):
+    type: OperationType
+    state: OperationState
+    description: str = ""
+    error_code: Code | None = None
+    """cluster-autoscaler reads ResourceExhausted here and backs off the node group."""
+    time: datetime
+
+
+class WaitingFor(Value):
+    reason: str
+    """CamelCase, for machines."""
+    message: str
+    """With numbers and names, for people."""
+    since: datetime
+    next_try: datetime | None = None
+
+
+class Happening(Value):
+    """One entry of the journal."""
+
+    time: datetime
+    reason: str
+    message: str
+
+
+class Condition(Value):
+    type: str
+    reason: str
+    message: str
+    since: datetime
+
+
+class ClassSnapshot(Value):
+    """A MachineClass as it was when this machine was told of it. It serves to the end, also when the class is gone."""
+
+    name: str
+    generation: int = Field(default=1, ge=1)
+    provider: str
+    provider_spec: dict[str, Any]
+    secret_ref: SecretRef
+    credentials_secret_ref: SecretRef | None = None
+
+    @classmethod
+    def of(cls, manifest: MachineClass, generation: int = 1) -> ClassSnapshot:
+        return cls(
+            name=manifest.metadata.name,
+            generation=generation,
+            provider=manifest.provider,
+            provider_spec=manifest.provider_spec,
+            secret_ref=manifest.secret_ref,
+            credentials_secret_ref=manifest.credentials_secret_ref,
+        )
+
+
+class Attempt(Value):
+    """One try to create the VM: one token, one frozen request. It is in state before the cloud is called."""
+
+    number: int
+    token: str
+    started: datetime
+    machine_class: ClassSnapshot
+    """The class that the request was made from. A later class is a new attempt's."""
+
+
+class ApplyIntent(Intent):
+    """The manifest as applied once more: its spec and the class of that moment."""
+
+    spec: MachineSpec
+    machine_class: ClassSnapshot
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class Deletion(Value):
+    """The intent to delete; once given it stays."""
+
+    time: datetime
+    requested_by: str = ""
+    reason: str = ""
+    force: bool = False
+
+
+class AppliedSpec(Value):
+    """The provider spec that the VM carries, and its hash (seed 002: last-updated-machineClass)."""
+
+    hash: str
+    provider_spec: dict[str, Any]
+
+
+class Status(Model):
+    """What is and what was; written by the workflow only."""
+
+    phase: Phase = Phase.PENDING
+    last_operation: LastOperation | None = None
+    provider_id: str | None = Field(default=None, alias="providerID")
+    node_name: str | None = None
+    addresses: list[str] = Field(default_factory=list)
+    last_applied_provider_spec: AppliedSpec | None = None
+    last_applied_node_template: NodeTemplate | None = None
+    conditions: list[Condition] = Field(default_factory=list)
+    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    """Absolute; one timer is armed for the earliest."""
+    waiting_for: WaitingFor | None = None
+    kept: list[str] = Field(default_factory=list)
+    """Volumes and NICs that outlive the machine because its spec says so."""
+
+
+class MachineState(Model):
+    """Identity, intent, status and memory of one machine. A person may start one with plain JSON:
+
+    {"cluster": "demo", "name": "m1", "spec": {"class": {"name": "c1"}}, "machineClass": {…}}
+    """
+
+    name: str
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    spec: MachineSpec
+    machine_class: ClassSnapshot | None = None
+    queue_prefix: str = DEFAULT_QUEUE
+    """The workflow's own task queue, from which the others are named."""
+    timings: Timings = Field(default_factory=Timings)
+
+    status: Status = Field(default_factory=Status)
+
+    uid: str = ""
+    created: datetime | None = None
+    attempt: Attempt | None = None
+    made: datetime | None = None
+    """When the cloud answered that there is a VM."""
+    node: NodeFacts | None = None
+    """The newest that the watch told."""
+    post_start_done: bool = False
+    joined: bool = False
+    """The Node carries the template and the token is revoked."""
+    was_running: bool = False
+    healthy_since: datetime | None = None
+    drained: bool = False
+    vm_gone: bool = False
+    deletion: Deletion | None = None
+    journal: list[Happening] = Field(default_factory=list)
+    intents: dict[str, str] = Field(default_factory=dict)
+    """The last intents, id to answer: a second arrival changes nothing and gets the first answer."""
+    parked: str | None = None
+    """Why the life stands still: an error of our own code. `renew` tries the phase again."""
+    messages: int = 0
+    """Since the last continue-as-new."""
+
+
+class MachineResult(Value):
+    """What is left of a machine that is gone."""
+
+    name: str
+    cluster: str
+    uid: str
+    provider_id: str | None = Field(default=None, alias="providerID")
+    kept: list[str] = Field(default_factory=list)
+    journal: list[Happening] = Field(default_factory=list)

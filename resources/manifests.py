@@ -1,0 +1,269 @@
+"""Machine, MachineClass and Secret as Gardener writes them (machine.sapcloud.io/v1alpha1, machine_types.go), and the
+loader that turns YAML into them with errors that say what, where and what to do.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
+
+from resources import aws
+from resources.base import Duration, Manifest
+from resources.names import CLUSTER_ANNOTATION, is_name
+
+
+class ObjectMeta(Manifest):
+    name: str
+    namespace: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("name")
+    @classmethod
+    def dns_name(cls, value: str) -> str:
+        if not is_name(value):
+            raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
+        return value
+
+
+class ClassRef(Manifest):
+    name: str
+    kind: Literal["MachineClass"] = "MachineClass"
+    api_group: str | None = None
+
+
+class SecretRef(Manifest):
+    name: str
+    namespace: str = "default"
+
+
+class Taint(Manifest):
+    key: str
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class TemplateMeta(Manifest):
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class TemplateSpec(Manifest):
+    taints: list[Taint] = Field(default_factory=list)
+
+
+class NodeTemplate(Manifest):
+    """Labels, annotations and taints that the machine's Node shall carry."""
+
+    metadata: TemplateMeta = Field(default_factory=TemplateMeta)
+    spec: TemplateSpec = Field(default_factory=TemplateSpec)
+
+
+DEFAULT_NODE_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
+
+
+class MachineSpec(Manifest):
+    class_: ClassRef = Field(alias="class")
+    node_template: NodeTemplate = Field(default_factory=NodeTemplate)
+    provider_id: str | None = Field(default=None, alias="providerID")
+    creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
+    health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
+    drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
+    node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
+    """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
+
+    @field_validator("node_conditions", mode="before")
+    @classmethod
+    def comma_separated(cls, value: Any) -> Any:
+        """Gardener writes them as one string."""
+        return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
+
+
+class Machine(Manifest):
+    api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    kind: Literal["Machine"] = "Machine"
+    metadata: ObjectMeta
+    spec: MachineSpec
+
+
+class ClassNodeTemplate(Manifest):
+    """What an autoscaler that scales from zero expects of a node of this class."""
+
+    capacity: dict[str, Any] = Field(default_factory=dict)
+    virtual_capacity: dict[str, Any] = Field(default_factory=dict)
+    instance_type: str | None = None
+    region: str | None = None
+    zone: str | None = None
+    architecture: str | None = None
+
+
+class MachineClass(Manifest):
+    api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    kind: Literal["MachineClass"] = "MachineClass"
+    metadata: ObjectMeta
+    provider: str
+    provider_spec: dict[str, Any]
+    secret_ref: SecretRef
+    """Holds `userData`, and the credentials where there is no credentialsSecretRef."""
+    credentials_secret_ref: SecretRef | None = None
+    node_template: ClassNodeTemplate | None = None
+
+
+class Secret(Manifest):
+    """Never sent to Temporal: `hostler apply` writes it to the configured source of secrets."""
+
+    api_version: Literal["v1"] = "v1"
+    kind: Literal["Secret"] = "Secret"
+    metadata: ObjectMeta
+    type: str = "Opaque"
+    data: dict[str, SecretStr] = Field(default_factory=dict)
+    """Values in base64, as Kubernetes has them."""
+    string_data: dict[str, SecretStr] = Field(default_factory=dict)
+
+    @field_validator("data")
+    @classmethod
+    def base64_values(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+        for key, text in value.items():
+            try:
+                base64.b64decode(text.get_secret_value(), validate=True)
+            except (binascii.Error, ValueError):
+                raise ValueError(f"{key}: not base64; write plain text under stringData") from None
+        return value
+
+    @field_serializer("data", "string_data")
+    def never(self, value: dict[str, SecretStr]) -> dict[str, str]:
+        return dict.fromkeys(value, "**********")
+
+    def plain(self) -> dict[str, bytes]:
+        """The values, decoded; stringData wins, as at the API server."""
+        data = {k: base64.b64decode(v.get_secret_value()) for k, v in self.data.items()}
+        return data | {k: v.get_secret_value().encode() for k, v in self.string_data.items()}
+
+
+AnyManifest = Machine | MachineClass | Secret
+KINDS: dict[str, type[Manifest]] = {"Machine": Machine, "MachineClass": MachineClass, "Secret": Secret}
+PROVIDER_SPECS: dict[str, type[Manifest]] = {"AWS": aws.AwsProviderSpec}
+
+
+class ManifestError(ValueError):
+    """Bad input; the message says where (file, document, field), what and what to do."""
+
+
+@dataclass
+class Loaded:
+    machines: list[Machine] = field(default_factory=list)
+    classes: list[MachineClass] = field(default_factory=list)
+    secrets: list[Secret] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def load_manifests(text: str, source: str) -> Loaded:
+    """All documents of a YAML stream. `source` is the file's name, for messages.
+
+    Raises ManifestError for the first document that is wrong, with every wrong field of it; nothing is half loaded.
+    """
+    loaded = Loaded()
+    try:
+        documents = list(yaml.safe_load_all(text))
+    except yaml.YAMLError as e:
+        mark = getattr(e, "problem_mark", None)
+        line = f"{source}:{mark.line + 1}" if mark else source
+        raise ManifestError(f"{line}: not YAML: {getattr(e, 'problem', None) or e}") from None
+    for n, document in enumerate(documents, start=1):
+        if document is None:
+            continue
+        for item, where in _items(document, f"{source} (document {n})"):
+            _load_one(item, where, loaded)
+    return loaded
+
+
+def _items(document: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
+    """The document, or what a List holds: `kubectl get -o yaml` of several objects."""
+    if not isinstance(document, dict):
+        raise ManifestError(f"{where}: a manifest is a mapping with apiVersion and kind, not {type(document).__name__}")
+    if document.get("kind") == "List":
+        for i, item in enumerate(document.get("items") or []):
+            yield from _items(item, f"{where} items[{i}]")
+        return
+    yield document, where
+
+
+def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
+    kind = document.get("kind")
+    model = KINDS.get(str(kind))
+    if model is None:
+        raise ManifestError(f"{where}: kind {kind!r} is not known; known kinds are {', '.join(sorted(KINDS))}")
+    metadata = document.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    where = f"{where}: {kind} {name or '(no name)'}"
+    document = {k: v for k, v in document.items() if k != "status"}  # `get -o yaml` carries it; it is never input
+    try:
+        manifest = model.model_validate(document)
+    except ValidationError as e:
+        raise ManifestError(_explain(e, where)) from None
+    loaded.warnings += [f"{where}: {path}: unknown field, ignored" for path in unknown_fields(manifest)]
+    if isinstance(manifest, MachineClass):
+        loaded.warnings += [f"{where}: providerSpec.{w}" for w in check_provider_spec(manifest, where)]
+        loaded.classes.append(manifest)
+    elif isinstance(manifest, Secret):
+        loaded.secrets.append(manifest)
+    elif isinstance(manifest, Machine):
+        loaded.machines.append(manifest)
+
+
+def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
+    """Warnings about the provider spec; raises ManifestError when it is wrong."""
+    model = PROVIDER_SPECS.get(manifest.provider)
+    if model is None:
+        known = ", ".join(sorted(PROVIDER_SPECS))
+        raise ManifestError(f"{where}: provider: {manifest.provider!r} has no driver; there are drivers for {known}")
+    try:
+        spec = model.model_validate(manifest.provider_spec)
+    except ValidationError as e:
+        raise ManifestError(_explain(e, where, "providerSpec.")) from None
+    warnings = [f"{path}: unknown field, ignored" for path in unknown_fields(spec)]
+    if isinstance(spec, aws.AwsProviderSpec):
+        warnings += [f"{path}: {advice}" for path, advice in aws.deprecations(spec)]
+    return warnings
+
+
+# Set by the API server or by Gardener's controllers; they mean nothing to us and deserve no warning.
+_QUIET = {"creationTimestamp", "generation", "resourceVersion", "uid", "finalizers", "managedFields", "ownerReferences"}
+
+
+def unknown_fields(model: BaseModel, prefix: str = "") -> Iterator[str]:
+    """Paths of fields that the model does not know."""
+    for key in model.model_extra or {}:
+        if not (prefix.endswith("metadata.") and key in _QUIET):
+            yield f"{prefix}{key}"
+    for name, info in type(model).model_fields.items():
+        path = f"{prefix}{info.alias or name}"
+        value = getattr(model, name)
+        if isinstance(value, BaseModel):
+            yield from unknown_fields(value, f"{path}.")
+        elif isinstance(value, list):
+            for i, item in enumerate(value):
+                if isinstance(item, BaseModel):
+                    yield from unknown_fields(item, f"{path}[{i}].")
+
+
+def _explain(error: ValidationError, where: str, prefix: str = "") -> str:
+    """One line per wrong field. The input is never quoted: it may be a secret."""
+    lines = []
+    for e in error.errors(include_url=False, include_input=False):
+        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in e["loc"]).lstrip(".")
+        message = e["msg"].removeprefix("Value error, ")
+        lines.append(f"{where}: {prefix}{path}: {message}" if path else f"{where}: {prefix.rstrip('.')} {message}")
+    return "\n".join(lines)
+
+
+def cluster_of(manifest: Machine | MachineClass, option: str | None, default: str) -> str:
+    """`--cluster`, else the annotation, else the default."""
+    return option or manifest.metadata.annotations.get(CLUSTER_ANNOTATION) or default

@@ -1,0 +1,81 @@
+"""Names that more than one side must spell alike: workflow ids, task queues, label and annotation keys."""
+
+from __future__ import annotations
+
+import re
+
+API_GROUP = "machine.sapcloud.io"
+API_VERSION = "machine.sapcloud.io/v1alpha1"
+
+# Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
+INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
+MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
+
+# Ours.
+CLUSTER_ANNOTATION = "hostler.io/cluster"
+"""On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""
+TEMPLATE_ANNOTATION = "hostler.io/last-applied-node-template"
+CORDON_ANNOTATION = "hostler.io/cordoned-by"
+"""On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
+
+TAG_OWNER = "hostler.io/owner"
+TAG_CLUSTER = "hostler.io/cluster"
+TAG_MACHINE = "hostler.io/machine"
+TAG_UID = "hostler.io/uid"
+TAG_RELEASED = "hostler.io/released-by"
+"""On a volume or NIC that outlives its machine because the spec says so; takes the place of the four above."""
+OWNER = "hostler"
+
+DEFAULT_CLUSTER = "default"
+DEFAULT_QUEUE = "hostler"
+
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+
+
+def is_name(text: str) -> bool:
+    """Whether it is a lowercase RFC 1123 subdomain, as Kubernetes wants names."""
+    return bool(_NAME.match(text))
+
+
+def machine_id(cluster: str, name: str) -> str:
+    return f"machine/{cluster}/{name}"
+
+
+def cluster_id(cluster: str) -> str:
+    return f"cluster/{cluster}"
+
+
+def workflow_queue(prefix: str = DEFAULT_QUEUE) -> str:
+    """Workflows, and activities that only use Temporal's client."""
+    return prefix
+
+
+def cluster_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
+    """Activities that use the Kubernetes API of a cluster."""
+    return f"{prefix}-cluster-{cluster}"
+
+
+def watch_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
+    """Watches, alone: each holds its slot for ever."""
+    return f"{prefix}-watch-{cluster}"
+
+
+def drain_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
+    return f"{prefix}-drain-{cluster}"
+
+
+def cloud_queue(provider: str, prefix: str = DEFAULT_QUEUE) -> str:
+    """Driver calls; one queue per provider account, so that its rate limit is the queue's."""
+    return f"{prefix}-cloud-{provider.lower()}"
+
+
+def provider_key(provider_id: str) -> str:
+    """What identifies a VM in a providerID, whoever wrote it.
+
+    AWS: Gardener writes `aws:///<region>/<id>`, the cloud-controller-manager `aws:///<zone>/<id>`: the id is unique in
+    itself. Azure's ids are case-insensitive. Others are taken as they are.
+    """
+    scheme, _, rest = provider_id.partition("://")
+    if scheme == "aws":
+        return f"aws/{rest.rsplit('/', 1)[-1]}"
+    return provider_id.lower() if scheme == "azure" else provider_id

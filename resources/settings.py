@@ -1,0 +1,173 @@
+"""Settings of a worker and of the command line: one YAML file, overridden by HOSTLER_* variables.
+
+Temporal's own connection (address, namespace, TLS, API key) follows Temporal's conventions, temporal.toml and
+TEMPORAL_*; `temporal.address` here only serves where those are silent.
+"""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from resources.base import Duration
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.timings import Timings
+
+SETTINGS_VARIABLE = "HOSTLER_SETTINGS"
+PLACES = (Path(".hostler/settings.yaml"), Path("~/.config/hostler/settings.yaml"))
+
+Role = Literal["workflows", "cluster", "watch", "drain", "cloud"]
+ROLES: tuple[Role, ...] = ("workflows", "cluster", "watch", "drain", "cloud")
+
+
+class Section(BaseModel):
+    """A typing error in a settings file is an error, not a silence."""
+
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="forbid", frozen=True)
+
+
+class TemporalSettings(Section):
+    address: str = "localhost:7233"
+    namespace: str = "default"
+    ui: str | None = None
+    """Address of the web UI, to print links."""
+
+
+class ClusterSettings(Section):
+    """How a worker reaches a cluster. A workflow knows it by name only."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    full_name: str | None = None
+    """For the must-tag kubernetes.io/cluster/<full name>, where a class carries none."""
+    role: str = "node"
+    namespaces: list[str] = Field(default_factory=list)
+    """Namespaces of manifests that mean this cluster."""
+
+
+class SecretsSettings(Section):
+    """The control source: where credentials and user data are. Not necessarily a cluster whose nodes are managed."""
+
+    source: Literal["kubernetes", "directory", "environment"] = "kubernetes"
+    cluster: str | None = None
+    """source kubernetes: the name of one of `clusters`; default: the default cluster."""
+    directory: Path | None = None
+    """source directory: files <directory>/<namespace>/<name>/<key>, as a mounted Secret."""
+
+
+class CloudSettings(Section):
+    endpoint: str | None = None
+    """Replaces the cloud's own, e.g. a simulator."""
+    calls_per_second: float | None = Field(default=None, gt=0)
+    """Of the whole task queue, enforced by the server."""
+    call_timeout: Duration = timedelta(seconds=20)
+    default_secret: dict[str, Path] = Field(default_factory=dict)
+    """The account's default credentials, key to file, where a machine's own Secret is missing."""
+
+
+class WorkerSettings(Section):
+    roles: list[Role] = Field(default_factory=lambda: list(ROLES))
+    health: str | None = "127.0.0.1:8081"
+    """host:port of /healthz and /readyz; null: none."""
+    metrics: str | None = "127.0.0.1:9464"
+    """host:port of Prometheus metrics; null: none."""
+    graceful_shutdown: Duration = timedelta(seconds=30)
+    sticky_timeout: Duration = timedelta(seconds=5)
+    """How long a workflow's next task waits for the worker that has it cached: what a killed worker costs."""
+    max_cached_workflows: int = Field(default=1000, ge=0)
+    max_concurrent_activities: int = Field(default=100, ge=1)
+    strict_sandbox: bool = False
+    """Every workflow instance imports our own modules afresh; for tests and CI."""
+    deployment_name: str | None = None
+    build_id: str | None = None
+    """Both given: a versioned worker, pinned workflows."""
+
+
+def _resolve(value: Any) -> Any:
+    return Path(os.path.expanduser(value)) if isinstance(value, str | Path) else value
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(
+        env_prefix="HOSTLER_",
+        env_nested_delimiter="__",
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+    )
+
+    file: Annotated[Path | None, BeforeValidator(_resolve)] = None
+    """Where these settings were read from; paths in it are relative to its folder."""
+    temporal: TemporalSettings = Field(default_factory=TemporalSettings)
+    queue_prefix: str = DEFAULT_QUEUE
+    default_cluster: str = DEFAULT_CLUSTER
+    clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
+    secrets: SecretsSettings = Field(default_factory=SecretsSettings)
+    clouds: dict[str, CloudSettings] = Field(default_factory=dict)
+    """By provider, lower case: aws, azure, gcp."""
+    worker: WorkerSettings = Field(default_factory=WorkerSettings)
+    timings: Timings = Field(default_factory=Timings)
+    """Given to the workflows that this command line starts."""
+    log_format: Literal["human", "json"] = "human"
+    simulator: str | None = None
+    """Admin address of the simulator that `hostler up` runs."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings  # a variable wins over the file
+
+    def path(self, path: Path) -> Path:
+        """A path of the settings file, relative to its folder."""
+        path = path.expanduser()
+        return path if path.is_absolute() or self.file is None else self.file.parent / path
+
+    def cluster(self, name: str) -> ClusterSettings:
+        """Raises SettingsError with the known names."""
+        if name not in self.clusters:
+            known = ", ".join(sorted(self.clusters)) or "none"
+            raise SettingsError(f"cluster {name!r} is not in the settings; known clusters: {known}")
+        return self.clusters[name]
+
+
+class SettingsError(ValueError):
+    """Settings are wrong; the message names the file and the field."""
+
+
+def load_settings(path: Path | None = None) -> Settings:
+    """From `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
+    given = path or (Path(os.environ[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in os.environ else None)
+    file = given or next((p.expanduser() for p in PLACES if p.expanduser().exists()), None)
+    content: Any = {}
+    if file is not None:
+        try:
+            content = yaml.safe_load(file.read_text()) or {}
+        except OSError as e:
+            raise SettingsError(f"{file}: cannot be read: {e.strerror}") from None
+        except yaml.YAMLError as e:
+            raise SettingsError(f"{file}: not YAML: {e}") from None
+        if not isinstance(content, dict):
+            raise SettingsError(f"{file}: settings are a mapping")
+        content["file"] = file.absolute()
+    try:
+        return Settings(**content)
+    except ValidationError as e:
+        lines = [
+            f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in e.errors(include_url=False, include_input=False)
+        ]
+        raise SettingsError(f"{file or 'HOSTLER_* variables'}: " + "; ".join(lines)) from None

@@ -1,0 +1,40 @@
+"""Every wait that is not a cloud's or a person's: one value, carried in a workflow's state.
+
+It is an argument and not a worker's setting, because what a workflow decides by must be the same at every replay.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from pydantic import Field
+
+from resources.base import Duration, Value
+from resources.errors import ErrorClass
+
+
+class Timings(Value):
+    """Defaults are for production; `fast()` is for tests and the demo, where a crash must cost a second, not ten."""
+
+    heartbeat: Duration = timedelta(seconds=10)
+    """An activity that is silent for so long is taken for dead and tried again."""
+    call_timeout: Duration = timedelta(minutes=1)
+    """Start to close of one attempt of an activity that makes a few calls."""
+    poll: Duration = timedelta(seconds=5)
+    """Between two passes of an activity that waits for something outside."""
+    settle: Duration = timedelta(seconds=30)
+    """A node that was unhealthy must be healthy for so long before its machine is Running again."""
+    consistency: Duration = timedelta(seconds=60)
+    """How long a cloud may say "not found" of what it has just made. NotFound within it is a suspicion only."""
+    retry: dict[ErrorClass, Duration] = Field(default_factory=dict)
+    """Overrides of the wait after a failed creation, by error class (MCM: --resource-exhausted-retry)."""
+
+    @staticmethod
+    def fast() -> Timings:
+        return Timings(
+            heartbeat=timedelta(seconds=1),
+            poll=timedelta(milliseconds=500),
+            settle=timedelta(seconds=1),
+            consistency=timedelta(seconds=2),
+            retry=dict.fromkeys(ErrorClass, timedelta(seconds=1)),
+        )
