@@ -1,0 +1,262 @@
+"""The simulated EC2 without its wire: its parts put together, time, and what tests and the hypervisor see."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel
+
+from simulator.ec2.auth import Authenticator, Session
+from simulator.ec2.context import Context
+from simulator.ec2.identifiers import INSTANCE, find_one, kind_of
+from simulator.ec2.images import Images
+from simulator.ec2.instances import Instance, Instances, State
+from simulator.ec2.launch import Launcher
+from simulator.ec2.network import Interface, Network
+from simulator.ec2.power import Power
+from simulator.ec2.tags import Snapshot, Tags
+from simulator.ec2.tokens import Launch
+from simulator.ec2.volumes import Volume, Volumes
+from simulator.ec2.wire import Params, Row
+from simulator.ec2.world import World
+from simulator.frame import Frame
+
+log = logging.getLogger(__name__)
+
+KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
+
+
+@dataclass(frozen=True)
+class Vm:
+    """An instance as its hypervisor knows it: the truth, without any lag."""
+
+    instance_id: str
+    name: str
+    """The tag Name, or empty."""
+    state: State
+    private_dns_name: str
+    private_ip: str
+    zone: str
+    region: str
+    instance_type: str
+    user_data: bytes
+    tags: dict[str, str]
+
+
+class Cloud:
+    """All state of the simulated account. Every method belongs to the event loop that serves it; nothing is locked."""
+
+    def __init__(
+        self,
+        frame: Frame,
+        *,
+        world: World | None = None,
+        boot_delay: float = 0.0,
+        terminate_delay: float = 0.0,
+        terminated_visible: float = 3600.0,
+    ) -> None:
+        self.frame = frame
+        self.world = world or World()
+        self._wake = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._subscribers: list[Callable[[Vm], None]] = []
+        self.settings = Context(frame, self.world, boot_delay, terminate_delay, terminated_visible, self._wake.set)
+        """Its delays may be changed at any time; they count for the next change of a state."""
+        self._tags = Tags(self.settings, self._exists)
+        self._network = Network(self.settings, self._tags)
+        self._volumes = Volumes(self.settings, self._tags)
+        self._instances = Instances(self.settings, self._network, self._volumes, self._tags)
+        self._instances.changed = self._notify
+        self._launcher = Launcher(self.settings, self._instances, self._network, self._volumes, self._tags)
+        self.authenticator = Authenticator(self.world)
+        self.operations = self._operations()
+
+    def _operations(self) -> Mapping[str, Callable[[Params], Row]]:
+        power, images = Power(self._instances), Images(self.world, self._tags)
+        return {
+            "RunInstances": self._launcher.run_instances,
+            "DescribeInstances": self._instances.describe_instances,
+            "DescribeInstanceStatus": power.describe_instance_status,
+            "DescribeInstanceAttribute": power.describe_instance_attribute,
+            "TerminateInstances": power.terminate_instances,
+            "StopInstances": power.stop_instances,
+            "StartInstances": power.start_instances,
+            "ModifyInstanceAttribute": power.modify_instance_attribute,
+            "GetConsoleOutput": power.get_console_output,
+            "DescribeImages": images.describe_images,
+            "DescribeSubnets": self._network.describe_subnets,
+            "DescribeSecurityGroups": self._network.describe_security_groups,
+            "DescribeNetworkInterfaces": self._network.describe_network_interfaces,
+            "ModifyNetworkInterfaceAttribute": self._network.modify_network_interface_attribute,
+            "DeleteNetworkInterface": self._network.delete_network_interface,
+            "AssignIpv6Addresses": self._network.assign_ipv6_addresses,
+            "DescribeVolumes": self._volumes.describe_volumes,
+            "DeleteVolume": self._volumes.delete_volume,
+            "CreateTags": self._tags.create_tags,
+            "DeleteTags": self._tags.delete_tags,
+            "DescribeTags": self._tags.describe_tags,
+        }
+
+    def launch_failed(self, params: Params) -> None:
+        """A RunInstances that a fault struck: its token is bound to its parameters all the same."""
+        self._launcher.tokens.bind_failed(params)
+
+    def _exists(self, resource_id: str) -> Any:
+        lookups: dict[str, Callable[[str], Any]] = {
+            "instance": self._instances.lookup,
+            "volume": self._volumes.lookup,
+            "network-interface": self._network.lookup,
+            "subnet": self.world.subnet,
+            "security-group": self.world.security_group,
+            "image": self.world.image,
+        }
+        return lookups[kind_of(resource_id).type](resource_id)
+
+    # -------------------------------------------------------------------------------------------------- time
+
+    def settle(self) -> None:
+        """Every change of state whose time has come. Calls do it first, the background task does it without calls."""
+        self._instances.settle()
+
+    def fast_forward(self) -> None:
+        """Every change of state under way is over now, whatever its delay. Terminated instances stay visible."""
+        self._instances.fast_forward()
+
+    async def start(self) -> None:
+        """Starts the background task; once is enough, again is no harm."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._run(), name="ec2-clock")
+
+    async def stop(self) -> None:
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+
+    async def _run(self) -> None:
+        while True:
+            # Cleared before looking: a change that comes in between sets it again and is not slept over.
+            self._wake.clear()
+            self.settle()
+            due = self._instances.next_due()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wake.wait(), None if due is None else max(0.0, due - time.time()))
+
+    # ------------------------------------------------------------------------------------- behind the curtain
+
+    def subscribe(self, callback: Callable[[Vm], None]) -> None:
+        """Calls back at each change of an instance's state, and at once for every living instance."""
+        self._subscribers.append(callback)
+        for vm in self.instances():
+            self._call(callback, vm)
+
+    def instances(self, include_terminated: bool = False) -> list[Vm]:
+        self.settle()
+        every = self._instances.records.values()
+        return [self._vm(i) for i in every if include_terminated or i.state != "terminated"]
+
+    def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
+        """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.
+
+        Only kinds of which there is something are in it, so an empty answer means that nothing is left; reading a
+        missing kind gives an empty list.
+        """
+        self.settle()
+        living = [i.id for i in self._instances.records.values() if i.state != "terminated"]
+        left: defaultdict[str, list[str]] = defaultdict(list)
+        for kind, ids in (
+            ("instances", living),
+            ("volumes", list(self._volumes.records)),
+            ("networkInterfaces", list(self._network.records)),
+        ):
+            if tagged := [i for i in ids if self._tags.of(i).get(tag_key) == tag_value]:
+                left[kind] = tagged
+        return left
+
+    def set_console(self, instance_id: str, text: str) -> None:
+        """Appends to what GetConsoleOutput answers."""
+        instance = self._find(instance_id)
+        instance.console += text
+        instance.console_at = time.time()
+
+    def impair(self, instance_id: str, impaired: bool) -> None:
+        """Makes the instance status check fail, or pass again."""
+        self._find(instance_id).impaired = impaired
+
+    def kill(self, instance_id: str) -> None:
+        """The VM dies behind everyone's back: terminated at once, whatever protects it."""
+        instance = self._find(instance_id)
+        if instance.state != "terminated":
+            self._instances.enter(instance, "terminated", KILLED, "Server.InternalError")
+
+    def _find(self, instance_id: str) -> Instance:
+        self.settle()
+        return find_one(INSTANCE, instance_id, self._instances.records.get)
+
+    def _notify(self, instance: Instance) -> None:
+        vm = self._vm(instance)
+        for callback in tuple(self._subscribers):
+            self._call(callback, vm)
+
+    @staticmethod
+    def _call(callback: Callable[[Vm], None], vm: Vm) -> None:
+        try:
+            callback(vm)
+        except Exception:  # a listener's mistake must not turn into a failed call of somebody else
+            log.exception("a subscriber failed on %s (%s)", vm.instance_id, vm.state)
+
+    def _vm(self, instance: Instance) -> Vm:
+        tags = dict(self._tags.of(instance.id))
+        return Vm(
+            instance_id=instance.id,
+            name=tags.get("Name", ""),
+            state=instance.state,
+            private_dns_name=instance.private_dns_name,
+            private_ip=instance.private_ip,
+            zone=instance.zone,
+            region=self.world.region,
+            instance_type=instance.instance_type,
+            user_data=base64.b64decode(instance.user_data),
+            tags=tags,
+        )
+
+    # ------------------------------------------------------------------------------------------------- state
+
+    def dump(self) -> dict[str, Any]:
+        """Everything that calls have made, fit for JSON. The world and the delays are not part of it."""
+        return {
+            "instances": _dump(self._instances.records),
+            "volumes": _dump(self._volumes.records),
+            "networkInterfaces": _dump(self._network.records),
+            "lastIpv4": dict(self._network.last_ipv4),
+            "tags": {r: [s.model_dump(mode="json") for s in history] for r, history in self._tags.history.items()},
+            "tokens": _dump(self._launcher.tokens.launches),
+            "sessions": _dump(self.authenticator.sessions),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Takes over what `dump` gave, in place of everything here; subscribers hear of every living instance."""
+        self._instances.records = {k: Instance.model_validate(v) for k, v in state["instances"].items()}
+        self._volumes.records = {k: Volume.model_validate(v) for k, v in state["volumes"].items()}
+        self._network.records = {k: Interface.model_validate(v) for k, v in state["networkInterfaces"].items()}
+        self._network.last_ipv4 = dict(state["lastIpv4"])
+        self._tags.history = {r: [Snapshot.model_validate(s) for s in h] for r, h in state["tags"].items()}
+        self._launcher.tokens.launches = {k: Launch.model_validate(v) for k, v in state["tokens"].items()}
+        self.authenticator.sessions = {k: Session.model_validate(v) for k, v in state["sessions"].items()}
+        self._wake.set()
+        for instance in list(self._instances.records.values()):
+            if instance.state != "terminated":
+                self._notify(instance)
+
+
+def _dump(records: Mapping[str, BaseModel]) -> dict[str, Any]:
+    return {key: record.model_dump(mode="json") for key, record in records.items()}
