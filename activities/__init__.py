@@ -1,0 +1,1 @@
+"""The deeds: idempotent side effects, thin; each translates errors at its boundary."""

@@ -1,0 +1,117 @@
+"""The one boundary between a deed and its workflow: heartbeats, errors in our own words, metrics.
+
+It is an interceptor, so that no activity can be registered without it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from activities.kube import KubeError
+from activities.secrets import SecretMissing
+from drivers.errors import DriverError, IdempotencyMismatch
+from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass, ErrorInfo
+from resources.settings import SettingsError
+
+# What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
+RETRIED = frozenset({ErrorClass.TRANSIENT, ErrorClass.THROTTLED})
+
+_progress: contextvars.ContextVar[list[Any]] = contextvars.ContextVar("progress")
+
+
+def progress(*details: Any) -> None:
+    """What the next attempt starts from, and what `describe` shows while this one runs. Never a secret."""
+    _progress.get()[:] = details
+    activity.heartbeat(*details)
+
+
+def last_progress() -> list[Any]:
+    """The details of the former attempt's last heartbeat."""
+    return list(activity.info().heartbeat_details)
+
+
+class NotYet(Exception):
+    """One pass of a poller found that it is not over. The message is the blocker; `again` is when to look next."""
+
+    def __init__(self, message: str, again: timedelta) -> None:
+        super().__init__(message)
+        self.again = again
+
+
+class Boundary(Interceptor):
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Boundary(next)
+
+
+class _Boundary(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        # The details live in one list, so that the beating task sees what the activity sets.
+        _progress.set(last_progress())
+        beating = asyncio.create_task(_beat(_progress.get()))
+        try:
+            with translated():
+                return await super().execute_activity(input)
+        finally:
+            beating.cancel()
+
+
+async def _beat(details: list[Any]) -> None:
+    timeout = activity.info().heartbeat_timeout
+    if not timeout:
+        return
+    while True:
+        activity.heartbeat(*details)
+        await asyncio.sleep(timeout.total_seconds() / 4)
+
+
+@contextlib.contextmanager
+def translated() -> Iterator[None]:
+    """Every error that a workflow can see is raised here, without its cause: a provider's error may quote a request."""
+    try:
+        yield
+    except NotYet as e:
+        raise ApplicationError(
+            str(e), type=NOT_YET, next_retry_delay=e.again, category=ApplicationErrorCategory.BENIGN
+        ) from None
+    except IdempotencyMismatch as e:
+        raise ApplicationError(e.message, e.info, e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+    except DriverError as e:
+        raise _classified(e.info) from None
+    except KubeError as e:
+        info = ErrorInfo(
+            error_class=e.error_class,
+            code=CODE_OF[e.error_class],
+            message=f"Kubernetes API: {e.message}",
+            retry_after=e.retry_after,
+            provider_code=e.reason,
+        )
+        raise _classified(info) from None
+    except SecretMissing as e:
+        info = ErrorInfo(error_class=ErrorClass.AUTH, code=CODE_OF[ErrorClass.AUTH], message=str(e))
+        raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None
+    except SettingsError as e:
+        info = ErrorInfo(error_class=ErrorClass.INVALID, code=CODE_OF[ErrorClass.INVALID], message=str(e))
+        raise _classified(info) from None
+
+
+def _classified(info: ErrorInfo) -> ApplicationError:
+    activity.metric_meter().create_counter("hostler_call_errors", "Failed calls by error class").add(
+        1, {"activity": activity.info().activity_type, "error_class": str(info.error_class)}
+    )
+    retried = info.error_class in RETRIED
+    return ApplicationError(
+        info.message,
+        info,
+        type=str(info.error_class),
+        non_retryable=not retried,
+        next_retry_delay=timedelta(seconds=info.retry_after) if retried and info.retry_after else None,
+    )

@@ -1,0 +1,79 @@
+"""What activities work with, made once per worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from pydantic import SecretStr
+from temporalio.client import Client
+
+from activities.kube import Clusters
+from activities.secrets import SecretMissing, Secrets
+from drivers.base import Driver, DriverSettings, Identity, MachineRequest, load_driver
+from resources.manifests import SecretRef
+from resources.messages import Target
+from resources.settings import CloudSettings, Settings
+
+R = TypeVar("R", bound=MachineRequest)
+T = TypeVar("T")
+
+
+class Deps:
+    def __init__(self, settings: Settings, client: Client) -> None:
+        self.settings = settings
+        self.client = client
+        self.clusters = Clusters(settings)
+        self.secrets = Secrets(settings, self.clusters)
+        self._drivers: dict[str, Driver] = {}
+
+    def driver(self, provider: str) -> Driver:
+        if provider not in self._drivers:
+            cloud = self.settings.clouds.get(provider.lower(), CloudSettings())
+            self._drivers[provider] = load_driver(
+                provider, DriverSettings(endpoint=cloud.endpoint, timeout=cloud.call_timeout)
+            )
+        return self._drivers[provider]
+
+    def identity(self, target: Target) -> Identity:
+        """Raises SettingsError for a cluster that this worker does not know."""
+        cluster = self.settings.cluster(target.machine.cluster)
+        return Identity(
+            cluster=target.machine.cluster,
+            name=target.machine.name,
+            uid=target.machine.uid,
+            cluster_full_name=cluster.full_name,
+            role=cluster.role,
+        )
+
+    async def credentials(self, target: Target) -> Mapping[str, SecretStr]:
+        """Of the credentials Secret, else of the class's Secret, else the account's default.
+
+        Raises SecretMissing when none of them can be had.
+        """
+        ref: SecretRef = target.credentials_secret_ref or target.secret_ref
+        try:
+            return (await self.secrets.get(ref)).values
+        except SecretMissing:
+            default = self.secrets.account_default(target.provider)
+            if default is None:
+                raise
+            return default
+
+    async def request(self, kind: type[R], target: Target, **fields: Any) -> R:
+        """A driver request about the target, with its credentials."""
+        return kind(
+            machine=self.identity(target),
+            provider_spec=target.provider_spec,
+            secret=await self.credentials(target),
+            **fields,
+        )
+
+    async def close(self) -> None:
+        await self.clusters.close()
+
+
+async def blocking(call: Callable[..., T], *args: Any) -> T:
+    """A driver's call in a thread. It is bounded by the driver's own timeout, so no thread is left behind for ever."""
+    return await asyncio.to_thread(call, *args)

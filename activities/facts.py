@@ -1,0 +1,55 @@
+"""What a machine wants to know of its Node: the projection that the watch signals, and its digest."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from datetime import datetime
+from typing import Any
+
+from resources.messages import NodeFacts
+from resources.names import INSTANCE_NOT_READY_TAINT
+
+HEALTHY_WHEN_FALSE = "False"
+
+
+def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
+    """The facts of one Node object as JSON. Heartbeat times are not among them: they would be a change every time."""
+    metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    conditions = {c["type"]: c for c in status.get("conditions") or ()}
+    ready = conditions.get("Ready", {})
+    return NodeFacts(
+        epoch=epoch,
+        seq=seq,
+        exists=True,
+        name=metadata["name"],
+        provider_id=spec.get("providerID") or "",
+        uid=metadata.get("uid", ""),
+        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        ready=ready.get("status") == "True",
+        conditions={
+            kind: c["status"]
+            for kind, c in sorted(conditions.items())
+            if kind != "Ready" and c["status"] != HEALTHY_WHEN_FALSE
+        },
+        reason="" if ready.get("status") == "True" else _reason(ready),
+        not_ready_taint=any(t.get("key") == INSTANCE_NOT_READY_TAINT for t in spec.get("taints") or ()),
+        unschedulable=bool(spec.get("unschedulable")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        addresses=sorted(a["address"] for a in status.get("addresses") or () if a.get("address")),
+    )
+
+
+def _reason(ready: dict[str, Any]) -> str:
+    if not ready:
+        return "the kubelet has not reported yet"
+    return f"{ready.get('reason', 'Ready is ' + ready.get('status', 'absent'))}: {ready.get('message', '')}".rstrip(
+        ": "
+    )
+
+
+def digest(facts: NodeFacts) -> str:
+    """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
+    removal, which is our own deed."""
+    content = facts.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint"})
+    return base64.b64encode(hashlib.sha256(content.encode()).digest()[:8]).decode()

@@ -1,0 +1,196 @@
+"""A machine's deeds at the cloud: create, post-start update, status watch, delete."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+
+from temporalio import activity
+from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
+
+from activities.boundary import NotYet, last_progress, progress
+from activities.deps import Deps, blocking
+from activities.kube import Kube, node_path
+from activities.tokens import ensure_token, render
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    Evidence,
+    GetMachineStatusRequest,
+    MachineStatus,
+    UpdateMachineRequest,
+    VmState,
+)
+from drivers.errors import DriverError, Unimplemented
+from resources.attributes import CLUSTER
+from resources.cluster import ClusterState
+from resources.errors import ErrorClass
+from resources.messages import (
+    Announcement,
+    CreateInput,
+    CreateOutput,
+    DeleteInput,
+    DeleteOutput,
+    StatusInput,
+    StatusOutput,
+    Target,
+    UpdateInput,
+    UpdateOutput,
+)
+from resources.names import cluster_id, provider_key, workflow_queue
+
+
+class MachineActivities:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+
+    @activity.defn
+    async def create_machine(self, input: CreateInput) -> CreateOutput:
+        """Token, user data, status, create, stale node, announcement: one idempotent step.
+
+        The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
+        "not found" nothing is created (seed 000, triggerCreationFlow).
+        """
+        target = input.target
+        kube = await self.deps.clusters.get(target.machine.cluster)
+        token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
+        secret = await self.deps.secrets.get(target.secret_ref)
+        user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
+        driver = self.deps.driver(target.provider)
+        vm = await self._find(target)
+        adopted = vm is not None
+        if vm is None:
+            request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
+            vm = await blocking(driver.create_machine, request)
+        stale = await self._stale_node(kube, input, vm)
+        if stale is not None:
+            delete = await self.deps.request(
+                DeleteMachineRequest, target, provider_id=vm.provider_id, token=target.token
+            )
+            await blocking(driver.delete_machine, delete)
+        else:
+            await self._announce(target, vm.provider_id)
+        return CreateOutput(
+            provider_id=vm.provider_id,
+            node_name=vm.node_name,
+            addresses=vm.addresses,
+            adopted=adopted,
+            stale_node=stale,
+            user_data_version=secret.version,
+        )
+
+    @activity.defn
+    async def update_machine(self, input: UpdateInput) -> UpdateOutput:
+        """The post-start update, after a fresh look; `Unimplemented` counts as done."""
+        target = input.target
+        await self._look(target)
+        request = await self.deps.request(
+            UpdateMachineRequest,
+            target,
+            provider_id=target.provider_id,
+            last_applied_provider_spec=input.last_applied,
+        )
+        try:
+            response = await blocking(self.deps.driver(target.provider).update_machine, request)
+        except Unimplemented:
+            return UpdateOutput(supported=False)
+        return UpdateOutput(changed=response.changed)
+
+    @activity.defn
+    async def watch_machine(self, input: StatusInput) -> StatusOutput:
+        """Looks at the VM of a Pending machine until it is cancelled; ends only with bad news.
+
+        When the VM has run for a while and no node has joined, the console's last lines are in the message.
+        """
+        target = input.target
+        age = datetime.now(UTC) - input.since
+        try:
+            vm = await self._look(target, console=age > 6 * target.poll)
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            if age < target.consistency:
+                raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", target.poll) from None
+            return StatusOutput(gone=True, message=e.message)
+        if vm.state in (VmState.STOPPING, VmState.STOPPED, VmState.TERMINATING):
+            return StatusOutput(gone=vm.state == VmState.TERMINATING, message=f"{vm.provider_id} is {vm.state}")
+        words = f"{vm.provider_id} is {vm.state}; its node has not joined yet"
+        if vm.impaired:
+            words += f"; the cloud says: {vm.impaired}"
+        if vm.console:
+            words += f"; console: {vm.console}"
+        raise NotYet(words, target.poll)
+
+    @activity.defn
+    async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
+        """One pass per attempt, until gone.
+
+        Gone: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag window.
+        """
+        target = input.target
+        request = await self.deps.request(
+            DeleteMachineRequest, target, provider_id=target.provider_id, token=target.token
+        )
+        found = await blocking(self.deps.driver(target.provider).delete_machine, request)
+        if found.evidence == Evidence.TERMINATED:
+            return DeleteOutput(kept=found.kept)
+        if found.evidence == Evidence.PRESENT:
+            progress()  # what was absent and is there again was a lagging read
+            raise NotYet(f"still there: {', '.join(found.left)}", target.poll)
+        window = target.consistency.total_seconds()
+        former = last_progress()
+        first = float(former[0]) if former else time.time()
+        progress(first)
+        if time.time() - first <= window:
+            raise NotYet(
+                "the cloud finds nothing of it; looking again after the lag window",
+                timedelta(seconds=max(window - (time.time() - first), 0) + 0.1),
+            )
+        return DeleteOutput(kept=found.kept)
+
+    async def _look(self, target: Target, console: bool = False) -> MachineStatus:
+        request = await self.deps.request(
+            GetMachineStatusRequest, target, provider_id=target.provider_id, token=target.token, console=console
+        )
+        return await blocking(self.deps.driver(target.provider).get_machine_status, request)
+
+    async def _find(self, target: Target) -> MachineStatus | None:
+        try:
+            return await self._look(target)
+        except DriverError as e:
+            if e.error_class == ErrorClass.NOT_FOUND:
+                return None
+            raise
+
+    async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> str | None:
+        """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).
+
+        Not when the name is the machine's own: such a node may have joined before the create call answered (MCM #707).
+        """
+        if not vm.node_name or vm.node_name == input.target.machine.name:
+            return None
+        node = await kube.find(node_path(vm.node_name))
+        if node is None:
+            return None
+        created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
+        provider_id = (node.get("spec") or {}).get("providerID") or ""
+        if provider_id and provider_key(provider_id) == provider_key(vm.provider_id):
+            return None
+        # The API server cuts its times to whole seconds.
+        return vm.node_name if created < input.started.replace(microsecond=0) else None
+
+    async def _announce(self, target: Target, provider_id: str) -> None:
+        """Tell the cluster which VM is which machine, before its node can join; starts the watch if need be."""
+        machine = target.machine
+        prefix = self.deps.settings.queue_prefix
+        await self.deps.client.start_workflow(
+            "ClusterWorkflow",
+            ClusterState(name=machine.cluster, queue_prefix=prefix, heartbeat=self.deps.settings.timings.heartbeat),
+            id=cluster_id(machine.cluster),
+            task_queue=workflow_queue(prefix),
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+            static_summary=f"Cluster {machine.cluster}: watches its nodes",
+            search_attributes=TypedSearchAttributes([SearchAttributePair(CLUSTER, machine.cluster)]),
+            start_signal="announce",
+            start_signal_args=[Announcement(provider_id=provider_id, machine=machine.name)],
+        )

@@ -1,0 +1,85 @@
+"""A machine's deeds at its Node: the template on joining, the ready taint, and the end."""
+
+from __future__ import annotations
+
+from temporalio import activity
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.deps import Deps
+from activities.kube import KubeError, node_path
+from activities.merge import template_patch
+from activities.tokens import revoke_tokens
+from resources.messages import ForgetInput, JoinInput, ReadyInput, ReadyOutput
+from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
+
+CONFLICTS = 5  # reads again so often when somebody else writes the same Node at the same time
+
+
+class NodeActivities:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+
+    @activity.defn
+    async def join_node(self, input: JoinInput) -> None:
+        """Labels, annotations and taints of the template; the bootstrap token has served and is revoked."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        for left in reversed(range(CONFLICTS)):
+            node = await kube.get(node_path(input.node_name))
+            patch = template_patch(node, input.last_applied, input.node_template)
+            try:
+                if patch:
+                    await kube.merge_patch(node_path(input.node_name), patch)
+                break
+            except KubeError as e:
+                if e.status != 409 or not left:
+                    raise
+        await revoke_tokens(kube, input.machine, input.attempt)
+
+    @activity.defn
+    async def remove_ready_taint(self, input: ReadyInput) -> ReadyOutput:
+        """By key, whatever its value or effect. Read-modify-write: the list of taints is atomic."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        for left in reversed(range(CONFLICTS)):
+            node = await kube.get(node_path(input.node_name))
+            taints = (node.get("spec") or {}).get("taints") or []
+            rest = [t for t in taints if t.get("key") != INSTANCE_NOT_READY_TAINT]
+            if len(rest) == len(taints):
+                return ReadyOutput(removed=False)
+            try:
+                await kube.merge_patch(
+                    node_path(input.node_name),
+                    {
+                        "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
+                        "spec": {"taints": rest},
+                    },
+                )
+                return ReadyOutput(removed=True)
+            except KubeError as e:
+                if e.status != 409 or not left:
+                    raise
+        raise AssertionError("unreachable")
+
+    @activity.defn
+    async def forget_machine(self, input: ForgetInput) -> None:
+        """The Node, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        if input.node_name:
+            node = await kube.find(node_path(input.node_name))
+            if node is not None and self._ours(node, input.provider_id):
+                # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
+                await kube.delete(node_path(input.node_name), {"preconditions": {"uid": node["metadata"]["uid"]}})
+        await revoke_tokens(kube, input.machine, input.attempts)
+        if input.provider_id:
+            handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
+            try:
+                await handle.signal("forget", input.provider_id)
+            except RPCError as e:
+                if e.status != RPCStatusCode.NOT_FOUND:
+                    raise
+
+    @staticmethod
+    def _ours(node: dict[str, object], provider_id: str | None) -> bool:
+        """A Node of our name that another VM has registered is not ours to delete."""
+        spec = node.get("spec")
+        theirs = spec.get("providerID") if isinstance(spec, dict) else None
+        return not theirs or not provider_id or provider_key(str(theirs)) == provider_key(provider_id)

@@ -1,0 +1,88 @@
+"""Where credentials and user data come from: a Kubernetes Secret, a directory, or the environment.
+
+Values stay inside the activity that asked for them.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+
+from pydantic import BaseModel, ConfigDict, SecretStr
+
+from activities.kube import Clusters, secret_path
+from resources.manifests import SecretRef
+from resources.settings import Settings, SettingsError
+
+
+class SecretMissing(Exception):
+    """The message names the Secret, the key and the source; never a value."""
+
+
+class SecretData(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    version: str
+    """Changes with the content: resourceVersion, or a hash of a directory's or the environment's values."""
+    values: Mapping[str, SecretStr]
+
+    def require(self, key: str, ref: SecretRef) -> SecretStr:
+        if key not in self.values:
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name} has no key {key!r}")
+        return self.values[key]
+
+
+class Secrets:
+    def __init__(self, settings: Settings, clusters: Clusters) -> None:
+        self._settings = settings
+        self._clusters = clusters
+
+    async def get(self, ref: SecretRef) -> SecretData:
+        """Raises SecretMissing; KubeError when the source cannot be reached."""
+        source = self._settings.secrets.source
+        if source == "kubernetes":
+            return await self._kubernetes(ref)
+        values = self._directory(ref) if source == "directory" else _environment(ref)
+        if not values:
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name} is not in the {source} that holds secrets")
+        return SecretData(version=_hash(values), values=values)
+
+    def account_default(self, provider: str) -> Mapping[str, SecretStr] | None:
+        """The account's default credentials from the worker's settings, key to file."""
+        cloud = self._settings.clouds.get(provider.lower())
+        if cloud is None or not cloud.default_secret:
+            return None
+        return {k: SecretStr(self._settings.path(p).read_text().strip()) for k, p in cloud.default_secret.items()}
+
+    async def _kubernetes(self, ref: SecretRef) -> SecretData:
+        kube = await self._clusters.get(self._settings.secrets.cluster or self._settings.default_cluster)
+        found = await kube.find(secret_path(ref.namespace, ref.name))
+        if found is None:
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name} does not exist in cluster {kube.name}")
+        data = {k: SecretStr(base64.b64decode(v).decode()) for k, v in (found.get("data") or {}).items()}
+        return SecretData(version=found["metadata"]["resourceVersion"], values=data)
+
+    def _directory(self, ref: SecretRef) -> dict[str, SecretStr]:
+        root = self._settings.secrets.directory
+        if root is None:
+            raise SettingsError("secrets.directory: needed when secrets.source is directory")
+        folder = self._settings.path(root) / ref.namespace / ref.name
+        if not folder.is_dir():
+            return {}
+        return {f.name: SecretStr(f.read_text()) for f in sorted(folder.iterdir()) if f.is_file()}
+
+
+def _environment(ref: SecretRef) -> dict[str, SecretStr]:
+    """HOSTLER_SECRET_<NAMESPACE>_<NAME>__<key>, other characters than letters and digits as `_`."""
+    prefix = "HOSTLER_SECRET_" + re.sub(r"[^A-Z0-9]", "_", f"{ref.namespace}_{ref.name}".upper()) + "__"
+    return {k.removeprefix(prefix): SecretStr(v) for k, v in os.environ.items() if k.startswith(prefix)}
+
+
+def _hash(values: Mapping[str, SecretStr]) -> str:
+    digest = hashlib.sha256()
+    for key in sorted(values):
+        digest.update(f"{key}\0{values[key].get_secret_value()}\0".encode())
+    return digest.hexdigest()[:16]

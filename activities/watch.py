@@ -1,0 +1,296 @@
+"""The watch of one cluster's nodes: it turns what the API server tells into signals to machines, and only changes.
+
+It lists once, then follows; the digests of what each machine was told last are its argument, its heartbeat and its
+result, so that neither a crash nor a new run tells anybody the same again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.boundary import last_progress, progress
+from activities.deps import Deps
+from activities.facts import digest, project
+from activities.kube import Kube, KubeError, node_path
+from resources.messages import Cursor, NodeFacts, Note, Reachability, WatchInput
+from resources.names import MACHINE_NAME_LABEL, machine_id, provider_key
+
+SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
+READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): the connection is half-open
+ASK_EVERY = 2.0  # seconds, for a node whose VM nobody has announced
+ASK_SELDOM = 60.0
+SELDOM_AFTER = 120.0
+BACK_OFF = (1.0, 2.0, 4.0, 8.0, 15.0)
+SIGNALS_AT_ONCE = 50
+QUERY_CHUNK = 1000
+
+
+@dataclass
+class Unknown:
+    """A node whose providerID no machine has announced."""
+
+    node: dict[str, Any]
+    first: float
+    ask_at: float
+
+
+class WatchActivities:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+
+    @activity.defn
+    async def watch_nodes(self, input: WatchInput) -> Cursor:
+        """Follows the nodes of a cluster for `input.duration`; cancelled, or at worker shutdown, it returns early.
+
+        An API server that cannot be reached is told to the cluster, and tried again: it is not the activity's failure.
+        """
+        kube = await self.deps.clusters.get(input.cluster)
+        cursor = input.cursor.model_copy(deep=True)
+        changed: dict[str, str | None] = {}
+        former = last_progress()
+        if former:
+            changed = dict(former[0]["changed"])
+            _apply(cursor.told, changed)
+        watch = NodeWatch(kube, self.deps.client, input, cursor, changed)
+        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+            async with asyncio.timeout(input.duration.total_seconds()):
+                await watch.run()
+        return cursor
+
+
+def _apply(told: dict[str, str], changed: dict[str, str | None]) -> None:
+    for node, mark in changed.items():
+        if mark is None:
+            told.pop(node, None)
+        else:
+            told[node] = mark
+
+
+class NodeWatch:
+    def __init__(
+        self, kube: Kube, client: Client, input: WatchInput, cursor: Cursor, changed: dict[str, str | None]
+    ) -> None:
+        self.kube = kube
+        self.client = client
+        self.cluster = input.cluster
+        self.handle = client.get_workflow_handle(input.workflow_id)
+        self.cursor = cursor
+        self.changed = changed
+        """Since the start of the watch: what a heartbeat must carry beside the argument."""
+        self.epoch = int(activity.info().started_time.timestamp() * 1000)
+        self.seq = 0
+        self.machines: dict[str, str] = {}
+        """provider_key to machine, as far as known."""
+        self.owners: dict[str, tuple[datetime, str]] = {}
+        """Machine to the Node that counts: its creation and name."""
+        self.unknown: dict[str, Unknown] = {}
+        self.asking = asyncio.Event()
+        self.reachable: bool | None = None
+        self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow())
+            group.create_task(self._ask())
+
+    # -- list and watch -------------------------------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        failures = 0
+        listed = False
+        while True:
+            try:
+                if not listed:
+                    await self._list()
+                    listed = True
+                await self._reach(True, "")
+                failures = 0
+                await self._events()
+            except KubeError as e:
+                if e.status == 410:
+                    listed = False
+                    continue
+                if e.status == 0 and listed and not failures:
+                    failures = 1  # a broken or half-open watch is no news yet: the next try decides
+                    continue
+                listed = False
+                await self._reach(False, e.message)
+                await asyncio.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
+                failures += 1
+
+    async def _list(self) -> None:
+        nodes = await self.kube.get("/api/v1/nodes")
+        names = {n["metadata"]["name"] for n in nodes["items"]}
+        # Oldest first: of two Nodes with one providerID the newer one counts.
+        items = sorted(nodes["items"], key=lambda n: str(n["metadata"]["creationTimestamp"]))
+        self.unknown = {n: u for n, u in self.unknown.items() if n in names}
+        await self._resolve(items)
+        for node in items:
+            self._claim(node)
+        await asyncio.gather(*(self._seen(node) for node in items))
+        for name in [n for n in self.cursor.told if n not in names]:
+            await self._gone(name)
+        self._move_to(nodes["metadata"]["resourceVersion"])
+
+    async def _events(self) -> None:
+        stream = self.kube.watch(
+            "/api/v1/nodes",
+            READ_TIMEOUT,
+            resourceVersion=self.cursor.resource_version,
+            allowWatchBookmarks="true",
+            timeoutSeconds=str(SERVER_TIMEOUT),
+        )
+        async with contextlib.aclosing(stream) as events:  # type: ignore[type-var]
+            async for event in events:
+                node = event["object"]
+                if event["type"] == "DELETED":
+                    self.unknown.pop(node["metadata"]["name"], None)
+                    await self._gone(node["metadata"]["name"])
+                elif event["type"] in ("ADDED", "MODIFIED"):
+                    self._claim(node)
+                    await self._seen(node)
+                # Only now: what has been told is behind the cursor, what has not is before it.
+                self._move_to(node["metadata"]["resourceVersion"])
+
+    def _move_to(self, resource_version: str) -> None:
+        self.cursor.resource_version = resource_version
+        progress({"resourceVersion": resource_version, "changed": self.changed})
+
+    # -- whose node is it -------------------------------------------------------------------------------------------
+
+    def _claim(self, node: dict[str, Any]) -> None:
+        """Remember which of a machine's Nodes counts, or that a Node's VM is unknown."""
+        name = node["metadata"]["name"]
+        key = _key(node)
+        if not key:
+            return
+        machine = self.machines.get(key)
+        if machine is None:
+            now = time.monotonic()
+            known = self.unknown.get(name)
+            self.unknown[name] = Unknown(node, known.first if known else now, known.ask_at if known else now)
+            self.asking.set()
+            return
+        self.unknown.pop(name, None)
+        created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
+        other = self.owners.get(machine)
+        if other is None or created >= other[0]:
+            self.owners[machine] = (created, name)
+
+    async def _ask(self) -> None:
+        """Ask the cluster's workflow about unknown nodes, all in one query: a query leaves no history."""
+        while True:
+            due = min((u.ask_at for u in self.unknown.values()), default=None)
+            self.asking.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
+                    await self.asking.wait()
+            now = time.monotonic()
+            asked = [u for u in self.unknown.values() if u.ask_at <= now]
+            if not asked:
+                continue
+            for u in asked:
+                u.ask_at = now + (ASK_SELDOM if now - u.first > SELDOM_AFTER else ASK_EVERY)
+            await self._resolve(u.node for u in asked)
+            for u in asked:
+                if _key(u.node) in self.machines:
+                    self._claim(u.node)
+                    with contextlib.suppress(KubeError):  # out of reach: _follow lists again and tells
+                        await self._seen(u.node)
+
+    async def _resolve(self, nodes: Iterable[dict[str, Any]]) -> None:
+        keys = sorted({k for k in map(_key, nodes) if k and k not in self.machines})
+        for start in range(0, len(keys), QUERY_CHUNK):
+            try:
+                found = await self.handle.query("resolve", keys[start : start + QUERY_CHUNK])
+            except RPCError as e:
+                activity.logger.warning("cluster workflow does not answer: %s", e.message)
+                return
+            self.machines.update(found)
+
+    # -- telling ----------------------------------------------------------------------------------------------------
+
+    async def _seen(self, node: dict[str, Any]) -> None:
+        """Tell the machine of this node, if there is one and it does not know yet."""
+        name = node["metadata"]["name"]
+        machine = self.machines.get(_key(node) or "")
+        if machine is None:
+            return
+        if self.owners[machine][1] != name:
+            await self._note(
+                "DuplicateNode", f"nodes {name} and {self.owners[machine][1]} have the providerID of {machine}"
+            )
+            return
+        if (node["metadata"].get("labels") or {}).get(MACHINE_NAME_LABEL) != machine:
+            await self._label(name, machine)
+        facts = project(node, self.epoch, self._next())
+        mark = f"{digest(facts)} {machine}"
+        if self.cursor.told.get(name) == mark:
+            return
+        if await self._signal(machine, facts):
+            self._told(name, mark)
+
+    async def _gone(self, name: str) -> None:
+        mark = self.cursor.told.get(name)
+        if mark is None:
+            return
+        machine = mark.partition(" ")[2]
+        if self.owners.get(machine, (None, name))[1] == name:
+            self.owners.pop(machine, None)
+            await self._signal(machine, NodeFacts(epoch=self.epoch, seq=self._next(), exists=False, name=name))
+        self._told(name, None)
+
+    def _told(self, name: str, mark: str | None) -> None:
+        _apply(self.cursor.told, {name: mark})
+        self.changed[name] = mark
+
+    async def _signal(self, machine: str, facts: NodeFacts) -> bool:
+        """False when the machine has ended: no error, and its VM is no longer known."""
+        async with self.slots:
+            try:
+                await self.client.get_workflow_handle(machine_id(self.cluster, machine)).signal("observe", facts)
+            except RPCError as e:
+                if e.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                self.machines = {k: m for k, m in self.machines.items() if m != machine}
+                return False
+        return True
+
+    async def _label(self, name: str, machine: str) -> None:
+        # A node that vanished, or one that we may not label, is still told to its machine.
+        try:
+            await self.kube.merge_patch(node_path(name), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}})
+        except KubeError as e:
+            if e.status not in (404, 403):
+                raise
+
+    async def _reach(self, reachable: bool, message: str) -> None:
+        if self.reachable is reachable:
+            return
+        self.reachable = reachable
+        news = Reachability(reachable=reachable, message=message, time=datetime.now(UTC))
+        await self.handle.signal("reachability", news)
+
+    async def _note(self, reason: str, message: str) -> None:
+        activity.logger.warning("%s: %s", reason, message)
+        await self.handle.signal("note", Note(reason=reason, message=message))
+
+    def _next(self) -> int:
+        self.seq += 1
+        return self.seq
+
+
+def _key(node: dict[str, Any]) -> str | None:
+    """By providerID only: AWS, Azure and GCP give it; a name alone may be a dead VM's."""
+    provider_id = (node.get("spec") or {}).get("providerID")
+    return provider_key(provider_id) if provider_id else None

@@ -1,0 +1,109 @@
+"""Decisions of a machine's creation: the table of design *Create*, whose rows cite seed 000 (triggerCreationFlow)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+from datetime import datetime
+
+from planners.waits import REASON, wait_after
+from resources.errors import Code, ErrorClass, ErrorInfo
+from resources.machine import Attempt, ClassSnapshot, OperationState, OperationType, Phase
+from resources.timings import Timings
+
+
+def token_of(uid: str, attempt: int) -> str:
+    """One attempt, one token: the same after any crash."""
+    return str(uuid.uuid5(uuid.UUID(uid), str(attempt)))
+
+
+def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid: str, now: datetime) -> Attempt:
+    """The attempt to go on with. `over`: the former one's token can never serve again.
+
+    A changed class is a new attempt's, because a token is bound to the parameters it was first used with. The caller
+    has waited the lag window since the former call, and the create activity looks for a VM of this uid first: so a new
+    token never makes a second VM.
+    """
+    if former is not None and not over and former.machine_class == current:
+        return former
+    number = former.number + 1 if former else 1
+    return Attempt(number=number, token=token_of(uid, number), started=now, machine_class=current)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What a failed step makes of the machine."""
+
+    phase: Phase
+    operation: OperationType
+    state: OperationState
+    code: Code | None
+    reason: str
+    message: str
+    next_try: datetime
+    attempt_over: bool = False
+
+
+def after_failed_create(info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None) -> Retry:
+    """GetMachineStatus failed (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
+
+    The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
+    """
+    wait = wait_after(info, timings)
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason=reason or REASON[info.error_class],
+        message=info.message,
+        next_try=now + wait,
+    )
+
+
+def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
+    """The token is bound to other parameters, or to a VM that is dead: look again by uid after the lag window, adopt
+    what is found, else begin a new attempt with a new token."""
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason="AttemptIsOver",
+        message=f"{info.message}; a new attempt follows if no VM of this machine turns up",
+        next_try=now + timings.consistency,
+        attempt_over=True,
+    )
+
+
+def may_update_after_start(
+    phase: Phase, operation: OperationType | None, state: OperationState | None, done: bool
+) -> bool:
+    """Seed 000: only in Pending, with Create/Processing or Update/Failed; never again after success."""
+    if done or phase != Phase.PENDING:
+        return False
+    return (operation, state) in (
+        (OperationType.CREATE, OperationState.PROCESSING),
+        (OperationType.UPDATE, OperationState.FAILED),
+    )
+
+
+def after_failed_update(info: ErrorInfo, made: datetime, now: datetime, timings: Timings) -> Retry | None:
+    """The post-start update failed: Pending, Update/Failed, create is not repeated. None: the VM is gone.
+
+    Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
+    """
+    wait = wait_after(info, timings)
+    if info.error_class == ErrorClass.NOT_FOUND:
+        if now >= made + timings.consistency:
+            return None
+        wait = min(wait, timings.poll)
+    return Retry(
+        phase=Phase.PENDING,
+        operation=OperationType.UPDATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason=REASON[info.error_class],
+        message=info.message,
+        next_try=now + wait,
+    )

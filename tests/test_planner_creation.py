@@ -1,0 +1,154 @@
+"""Creation: attempts, tokens, and what a failed step makes of the machine. Rows cite seed 000 and MCM's cases (C…)."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import UTC, datetime, timedelta
+from itertools import product
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planners.creation import (
+    after_failed_create,
+    after_failed_update,
+    after_lost_token,
+    may_update_after_start,
+    plan_attempt,
+    token_of,
+)
+from planners.waits import REASON, WAIT, wait_after
+from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
+from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
+from resources.manifests import SecretRef
+from resources.timings import Timings
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+UID = str(uuid.UUID(int=7))
+TIMINGS = Timings()
+
+
+def snapshot(machine_type: str = "m5.large", generation: int = 1) -> ClassSnapshot:
+    return ClassSnapshot(
+        name="c",
+        generation=generation,
+        provider="AWS",
+        provider_spec={"machineType": machine_type},
+        secret_ref=SecretRef(name="s"),
+    )
+
+
+def info(error_class: ErrorClass, retry_after: float | None = None) -> ErrorInfo:
+    return ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message="m", retry_after=retry_after)
+
+
+def test_an_attempt_keeps_its_token_through_any_number_of_tries() -> None:
+    first = plan_attempt(None, False, snapshot(), UID, NOW)
+    again = plan_attempt(first, False, snapshot(), UID, NOW + timedelta(hours=1))
+    assert again == first
+    assert first.token == token_of(UID, 1)
+
+
+@pytest.mark.parametrize(("over", "machine_type"), [(True, "m5.large"), (False, "m5.xlarge"), (True, "m5.xlarge")])
+def test_a_new_attempt_has_a_new_token(over: bool, machine_type: str) -> None:
+    """IdempotentInstanceTerminated ends an attempt; a corrected class is a new one's (design *Create*)."""
+    first = plan_attempt(None, False, snapshot(), UID, NOW)
+    second = plan_attempt(first, over, snapshot(machine_type), UID, NOW + timedelta(minutes=5))
+    assert second.number == 2
+    assert second.token != first.token
+    assert second.started == NOW + timedelta(minutes=5)
+    assert second.machine_class == snapshot(machine_type)
+
+
+@given(st.integers(1, 1000), st.integers(1, 1000), st.uuids(), st.uuids())
+def test_tokens_are_stable_and_distinct(a: int, b: int, one: uuid.UUID, two: uuid.UUID) -> None:
+    assert token_of(str(one), a) == token_of(str(one), a)
+    assert (token_of(str(one), a) == token_of(str(two), b)) == ((one, a) == (two, b))
+
+
+@pytest.mark.parametrize(
+    ("error_class", "code", "reason", "wait"),
+    [
+        pytest.param(ErrorClass.CAPACITY, Code.RESOURCE_EXHAUSTED, "OutOfCapacity", timedelta(minutes=10), id="C5"),
+        pytest.param(ErrorClass.QUOTA, Code.RESOURCE_EXHAUSTED, "QuotaExceeded", timedelta(minutes=10), id="quota"),
+        pytest.param(ErrorClass.UNKNOWN, Code.UNKNOWN, "ProviderError", timedelta(minutes=3), id="C4, seed: 3 min"),
+        pytest.param(ErrorClass.AUTH, Code.PERMISSION_DENIED, "NotAuthorized", timedelta(minutes=3), id="auth"),
+        pytest.param(ErrorClass.INVALID, Code.INVALID_ARGUMENT, "InvalidSpec", timedelta(minutes=3), id="invalid"),
+        pytest.param(ErrorClass.NOT_FOUND, Code.NOT_FOUND, "ReferenceNotFound", timedelta(minutes=3), id="not found"),
+        pytest.param(ErrorClass.THROTTLED, Code.UNAVAILABLE, "Throttled", timedelta(seconds=30), id="throttled"),
+        pytest.param(ErrorClass.CONFLICT, Code.ABORTED, "Conflict", timedelta(seconds=5), id="MCM: Aborted is short"),
+        pytest.param(
+            ErrorClass.TRANSIENT, Code.UNAVAILABLE, "ProviderUnavailable", timedelta(seconds=5), id="MCM: short"
+        ),
+    ],
+)
+def test_failed_create_is_crash_loop_back_off(
+    error_class: ErrorClass, code: Code, reason: str, wait: timedelta
+) -> None:
+    retry = after_failed_create(info(error_class), NOW, TIMINGS)
+    assert (retry.phase, retry.operation, retry.state) == (
+        Phase.CRASH_LOOP_BACK_OFF,
+        OperationType.CREATE,
+        OperationState.FAILED,
+    )
+    assert (retry.code, retry.reason, retry.next_try) == (code, reason, NOW + wait)
+    assert not retry.attempt_over
+
+
+def test_every_error_class_has_a_wait_and_a_reason() -> None:
+    assert set(WAIT) == set(REASON) == set(CODE_OF) == set(ErrorClass)
+    assert len(set(REASON.values())) == len(REASON)
+
+
+@pytest.mark.parametrize(
+    ("configured", "asked", "expected"),
+    [
+        pytest.param({}, None, timedelta(minutes=10), id="the table's"),
+        pytest.param({ErrorClass.CAPACITY: timedelta(minutes=9)}, None, timedelta(minutes=9), id="C6: configured"),
+        pytest.param({}, 900.0, timedelta(minutes=15), id="the provider asked for longer"),
+        pytest.param({}, 1.0, timedelta(minutes=10), id="the provider asked for less"),
+    ],
+)
+def test_wait_after(configured: dict[ErrorClass, timedelta], asked: float | None, expected: timedelta) -> None:
+    assert wait_after(info(ErrorClass.CAPACITY, asked), Timings(retry=configured)) == expected
+
+
+def test_a_lost_token_waits_for_the_lag_window_and_ends_the_attempt() -> None:
+    retry = after_lost_token(info(ErrorClass.CONFLICT), NOW, TIMINGS)
+    assert retry.attempt_over
+    assert retry.next_try == NOW + TIMINGS.consistency
+    assert retry.reason == "AttemptIsOver"
+
+
+def test_post_start_update_only_where_the_seed_allows_it() -> None:
+    """Seed 000, *Enhancement*, 3.1: Pending with Create/Processing or Update/Failed."""
+    allowed = {
+        (OperationType.CREATE, OperationState.PROCESSING),
+        (OperationType.UPDATE, OperationState.FAILED),
+    }
+    for phase, operation, state, done in product(Phase, [None, *OperationType], [None, *OperationState], [False, True]):
+        expected = phase == Phase.PENDING and not done and (operation, state) in allowed
+        assert may_update_after_start(phase, operation, state, done) == expected
+
+
+@pytest.mark.parametrize(
+    ("error_class", "age", "expected"),
+    [
+        pytest.param(ErrorClass.NOT_FOUND, timedelta(seconds=1), "retry", id="soon after: a lagging read"),
+        pytest.param(ErrorClass.NOT_FOUND, timedelta(seconds=60), None, id="an id was recorded: gone, C11"),
+        pytest.param(ErrorClass.AUTH, timedelta(hours=1), "retry", id="403 is not gone: I5"),
+        pytest.param(ErrorClass.TRANSIENT, timedelta(hours=1), "retry", id="an outage is not gone: I5"),
+    ],
+)
+def test_failed_post_start_update(error_class: ErrorClass, age: timedelta, expected: str | None) -> None:
+    """Seed 000, 3.3: Pending, Update/Failed; create is not repeated."""
+    retry = after_failed_update(info(error_class), NOW - age, NOW, TIMINGS)
+    if expected is None:
+        assert retry is None
+        return
+    assert retry is not None
+    assert (retry.phase, retry.operation, retry.state) == (Phase.PENDING, OperationType.UPDATE, OperationState.FAILED)
+    assert retry.next_try > NOW
+    if error_class == ErrorClass.NOT_FOUND:
+        assert retry.next_try == NOW + TIMINGS.poll
