@@ -1,0 +1,1 @@
+"""The way in: the `hostler` command and the HostlerClient SDK. Starts, signals, queries. No decisions."""

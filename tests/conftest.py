@@ -1,0 +1,46 @@
+"""Fixtures that every test may use: one Temporal dev server a session."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest_asyncio
+from lifekit import Stack, new_stack
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
+
+from resources.attributes import ALL
+
+DEV_SERVER = Path(sys.executable).parent / "temporal"
+KNOBS = {
+    "frontend.WorkflowTimeSkippingEnabled": "true",
+    # Timers have a granularity of a second else.
+    "history.timerProcessorMaxTimeShift": '"20ms"',
+    "matching.numTaskqueueReadPartitions": "1",
+    "matching.numTaskqueueWritePartitions": "1",
+}
+
+
+@pytest_asyncio.fixture(scope="session")
+async def temporal() -> AsyncIterator[WorkflowEnvironment]:
+    """The real dev server. Time is skipped only where a test asks for it, by `fast_forward`."""
+    env = await WorkflowEnvironment.start_time_skipping_v2(
+        ts_config=TimeSkippingConfig(enabled=False),
+        data_converter=pydantic_data_converter,
+        search_attributes=list(ALL),
+        dev_server_existing_path=str(DEV_SERVER),
+        dev_server_extra_args=[a for k, v in KNOBS.items() for a in ("--dynamic-config-value", f"{k}={v}")],
+    )
+    yield env
+    await env.shutdown()
+    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
+
+
+@pytest_asyncio.fixture
+async def stack(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
+    """A simulated cloud and cluster with workers."""
+    async with new_stack(temporal.client) as stack, stack.worker():
+        yield stack

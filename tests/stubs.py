@@ -1,0 +1,185 @@
+"""A machine's activities as stubs: for tests of timing, where hours are skipped and no simulator takes part."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+from lifekit import examples
+from temporalio import activity
+from temporalio.client import Client, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.worker import Worker
+
+import worker
+from resources import names
+from resources.errors import CODE_OF, NOT_YET, ErrorClass, ErrorInfo
+from resources.machine import ClassSnapshot, MachineState
+from resources.messages import (
+    CreateInput,
+    CreateOutput,
+    DeleteInput,
+    DeleteOutput,
+    DrainInput,
+    DrainOutput,
+    ForgetInput,
+    JoinInput,
+    NodeFacts,
+    ReadyInput,
+    ReadyOutput,
+    StatusInput,
+    StatusOutput,
+    UpdateInput,
+    UpdateOutput,
+)
+from resources.timings import Timings
+from workflows.machine import MachineWorkflow
+
+VM = "aws:///eu-west-1/i-1"
+NODE = "node-1"
+
+
+def classified(error_class: ErrorClass, message: str = "no") -> ApplicationError:
+    """As the boundary raises it."""
+    info = ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=message)
+    return ApplicationError(message, info, type=str(error_class), non_retryable=True)
+
+
+def not_yet(message: str, again: timedelta) -> ApplicationError:
+    return ApplicationError(message, type=NOT_YET, next_retry_delay=again, category=ApplicationErrorCategory.BENIGN)
+
+
+class Stubs:
+    """Answers of the activities. `script[name]` holds what the next calls do instead of the usual: an exception to
+    raise, a function to call with the input, or a value to answer with."""
+
+    def __init__(self) -> None:
+        self.script: dict[str, deque[Any]] = {}
+        self.calls: list[tuple[str, Any]] = []
+        self.holds: dict[str, asyncio.Event] = {}
+        """An activity named here does not answer before its event is set."""
+
+    def then(self, name: str, *answers: Any) -> None:
+        self.script.setdefault(name, deque()).extend(answers)
+
+    def called(self, name: str) -> list[Any]:
+        return [i for n, i in self.calls if n == name]
+
+    async def _answer(self, name: str, input: Any, usual: Any) -> Any:
+        self.calls.append((name, input))
+        if name in self.holds:
+            while not self.holds[name].is_set():
+                activity.heartbeat()
+                await asyncio.sleep(0.02)
+        answers = self.script.get(name)
+        answer = answers.popleft() if answers else usual
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer(input) if callable(answer) else answer
+
+    @activity.defn(name="create_machine")
+    async def create(self, input: CreateInput) -> CreateOutput:
+        return await self._answer("create_machine", input, CreateOutput(provider_id=VM, node_name=NODE))
+
+    @activity.defn(name="update_machine")
+    async def update(self, input: UpdateInput) -> UpdateOutput:
+        return await self._answer("update_machine", input, UpdateOutput())
+
+    @activity.defn(name="watch_machine")
+    async def watch(self, input: StatusInput) -> StatusOutput:
+        return await self._answer("watch_machine", input, not_yet("no node yet", timedelta(days=1)))
+
+    @activity.defn(name="join_node")
+    async def join(self, input: JoinInput) -> None:
+        await self._answer("join_node", input, None)
+
+    @activity.defn(name="remove_ready_taint")
+    async def ready(self, input: ReadyInput) -> ReadyOutput:
+        return await self._answer("remove_ready_taint", input, ReadyOutput(removed=True))
+
+    @activity.defn(name="drain_node")
+    async def drain(self, input: DrainInput) -> DrainOutput:
+        return await self._answer("drain_node", input, DrainOutput())
+
+    @activity.defn(name="delete_machine")
+    async def delete(self, input: DeleteInput) -> DeleteOutput:
+        return await self._answer("delete_machine", input, DeleteOutput())
+
+    @activity.defn(name="forget_machine")
+    async def forget(self, input: ForgetInput) -> None:
+        await self._answer("forget_machine", input, None)
+
+
+@contextlib.asynccontextmanager
+async def stubbed(client: Client, **options: Any) -> AsyncIterator[Machines]:
+    """Workers for a prefix of its own: the real workflows in the strict sandbox, the activities as stubs."""
+    stubs, prefix = Stubs(), f"t{uuid.uuid4().hex[:8]}"
+    per_queue: dict[str, list[Callable[..., Any]]] = {
+        names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.delete],
+        names.cluster_queue("demo", prefix): [stubs.join, stubs.ready, stubs.forget],
+        names.drain_queue("demo", prefix): [stubs.drain],
+    }
+    async with contextlib.AsyncExitStack() as stack:
+        for queue, activities in per_queue.items():
+            await stack.enter_async_context(Worker(client, task_queue=queue, activities=activities))
+        await stack.enter_async_context(
+            Worker(
+                client,
+                task_queue=prefix,
+                workflows=worker.WORKFLOWS,
+                workflow_runner=worker.sandbox(strict=True),
+                **options,
+            )
+        )
+        machines = Machines(client, prefix, stubs)
+        try:
+            yield machines
+        finally:
+            for handle in machines.started:
+                with contextlib.suppress(Exception):
+                    await handle.terminate("the test is over")
+
+
+class Machines:
+    def __init__(self, client: Client, prefix: str, stubs: Stubs) -> None:
+        self.client, self.prefix, self.stubs = client, prefix, stubs
+        self.started: list[WorkflowHandle[Any, Any]] = []
+        self.seq = 0
+
+    def new_state(self, name: str, timings: Timings | None = None, **spec: Any) -> MachineState:
+        defaults = {"creation_timeout": timedelta(minutes=20), "drain_timeout": timedelta(hours=2)}
+        loaded = examples(name, **{**defaults, **spec})
+        return MachineState(
+            name=name,
+            cluster="demo",
+            spec=loaded.machines[0].spec,
+            machine_class=ClassSnapshot.of(loaded.classes[0]),
+            queue_prefix=self.prefix,
+            timings=timings or Timings(),
+        )
+
+    async def start(self, state: MachineState, **options: Any) -> WorkflowHandle[Any, Any]:
+        handle = await self.client.start_workflow(
+            MachineWorkflow.run,
+            state,
+            id=f"machine/{self.prefix}/{state.name}",
+            task_queue=self.prefix,
+            **{
+                "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,
+                "id_reuse_policy": WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+                **options,
+            },
+        )
+        self.started.append(handle)
+        return handle
+
+    def facts(self, **fields: Any) -> NodeFacts:
+        self.seq += 1
+        usual = {"epoch": 1, "seq": self.seq, "exists": True, "name": NODE, "providerID": VM, "ready": True}
+        return NodeFacts.model_validate({**usual, **fields})

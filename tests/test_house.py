@@ -1,0 +1,61 @@
+"""The arrows of the house: who may import whom. See docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+HOUSE = ("starter", "workflows", "planners", "activities", "drivers", "resources", "simulator")
+MAY = {
+    "resources": set(),
+    "planners": {"resources"},
+    "drivers": {"resources"},
+    "activities": {"drivers", "resources"},
+    "workflows": {"planners", "resources", "activities"},
+    "starter": {"resources", "workflows"},
+    "simulator": {"resources"},
+    "worker": set(HOUSE) - {"simulator"},
+}
+# Planners are pure: they may not even reach for a clock, a network or Temporal.
+IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
+
+
+def imports(source: str) -> set[str]:
+    """First parts of every imported name, also of imports inside functions."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def files(room: str) -> list[Path]:
+    return [ROOT / "worker.py"] if room == "worker" else sorted((ROOT / room).rglob("*.py"))
+
+
+def wrong(room: str, source: str) -> set[str]:
+    return (imports(source) & {*HOUSE, "worker"}) - MAY[room] - {room}
+
+
+@pytest.mark.parametrize("room", sorted(MAY))
+def test_arrows(room: str) -> None:
+    assert files(room), f"{room} is empty: the test would pass on nothing"
+    found = {str(f.relative_to(ROOT)): w for f in files(room) if (w := wrong(room, f.read_text()))}
+    assert not found
+
+
+def test_a_wrong_arrow_is_seen() -> None:
+    assert wrong("planners", "def f():\n    from activities.kube import Kube\n") == {"activities"}
+    assert wrong("starter", "import drivers.base") == {"drivers"}
+    assert wrong("resources", "import worker") == {"worker"}
+
+
+def test_planners_are_pure() -> None:
+    found = {f.name: w for f in files("planners") if (w := imports(f.read_text()) & IMPURE)}
+    assert not found
+    assert imports("from datetime import datetime\nimport time") & IMPURE == {"time"}

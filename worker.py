@@ -1,0 +1,261 @@
+"""The worker: settings, clients and drivers put together, one Temporal worker per task queue, health and metrics.
+
+    python -m worker [--settings FILE] [--role ROLE]...
+
+The only module that sees everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import signal
+import sys
+from collections.abc import AsyncIterator, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+from temporalio.client import Client
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
+from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+
+from activities.boundary import Boundary
+from activities.deps import Deps
+from activities.drain import DrainActivities
+from activities.machine import MachineActivities
+from activities.node import NodeActivities
+from activities.watch import WatchActivities
+from resources import names
+from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
+from starter.connection import connect
+from workflows.cluster import ClusterWorkflow
+from workflows.machine import MachineWorkflow
+
+log = logging.getLogger("hostler.worker")
+
+WORKFLOWS = [MachineWorkflow, ClusterWorkflow]
+OURS = ("activities", "drivers", "planners", "resources", "workflows")
+POLLERS = 5
+
+
+def sandbox(strict: bool) -> WorkflowRunner:
+    """Strict: the determinism guard reaches into our own workflow modules; for tests and CI. Else they are passed
+    through, which halves memory and CPU per machine."""
+    if strict:
+        return SandboxedWorkflowRunner()
+    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
+
+
+def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = ()) -> list[Worker]:
+    """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's."""
+    ours = settings.worker
+    machine, node, drain, watch = (
+        MachineActivities(deps),
+        NodeActivities(deps),
+        DrainActivities(deps),
+        WatchActivities(deps),
+    )
+    common: dict[str, Any] = {
+        "interceptors": [*interceptors, Boundary()],
+        "graceful_shutdown_timeout": ours.graceful_shutdown,
+        "max_concurrent_activities": ours.max_concurrent_activities,
+        # A cancellation travels on heartbeats only.
+        "max_heartbeat_throttle_interval": timedelta(seconds=5),
+        "activity_task_poller_behavior": PollerBehaviorSimpleMaximum(POLLERS),
+    }
+    workers = []
+    if "workflows" in ours.roles:
+        workers.append(
+            Worker(
+                client,
+                task_queue=names.workflow_queue(settings.queue_prefix),
+                workflows=WORKFLOWS,
+                workflow_runner=sandbox(ours.strict_sandbox),
+                max_cached_workflows=ours.max_cached_workflows,
+                sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,
+                workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(4 * POLLERS),
+                deployment_config=_deployment(settings),
+                **common,
+            )
+        )
+    for cluster in settings.clusters:
+        per_role: dict[Role, tuple[str, list[Any]]] = {
+            "cluster": (
+                names.cluster_queue(cluster, settings.queue_prefix),
+                [node.join_node, node.remove_ready_taint, node.forget_machine],
+            ),
+            "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),
+            "drain": (names.drain_queue(cluster, settings.queue_prefix), [drain.drain_node]),
+        }
+        workers += [
+            Worker(client, task_queue=queue, activities=activities, **common)
+            for role, (queue, activities) in per_role.items()
+            if role in ours.roles
+        ]
+    if "cloud" in ours.roles:
+        for provider, cloud in settings.clouds.items():
+            workers.append(
+                Worker(
+                    client,
+                    task_queue=names.cloud_queue(provider, settings.queue_prefix),
+                    activities=[
+                        machine.create_machine,
+                        machine.update_machine,
+                        machine.watch_machine,
+                        machine.delete_machine,
+                    ],
+                    max_task_queue_activities_per_second=cloud.calls_per_second,
+                    **common,
+                )
+            )
+    return workers
+
+
+def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
+    """Only where deployment name and build id are configured: an unversioned worker serves every workflow."""
+    ours = settings.worker
+    if not (ours.deployment_name and ours.build_id):
+        return None
+    return WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion(deployment_name=ours.deployment_name, build_id=ours.build_id),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+
+
+@contextlib.asynccontextmanager
+async def running(
+    client: Client, settings: Settings, interceptors: Iterable[Interceptor] = ()
+) -> AsyncIterator[list[Worker]]:
+    """The workers, polling; leaving shuts them down gracefully."""
+    deps = Deps(settings, client)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(deps.close)
+        workers = build(client, settings, deps, interceptors)
+        if not workers:
+            raise SettingsError("the settings' roles, clusters and clouds leave no task queue to serve")
+        for worker in workers:
+            await stack.enter_async_context(worker)
+        yield workers
+
+
+class Health:
+    """`/healthz`: the event loop turns and no worker has failed. `/readyz`: Temporal answers as well."""
+
+    def __init__(self, client: Client, workers: Sequence[Worker]) -> None:
+        self.client = client
+        self.workers = workers
+
+    async def healthz(self, request: web.Request) -> web.Response:
+        dead = [w.task_queue for w in self.workers if not w.is_running]
+        return web.Response(text="ok" if not dead else f"not running: {', '.join(dead)}", status=503 if dead else 200)
+
+    async def readyz(self, request: web.Request) -> web.Response:
+        try:
+            ok = await self.client.service_client.check_health(timeout=timedelta(seconds=2))
+        except Exception as e:  # any trouble of the connection is the answer
+            return web.Response(text=f"Temporal does not answer: {e}", status=503)
+        return web.Response(text="ok" if ok else "Temporal is not serving", status=200 if ok else 503)
+
+
+@contextlib.asynccontextmanager
+async def health_server(address: str | None, health: Health) -> AsyncIterator[None]:
+    if address is None:
+        yield
+        return
+    host, _, port = address.rpartition(":")
+    app = web.Application()
+    app.add_routes([web.get("/healthz", health.healthz), web.get("/readyz", health.readyz)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, host or "127.0.0.1", int(port)).start()
+    except OSError as e:
+        await runner.cleanup()
+        raise SettingsError(f"worker.health: {address} cannot be used: {e.strerror}; set another or null") from None
+    try:
+        yield
+    finally:
+        await runner.cleanup()
+
+
+def _runtime(settings: Settings) -> Runtime:
+    metrics = settings.worker.metrics
+    if metrics is None:
+        return Runtime.default()
+    # Names as other SDKs have them, so that ready-made dashboards and alerts fit.
+    config = PrometheusConfig(
+        bind_address=metrics, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
+    )
+    try:
+        return Runtime(telemetry=TelemetryConfig(metrics=config))
+    except ValueError as e:
+        raise SettingsError(f"worker.metrics: {metrics} cannot be used: {e}; set another or null") from None
+
+
+class JsonFormatter(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def configure_logging(form: str) -> None:
+    handler = logging.StreamHandler(sys.stderr)
+    human = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    handler.setFormatter(JsonFormatter() if form == "json" else human)
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+async def serve(settings: Settings) -> None:
+    """Until SIGTERM or SIGINT, or until a worker fails, which is raised."""
+    try:
+        client = await connect(settings, runtime=_runtime(settings))
+    except RuntimeError as e:
+        raise SettingsError(f"Temporal cannot be reached at {settings.temporal.address}: {e}") from None
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for sig in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(sig, stop.set)
+    async with running(client, settings) as workers, health_server(settings.worker.health, Health(client, workers)):
+        print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
+        await stop.wait()
+        log.info("shutting down")
+    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m worker", description="Serves Hostler's task queues.")
+    parser.add_argument(
+        "--settings", type=Path, help="settings file; default: $HOSTLER_SETTINGS, .hostler/settings.yaml"
+    )
+    parser.add_argument("--role", action="append", choices=ROLES, help="serve only this role's queues; may be repeated")
+    options = parser.parse_args(arguments)
+    try:
+        settings = load_settings(options.settings)
+        if options.role:
+            roles = settings.worker.model_copy(update={"roles": options.role})
+            settings = settings.model_copy(update={"worker": roles})
+        configure_logging(settings.log_format)
+        asyncio.run(serve(settings))
+    except SettingsError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The lives: deterministic orchestration, one entity per file or folder, phases in lifecycle order."""

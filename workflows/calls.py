@@ -1,0 +1,54 @@
+"""How activities are called: the two retry policies, and what a failed call was about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
+
+with workflow.unsafe.imports_passed_through():
+    from resources.errors import CODE_OF, ErrorClass, ErrorInfo
+
+SHORT = RetryPolicy(
+    initial_interval=timedelta(seconds=1),
+    backoff_coefficient=2,
+    maximum_interval=timedelta(seconds=15),
+    maximum_attempts=5,
+)
+"""For what is transient and short. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+
+
+def poller(interval: timedelta) -> RetryPolicy:
+    """For an activity that waits for something outside, one pass per attempt, with no end of its own.
+
+    Coefficient 1: with the default one stray error after twelve passes would wait 100 s.
+    """
+    return RetryPolicy(initial_interval=interval, backoff_coefficient=1)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A failed call: the failure's type, what is known of it, and further details."""
+
+    kind: str
+    info: ErrorInfo
+    details: tuple[Any, ...] = ()
+
+
+def failure_of(error: ActivityError) -> Failure:
+    """Also of an activity whose workers died in the middle of each attempt: that is a transient failure."""
+    cause = error.cause
+    if isinstance(cause, ApplicationError) and cause.details:
+        return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
+    if isinstance(cause, TimeoutError):
+        return Failure("Timeout", _info(ErrorClass.TRANSIENT, f"no answer: {cause.message}"))
+    message = cause.message if isinstance(cause, ApplicationError) else str(cause)
+    return Failure("Unknown", _info(ErrorClass.UNKNOWN, message))
+
+
+def _info(error_class: ErrorClass, message: str) -> ErrorInfo:
+    return ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=message)

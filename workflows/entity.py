@@ -1,0 +1,145 @@
+"""What every entity shares: a journal, intents that count once, absolute deadlines, one wait helper, the outer guard.
+
+Evidence for each rule is in docs/architecture.md, *Rules of an entity*.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import datetime
+from typing import Any, TypeVar
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH, Happening
+    from resources.messages import Answer, Intent
+
+T = TypeVar("T")
+RENEW_AFTER = 400
+"""Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
+
+
+class Entity:
+    """The base of entity workflows. Handlers only record; the life acts."""
+
+    def __init__(
+        self,
+        journal: list[Happening],
+        intents: dict[str, str] | None = None,
+        deadlines: dict[str, datetime] | None = None,
+    ) -> None:
+        self.journal = journal
+        self.intents = intents if intents is not None else {}
+        self.deadlines = deadlines if deadlines is not None else {}
+        self.in_flight: set[workflow.ActivityHandle[Any]] = set()
+        """Effects that must be known before the life may end or start anew."""
+        self._timer: asyncio.Task[None] | None = None
+        self._armed: datetime | None = None
+
+    # -- what a subclass says -------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """Write search attributes and current details; called once before each wait."""
+        raise NotImplementedError
+
+    def parked(self, error: Exception) -> None:
+        """Record that the life stands still because of an error of our own code."""
+        raise NotImplementedError
+
+    def cancel_ignored(self) -> None:
+        """Record that somebody cancelled the workflow, which means nothing here."""
+        raise NotImplementedError
+
+    def begin_anew(self) -> None:
+        """Continue as new with the state of now."""
+        raise NotImplementedError
+
+    # -- journal and intents ----------------------------------------------------------------------------------------
+
+    def note(self, reason: str, message: str) -> None:
+        self.journal.append(Happening(time=workflow.now(), reason=reason, message=message))
+        del self.journal[:-JOURNAL_LENGTH]
+
+    def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
+        """Act on an intent's first arrival; a second one, by update or signal, gets the first answer."""
+        if intent.id and intent.id in self.intents:
+            return Answer(message=self.intents[intent.id])
+        message = act()
+        if intent.id:
+            self.intents[intent.id] = message
+            for old in list(self.intents)[:-INTENTS_KEPT]:
+                del self.intents[old]
+        return Answer(message=message)
+
+    # -- the one wait helper ------------------------------------------------------------------------------------------
+
+    def due(self, name: str) -> bool:
+        """Whether a deadline has passed. Who asks must clear it: one that stays would never let anybody wait."""
+        deadline = self.deadlines.get(name)
+        return deadline is not None and deadline <= workflow.now()
+
+    def earliest(self) -> datetime | None:
+        return min(self.deadlines.values(), default=None)
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Wait until the condition holds or the earliest deadline of the table has passed."""
+        self._arm()
+        self.publish()
+        await workflow.wait_condition(lambda: condition() or self._overdue())
+
+    def _overdue(self) -> bool:
+        earliest = self.earliest()
+        return earliest is not None and earliest <= workflow.now()
+
+    def _arm(self) -> None:
+        """One timer, for the earliest deadline; it moves only when that does."""
+        earliest = self.earliest()
+        if earliest == self._armed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._armed, self._timer = earliest, None
+        if earliest is not None:
+            name = min(self.deadlines, key=lambda n: self.deadlines[n])
+            self._timer = asyncio.create_task(self._ring(earliest, name))
+
+    async def _ring(self, at: datetime, name: str) -> None:
+        delay = (at - workflow.now()).total_seconds()
+        if delay > 0:
+            await workflow.sleep(delay, summary=f"{name} deadline")
+
+    # -- the life -----------------------------------------------------------------------------------------------------
+
+    async def keep(self, live: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Run the life in a task of its own, so that a cancellation of the workflow interrupts nothing."""
+        life = asyncio.create_task(self._guarded(live))
+        while True:
+            try:
+                return await asyncio.shield(life)
+            except asyncio.CancelledError:
+                # The life's own cancellation is the eviction of this run from the worker's cache: never swallow it.
+                if life.done():
+                    raise
+                self.cancel_ignored()
+
+    async def _guarded(self, live: Callable[[], Awaitable[T]]) -> T:
+        """No error of our code closes a workflow that still owns something: it is parked in a new run, so that a fixed
+        worker need not replay the error."""
+        try:
+            return await live()
+        except Exception as error:  # ContinueAsNewError and CancelledError are no Exceptions
+            workflow.logger.exception("%s: parked", workflow.info().workflow_id)
+            self.parked(error)
+            await asyncio.gather(*self.in_flight, return_exceptions=True)
+            await self.renew()
+            raise
+
+    async def renew(self) -> None:
+        """Continue as new at a safe point."""
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        self.begin_anew()
+
+    def should_renew(self, messages: int) -> bool:
+        return messages >= RENEW_AFTER or workflow.info().is_continue_as_new_suggested()

@@ -1,0 +1,102 @@
+"""Create the VM: one attempt, one token, until there is an id."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
+from workflows.machine.entity import MachineEntity, describe_failure, reason_of
+
+with workflow.unsafe.imports_passed_through():
+    from activities.machine import MachineActivities
+    from planners.creation import Retry, after_failed_create, after_lost_token, plan_attempt
+    from planners.provider_spec import spec_hash
+    from resources.errors import IDEMPOTENCY
+    from resources.machine import AppliedSpec, OperationState, OperationType, Phase
+    from resources.messages import CreateInput, CreateOutput
+
+
+async def create(m: MachineEntity) -> None:
+    """Ends with an id recorded, with the machine Failed, or with a deletion wanted.
+
+    An id once recorded is never replaced: if that VM goes, the machine is Failed, not created again.
+    """
+    s = m.s
+    attempt_over = False
+    while not (m.status.provider_id or m.leaving or m.failed_at_deadline()):
+        # Intent before effect: attempt and token are in state before anything billable is asked for.
+        s.attempt = plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
+        retry = await _try(m)
+        if retry is None or m.leaving:
+            return
+        attempt_over = retry.attempt_over
+        await _wait(m, retry, called=workflow.now())
+
+
+async def _try(m: MachineEntity) -> Retry | None:
+    """One create activity, whose answer is always awaited: a VM that nobody knows of is the one thing not to leave."""
+    s = m.s
+    assert s.attempt is not None
+    assert s.created is not None
+    number = s.attempt.number
+    m.waiting("CreatingVM", f"the create call is in flight (attempt {number}, {m.snapshot.provider})")
+    m.operation(OperationType.CREATE, OperationState.PROCESSING, "Creating machine on cloud provider")
+    handle = m.start(
+        MachineActivities.create_machine,
+        CreateInput(
+            target=m.target(),
+            attempt=number,
+            started=s.attempt.started,
+            deadline=s.created + s.spec.creation_timeout,
+        ),
+        queue=m.cloud,
+        summary=f"create VM, attempt {number}",
+    )
+    try:
+        output = await m.answer(handle)
+    except ActivityError as e:
+        failure = failure_of(e)
+        info = failure.info.model_copy(update={"message": describe_failure(failure)})
+        if failure.kind == IDEMPOTENCY:
+            return after_lost_token(info, workflow.now(), s.timings)
+        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
+    _record(m, output)
+    return None
+
+
+def _record(m: MachineEntity, output: CreateOutput) -> None:
+    s, status = m.s, m.status
+    assert s.attempt is not None
+    spec = s.attempt.machine_class.provider_spec
+    s.made = workflow.now()
+    status.provider_id = output.provider_id
+    status.node_name = output.node_name or None
+    status.addresses = output.addresses
+    status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+    if output.stale_node:
+        m.fail(
+            OperationType.CREATE,
+            "StaleNode",
+            f"VM was referring to stale node object: {output.provider_id} would have been taken for node "
+            f"{output.stale_node}, which is older than it; the VM is deleted",
+        )
+    elif status.phase == Phase.FAILED:
+        m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
+    else:
+        words = f"{output.provider_id} {'found and adopted' if output.adopted else 'created'}"
+        m.operation(OperationType.CREATE, OperationState.PROCESSING, words)
+        m.enter(Phase.PENDING, "VMAdopted" if output.adopted else "VMCreated", words)
+
+
+async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
+    """Until the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: its token is a
+    new one, and a VM that the former call made after all must be seen first."""
+    seen = m.snapshot
+    await m.retry(retry, unless=lambda: m.snapshot != seen)
+    soonest = called + m.s.timings.consistency
+    if m.snapshot != seen and not m.leaving and workflow.now() < soonest:
+        m.waiting("ClassChanged", "the changed class is tried when the cloud's lag window is over", soonest)
+        await m.pause(soonest)

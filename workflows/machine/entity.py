@@ -1,0 +1,274 @@
+"""What the phases of a machine share: its state, its words, its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import Any, TypeVar
+
+from temporalio import workflow
+
+from workflows.calls import SHORT, Failure, poller
+from workflows.entity import Entity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.creation import Retry
+    from planners.waits import REASON, wait_after
+    from resources import attributes as at
+    from resources.base import format_duration
+    from resources.errors import MISSING_CREDENTIALS, Code
+    from resources.machine import (
+        ClassSnapshot,
+        Condition,
+        LastOperation,
+        MachineState,
+        OperationState,
+        OperationType,
+        Phase,
+        Status,
+        WaitingFor,
+    )
+    from resources.messages import MachineRef, Target
+    from resources.names import cloud_queue
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+
+class MachineEntity(Entity):
+    """Phases are coroutines over this; handlers are in workflow.py."""
+
+    def __init__(self, state: MachineState) -> None:
+        super().__init__(state.journal, state.intents, state.status.deadlines)
+        self.s = state
+        self.renewal_wanted = False
+        self._published: dict[str, Any] = {}
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def status(self) -> Status:
+        return self.s.status
+
+    @property
+    def ref(self) -> MachineRef:
+        return MachineRef(cluster=self.s.cluster, name=self.s.name, uid=self.s.uid)
+
+    @property
+    def snapshot(self) -> ClassSnapshot:
+        """The class; `run` has refused a machine without one."""
+        assert self.s.machine_class is not None
+        return self.s.machine_class
+
+    @property
+    def leaving(self) -> bool:
+        """No phase before the end has anything to do any more."""
+        return self.s.deletion is not None or self.status.phase == Phase.FAILED
+
+    @property
+    def cloud(self) -> str:
+        return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
+
+    def target(self) -> Target:
+        """By the class that the VM was made from, while there is one; its credentials by the newest."""
+        attempt, now = self.s.attempt, self.snapshot
+        made_from = attempt.machine_class if attempt else now
+        return Target(
+            machine=self.ref,
+            provider=made_from.provider,
+            provider_spec=made_from.provider_spec,
+            secret_ref=now.secret_ref,
+            credentials_secret_ref=now.credentials_secret_ref,
+            provider_id=self.status.provider_id,
+            token=attempt.token if attempt else "",
+            consistency=self.s.timings.consistency,
+            poll=self.s.timings.poll,
+        )
+
+    # -- saying -------------------------------------------------------------------------------------------------------
+
+    def waiting(self, reason: str, message: str, next_try: datetime | None = None) -> None:
+        former = self.status.waiting_for
+        since = former.since if former and former.reason == reason else workflow.now()
+        self.status.waiting_for = WaitingFor(reason=reason, message=message, since=since, next_try=next_try)
+
+    def operation(self, type: OperationType, state: OperationState, description: str, code: Code | None = None) -> None:
+        self.status.last_operation = LastOperation(
+            type=type, state=state, description=description, error_code=code, time=workflow.now()
+        )
+
+    def enter(self, phase: Phase, reason: str, message: str) -> None:
+        """Change the phase; the journal gets a line for every change and every new reason."""
+        self.status.phase = phase
+        self.note(reason, message)
+
+    def condition(self, type: str, reason: str, message: str) -> None:
+        """Set a condition; it keeps its time while it says the same."""
+        now = Condition(type=type, reason=reason, message=message, since=workflow.now())
+        for i, former in enumerate(self.status.conditions):
+            if former.type == type:
+                if (former.reason, former.message) != (reason, message):
+                    self.status.conditions[i] = now
+                return
+        self.status.conditions.append(now)
+
+    def drop_condition(self, type: str) -> None:
+        self.status.conditions[:] = [c for c in self.status.conditions if c.type != type]
+
+    def fail(self, operation: OperationType, reason: str, message: str) -> None:
+        """A machine of no pool stays Failed; what is left to do is a person's choice."""
+        self.deadlines.clear()
+        self.operation(operation, OperationState.FAILED, message)
+        self.enter(Phase.FAILED, reason, message)
+
+    async def retry(self, retry: Retry, unless: Callable[[], bool] = lambda: False) -> None:
+        """Write what a failed step makes of the machine, and wait for the next try."""
+        if self.status.phase != retry.phase:
+            self.enter(retry.phase, retry.reason, retry.message)
+        elif not self.journal or self.journal[-1].message != retry.message:
+            self.note(retry.reason, retry.message)
+        self.operation(retry.operation, retry.state, retry.message, retry.code)
+        self.waiting(retry.reason, retry.message, retry.next_try)
+        await self.pause(retry.next_try, unless)
+
+    # -- calling ------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        method: Callable[[Any, P], Coroutine[Any, Any, R]],
+        input: P,
+        *,
+        queue: str,
+        summary: str,
+        polls: bool = False,
+    ) -> workflow.ActivityHandle[R]:
+        """Start an activity. One that polls ends by itself only with success or bad news, and may be cancelled."""
+        self.publish()
+        timings = self.s.timings
+        handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
+            method,
+            input,
+            task_queue=queue,
+            start_to_close_timeout=timings.call_timeout,
+            heartbeat_timeout=timings.heartbeat,
+            retry_policy=poller(timings.poll) if polls else SHORT,
+            summary=summary,
+        )
+        if not polls:
+            self.in_flight.add(handle)
+            handle.add_done_callback(lambda h: self.in_flight.discard(handle))
+        return handle
+
+    @staticmethod
+    def drop(handle: workflow.ActivityHandle[Any]) -> None:
+        """Cancel a poller whose news is of no interest any more."""
+        handle.add_done_callback(lambda h: h.cancelled() or h.exception())  # retrieved, so that nobody warns of it
+        handle.cancel()
+
+    async def answer(self, handle: workflow.ActivityHandle[R]) -> R:
+        """The answer of a call whose effect must be known, however long it takes.
+
+        A deadline that passes meanwhile counts exactly then, and the answer is awaited all the same.
+        """
+        await self.until(handle.done)
+        while not handle.done():
+            if not self.failed_at_deadline():
+                self.deadlines.pop(min(self.deadlines, key=lambda n: self.deadlines[n]))
+            await self.until(handle.done)
+        return await handle
+
+    async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
+        """Say what went wrong, and wait as long as its class asks for."""
+        message = describe_failure(failure)
+        reason = reason_of(failure)
+        next_try = workflow.now() + wait_after(failure.info, self.s.timings)
+        if not self.journal or self.journal[-1].message != message:
+            self.note(reason, message)
+        self.waiting(reason, message, next_try)
+        await self.pause(next_try, unless)
+
+    async def pause(self, until: datetime, unless: Callable[[], bool] = lambda: False) -> None:
+        """Until then, or a deletion, the creation deadline, or the condition."""
+        leaving = self.leaving
+        self.deadlines["retry"] = until
+        while not (self.due("retry") or self.due("creation") or self.leaving != leaving or unless()):
+            await self.until(lambda: self.leaving != leaving or unless())
+        self.deadlines.pop("retry", None)
+
+    def failed_at_deadline(self) -> bool:
+        """Failed when the machine has not become Running by its creation deadline."""
+        if not self.due("creation"):
+            return False
+        operation, waited = self.status.last_operation, self.status.waiting_for
+        why = f"it waited for: {waited.message}" if waited else ""
+        if operation and operation.state == OperationState.FAILED:
+            why = operation.description
+        limit = format_duration(self.s.spec.creation_timeout)
+        self.fail(OperationType.CREATE, "CreationTimeout", f"not Running within creationTimeout ({limit}); {why}")
+        return True
+
+    # -- Entity -------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        """One upsert per workflow task at most: only what changed, only before something is awaited."""
+        status = self.status
+        reason = status.waiting_for.reason if status.waiting_for else ""
+        values: dict[Any, Any] = {
+            at.PHASE: str(status.phase),
+            at.REASON: reason or None,
+            at.CLASS: self.snapshot.name,
+            at.NODE: status.node_name,
+            at.PROVIDER_ID: status.provider_id,
+            at.DEADLINE: self.earliest(),
+        }
+        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
+        # The deadline alone is no news worth an event; it goes along with the next.
+        if set(changed) - {at.DEADLINE}:
+            workflow.upsert_search_attributes(
+                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
+            )
+            self._published = {k.name: v for k, v in values.items()}
+        workflow.set_current_details(details(self.s))
+
+    def parked(self, error: Exception) -> None:
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
+
+    def cancel_ignored(self) -> None:
+        self.condition("CancelIgnored", "CancelIgnored", "a cancellation means nothing here; use `hostler delete`")
+        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete machine` to end it")
+
+    def begin_anew(self) -> None:
+        self.s.messages = 0
+        workflow.continue_as_new(self.s)
+
+
+def describe_failure(failure: Failure) -> str:
+    code = failure.info.provider_code
+    return f"{failure.info.message} ({code})" if code and code not in failure.info.message else failure.info.message
+
+
+def reason_of(failure: Failure) -> str:
+    return MISSING_CREDENTIALS if failure.kind == MISSING_CREDENTIALS else REASON[failure.info.error_class]
+
+
+def details(s: MachineState) -> str:
+    """Where the machine is and what it waits for, in Markdown for Temporal's web UI."""
+    status = s.status
+    lines = [f"### {s.name}: {status.phase}"]
+    if status.waiting_for:
+        w = status.waiting_for
+        again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
+        lines.append(f"Waits for **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
+    if status.last_operation:
+        o = status.last_operation
+        lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
+    facts = [
+        ("VM", status.provider_id),
+        ("Node", status.node_name),
+        ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
+    ]
+    facts += [(f"Deadline {name}", f"{time:%Y-%m-%d %H:%M:%S}") for name, time in sorted(status.deadlines.items())]
+    facts += [(c.type, c.message) for c in status.conditions]
+    lines += [f"- {what}: {value}" for what, value in facts if value]
+    return "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])

@@ -1,0 +1,146 @@
+"""From a VM to a node that takes work: it joins, gets its template, is Ready, loses the instance-not-ready taint."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
+from workflows.machine.entity import MachineEntity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.machine import MachineActivities
+    from activities.node import NodeActivities
+    from planners.health import judge
+    from resources.machine import OperationState, OperationType, Phase
+    from resources.messages import JoinInput, NodeFacts, ReadyInput, StatusInput, StatusOutput
+    from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
+
+R = TypeVar("R")
+
+
+async def join(m: MachineEntity) -> None:
+    """Ends with the machine Running, Failed, or with a deletion wanted.
+
+    Meanwhile one retrying activity looks at the VM, so that one that dies is not waited for until the deadline.
+    """
+    if m.leaving or m.s.was_running:
+        return
+    vm = _watch_vm(m)
+    try:
+        while not (m.leaving or m.s.was_running or m.failed_at_deadline()):
+            if not vm.done():
+                await _step(m, vm)
+            elif not await _bad_news(m, vm):
+                vm = _watch_vm(m)
+    finally:
+        m.drop(vm)
+
+
+def _watch_vm(m: MachineEntity) -> workflow.ActivityHandle[StatusOutput]:
+    assert m.s.made is not None
+    return m.start(
+        MachineActivities.watch_machine,
+        StatusInput(target=m.target(), since=m.s.made),
+        queue=m.cloud,
+        summary="watch the VM until its node joins",
+        polls=True,
+    )
+
+
+async def _bad_news(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput]) -> bool:
+    """Whether the VM is gone or stopped, which makes the machine Failed: an id was recorded. Else look again later."""
+    try:
+        output = await vm
+    except ActivityError as e:
+        await m.back_off(failure_of(e), unless=_node_changes(m))
+        return False
+    reason = "VMGone" if output.gone else "VMStopped"
+    m.fail(OperationType.CREATE, reason, f"{output.message} before its node joined; it is not created again")
+    return True
+
+
+async def _step(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput]) -> None:
+    node = m.s.node
+    health = judge(node, m.s.spec.node_conditions)
+    if node is not None and node.exists and not m.s.joined:
+        await apply_template(m, node)
+    elif node is not None and health.healthy:
+        await _remove_taint(m, node)
+    else:
+        m.waiting(health.reason, f"{m.status.provider_id} has started; {health.message}")
+        news = _node_changes(m)
+        await m.until(lambda: m.leaving or vm.done() or news())
+
+
+async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
+    """Also for a template that changed on a living node: it is a three-way merge."""
+    s = m.s
+    assert s.attempt is not None
+    template = s.spec.node_template
+    m.waiting("NodeTemplate", f"node {node.name} gets its labels, annotations and taints")
+    handle = m.start(
+        NodeActivities.join_node,
+        JoinInput(
+            machine=m.ref,
+            attempt=s.attempt.number,
+            node_name=node.name,
+            node_template=template,
+            last_applied=m.status.last_applied_node_template,
+        ),
+        queue=cluster_queue(s.cluster, s.queue_prefix),
+        summary=f"node template and token of {node.name}",
+    )
+    try:
+        await m.answer(handle)
+    except ActivityError as e:
+        await m.back_off(failure_of(e), unless=_node_changes(m))
+        return
+    m.status.node_name = node.name
+    m.status.addresses = node.addresses or m.status.addresses
+    m.status.last_applied_node_template = template
+    if not s.joined:
+        s.joined = True
+        m.note("NodeJoined", f"node {node.name} joined")
+
+
+async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
+    s = m.s
+    m.waiting("ReadyTaint", f"the taint {INSTANCE_NOT_READY_TAINT} is being removed from node {node.name}")
+    handle = m.start(
+        NodeActivities.remove_ready_taint,
+        ReadyInput(machine=m.ref, node_name=node.name),
+        queue=cluster_queue(s.cluster, s.queue_prefix),
+        summary=f"remove the instance-not-ready taint from {node.name}",
+    )
+    try:
+        output = await m.answer(handle)
+    except ActivityError as e:
+        await m.back_off(failure_of(e), unless=_node_changes(m))
+        return
+    if m.leaving:
+        return
+    if not output.removed:
+        words = (
+            f"node {node.name} joined without the taint {INSTANCE_NOT_READY_TAINT}: pods may have been scheduled "
+            "before its post-start update; add it to kubelet's --register-with-taints"
+        )
+        m.condition("NoReadyTaint", "NoReadyTaint", words)
+        m.note("NoReadyTaint", words)
+    s.was_running = True
+    m.deadlines.clear()
+    m.status.waiting_for = None
+    m.operation(OperationType.CREATE, OperationState.SUCCESSFUL, f"node {node.name} is Ready")
+    m.enter(Phase.RUNNING, "Running", f"node {node.name} is Ready and takes work")
+
+
+class _node_changes:
+    """A condition for waits: the watch has told something new."""
+
+    def __init__(self, m: MachineEntity) -> None:
+        self.m, self.seen = m, m.s.node
+
+    def __call__(self) -> bool:
+        return self.m.s.node is not self.seen

@@ -1,0 +1,67 @@
+"""The post-start update (seed 000, stage A): what a cloud lets be set only once the VM has started."""
+
+from __future__ import annotations
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
+from workflows.machine.entity import MachineEntity, describe_failure
+
+with workflow.unsafe.imports_passed_through():
+    from activities.machine import MachineActivities
+    from planners.creation import after_failed_update, may_update_after_start
+    from resources.machine import OperationState, OperationType
+    from resources.messages import UpdateInput, UpdateOutput
+
+
+async def post_start(m: MachineEntity) -> None:
+    """Ends when it is done, with the machine Failed, or with a deletion wanted. Create is never repeated."""
+    while not (m.leaving or m.failed_at_deadline()) and _may_update(m):
+        m.waiting("PostStartUpdate", f"{m.status.provider_id} is being set up after its start")
+        handle = m.start(
+            MachineActivities.update_machine,
+            UpdateInput(target=m.target()),
+            queue=m.cloud,
+            summary="post-start update",
+        )
+        try:
+            output = await m.answer(handle)
+        except ActivityError as e:
+            if not m.leaving:
+                await _failed(m, e)
+        else:
+            m.s.post_start_done = True
+            if not m.leaving:
+                _done(m, output)
+
+
+def _may_update(m: MachineEntity) -> bool:
+    operation = m.status.last_operation
+    return may_update_after_start(
+        m.status.phase,
+        operation.type if operation else None,
+        operation.state if operation else None,
+        m.s.post_start_done,
+    )
+
+
+def _done(m: MachineEntity, output: UpdateOutput) -> None:
+    words = ", ".join(output.changed) if output.changed else "nothing to change"
+    if not output.supported:
+        words = "the driver has no post-start update"
+    m.operation(OperationType.UPDATE, OperationState.SUCCESSFUL, f"post-start update: {words}")
+    if output.changed:
+        m.note("PostStartUpdated", words)
+
+
+async def _failed(m: MachineEntity, e: ActivityError) -> None:
+    failure = failure_of(e)
+    info = failure.info.model_copy(update={"message": describe_failure(failure)})
+    assert m.s.made is not None
+    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings)
+    if retry is None:
+        words = f"{m.status.provider_id} is gone before its node joined: {info.message}; it is not created again"
+        m.fail(OperationType.UPDATE, "VMGone", words)
+    else:
+        await m.retry(retry)

@@ -1,0 +1,153 @@
+"""The way out: drain, delete until gone, forget. Each step asks first whether it is done already."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
+from workflows.machine.entity import MachineEntity, describe_failure
+
+with workflow.unsafe.imports_passed_through():
+    from activities.drain import DrainActivities
+    from activities.machine import MachineActivities
+    from activities.node import NodeActivities
+    from resources.machine import OperationState, OperationType, Phase
+    from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
+    from resources.names import cluster_queue, drain_queue
+
+
+def begin(m: MachineEntity) -> None:
+    deletion = m.s.deletion
+    assert deletion is not None
+    m.deadlines.clear()
+    if m.status.phase != Phase.TERMINATING:
+        by = f" by {deletion.requested_by}" if deletion.requested_by else ""
+        why = f": {deletion.reason}" if deletion.reason else ""
+        m.enter(Phase.TERMINATING, "Terminating", f"deletion was asked for{by}{why}")
+
+
+async def drain(m: MachineEntity) -> None:
+    """Evict until the deadline, which is absolute; then, or when an operator insists, the force pass."""
+    s = m.s
+    begin(m)
+    if s.drained or not s.joined or m.status.node_name is None:
+        return
+    assert s.deletion is not None
+    m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
+    while not s.drained:
+        force = s.deletion.force or m.due("drain")
+        if force:
+            m.deadlines.pop("drain", None)
+        else:
+            m.deadlines["drain"] = s.deletion.time + s.spec.drain_timeout
+        handle = _start_drain(m, force)
+        await m.until(partial(_over_or_forced, m, handle, force))
+        if not handle.done():
+            # The deadline has passed, or an operator insists. A pass that is still under way does no harm.
+            m.drop(handle)
+            m.note("DrainForced", "the drain deadline has passed" if m.due("drain") else "force was asked for")
+            continue
+        try:
+            _drained(m, await handle)
+        except ActivityError as e:
+            failure = failure_of(e)
+            m.operation(OperationType.DRAIN, OperationState.FAILED, describe_failure(failure), failure.info.code)
+            await m.back_off(failure, unless=lambda: m.due("drain"))
+    m.deadlines.clear()
+
+
+def _over_or_forced(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> bool:
+    return handle.done() or (not force and m.s.deletion is not None and m.s.deletion.force)
+
+
+def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[DrainOutput]:
+    s = m.s
+    assert m.status.node_name is not None
+    deadline = m.deadlines.get("drain")
+    words = f", force at {deadline:%Y-%m-%d %H:%M:%S}" if deadline else ""
+    m.waiting("Draining", f"node {m.status.node_name} is being drained{' with force' if force else ''}{words}")
+    return m.start(
+        DrainActivities.drain_node,
+        DrainInput(
+            machine=m.ref,
+            node_name=m.status.node_name,
+            provider_id=m.status.provider_id,
+            force=force,
+            deadline=deadline,
+            poll=s.timings.poll,
+        ),
+        queue=drain_queue(s.cluster, s.queue_prefix),
+        summary=f"{'force-drain' if force else 'drain'} {m.status.node_name}",
+        polls=True,
+    )
+
+
+def _drained(m: MachineEntity, output: DrainOutput) -> None:
+    m.s.drained = True
+    words = f"node {m.status.node_name} is drained, {output.pods} pods moved"
+    if output.left:
+        words += f"; not waited for: {'; '.join(output.left[:5])}"
+    m.operation(OperationType.DRAIN, OperationState.SUCCESSFUL, words)
+    m.note("Drained", words)
+
+
+async def delete(m: MachineEntity) -> None:
+    """Until the cloud has confirmed that the VM, its disks and its NICs are gone."""
+    s = m.s
+    if s.attempt is None:
+        s.vm_gone = True  # nothing was ever asked for
+    while not s.vm_gone:
+        what = m.status.provider_id or f"anything tagged with uid {s.uid}"
+        m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
+        m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
+        handle = m.start(
+            MachineActivities.delete_machine,
+            DeleteInput(target=m.target()),
+            queue=m.cloud,
+            summary="delete the VM until it is gone",
+            polls=True,
+        )
+        try:
+            output = await m.answer(handle)
+        except ActivityError as e:
+            failure = failure_of(e)
+            m.operation(OperationType.DELETE, OperationState.FAILED, describe_failure(failure), failure.info.code)
+            await m.back_off(failure)
+            continue
+        s.vm_gone = True
+        m.status.kept = output.kept
+        kept = f"; kept because the spec says so: {', '.join(output.kept)}" if output.kept else ""
+        m.note("VMGone", f"{what} is gone{kept}")
+
+
+async def forget(m: MachineEntity) -> None:
+    """The Node, the tokens, and the cluster's memory of the VM: last, so that nothing is forgotten that still lives."""
+    s = m.s
+    if s.attempt is None:
+        return
+    while True:
+        m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
+        handle = m.start(
+            NodeActivities.forget_machine,
+            ForgetInput(
+                machine=m.ref,
+                node_name=m.status.node_name if s.joined else None,
+                provider_id=m.status.provider_id,
+                attempts=s.attempt.number,
+            ),
+            queue=cluster_queue(s.cluster, s.queue_prefix),
+            summary="remove the Node and the tokens",
+        )
+        try:
+            await m.answer(handle)
+            break
+        except ActivityError as e:
+            failure = failure_of(e)
+            m.operation(OperationType.DELETE, OperationState.FAILED, describe_failure(failure), failure.info.code)
+            await m.back_off(failure)
+    m.status.waiting_for = None
+    m.operation(OperationType.DELETE, OperationState.SUCCESSFUL, "nothing is left of it")
+    m.note("Gone", "nothing is left of it")

@@ -1,0 +1,205 @@
+"""MachineWorkflow: the handlers, and the life as a list of phases.
+
+Identity: `machine/<cluster>/<name>`. Started by the command line or SDK (later by a pool, through a client). Ends when
+its VM, disks, NICs, Node and tokens are confirmed gone. Never: a run timeout, a second VM, an end by cancellation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from workflows.machine import create, join, post_start, running, terminate
+from workflows.machine.entity import MachineEntity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.provider_spec import differing_fields
+    from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
+    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts
+    from resources.names import is_name, provider_key
+
+# A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
+LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
+    create.create,
+    post_start.post_start,
+    join.join,
+    running.run,
+    running.fail,
+    terminate.drain,
+    terminate.delete,
+    terminate.forget,
+)
+
+
+@workflow.defn
+class MachineWorkflow(MachineEntity):
+    @workflow.init
+    def __init__(self, state: MachineState) -> None:
+        super().__init__(state)
+
+    @workflow.run
+    async def run(self, state: MachineState) -> MachineResult:
+        s = self.s
+        if not s.uid:
+            self._refuse_what_cannot_be()
+            s.uid = str(workflow.uuid4())
+            s.created = workflow.now()
+            s.status.deadlines["creation"] = s.created + s.spec.creation_timeout
+            self.note("Created", f"machine of class {self.snapshot.name}")
+        return await self.keep(self._live)
+
+    def _refuse_what_cannot_be(self) -> None:
+        """Before anything is owned, a refusal is the honest end of a workflow started by hand."""
+        s = self.s
+        wrong = [
+            f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
+            for field, value in (("name", s.name), ("cluster", s.cluster))
+            if not is_name(value)
+        ]
+        if s.machine_class is None:
+            wrong.append(
+                f"machineClass: missing; machine {s.name} needs a snapshot of MachineClass {s.spec.class_.name} "
+                "(name, provider, providerSpec, secretRef), as `hostler apply` sends it"
+            )
+        if wrong:
+            raise ApplicationError("; ".join(wrong), type="InvalidMachine", non_retryable=True)
+
+    async def _live(self) -> MachineResult:
+        s = self.s
+        while s.parked and s.deletion is None:
+            self.waiting("InternalError", f"{s.parked}; with a fixed worker: `hostler renew machine {s.name}`")
+            await self.until(lambda: s.deletion is not None or s.parked is None)
+        s.parked = None
+        for phase in LIFE:
+            await phase(self)
+        self.publish()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        return MachineResult(
+            name=s.name,
+            cluster=s.cluster,
+            uid=s.uid,
+            provider_id=s.status.provider_id,
+            kept=s.status.kept,
+            journal=s.journal,
+        )
+
+    # -- queries and facts --------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def describe(self) -> MachineState:
+        return self.s
+
+    @workflow.signal
+    def observe(self, facts: NodeFacts) -> None:
+        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node."""
+        self.s.messages += 1
+        ours = self.status.provider_id
+        another = ours and facts.provider_id and provider_key(facts.provider_id) != provider_key(ours)
+        if facts.newer_than(self.s.node) and not another:
+            self.s.node = facts
+
+    # -- intents: each by update and by signal ------------------------------------------------------------------------
+
+    @workflow.update(name="delete")
+    def delete(self, intent: DeleteIntent) -> Answer:
+        return self._delete(intent)
+
+    @workflow.signal(name="delete")
+    def delete_by_signal(self, intent: DeleteIntent) -> None:
+        self._delete(intent)
+
+    def _delete(self, intent: DeleteIntent) -> Answer:
+        return self.once(intent, lambda: self._want_deletion(intent))
+
+    def _want_deletion(self, intent: DeleteIntent) -> str:
+        s, former = self.s, self.s.deletion
+        if former is None:
+            s.deletion = Deletion(
+                time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason, force=intent.force
+            )
+            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}"
+        if intent.force and not former.force:
+            s.deletion = former.model_copy(update={"force": True})
+            return f"machine {s.name} is being deleted already, from now on with force"
+        return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
+
+    @workflow.update(name="renew")
+    def renew_by_update(self, intent: Intent) -> Answer:
+        return self._renew(intent)
+
+    @workflow.signal(name="renew")
+    def renew_by_signal(self, intent: Intent) -> None:
+        self._renew(intent)
+
+    def _renew(self, intent: Intent) -> Answer:
+        return self.once(intent, self._want_renewal)
+
+    def _want_renewal(self) -> str:
+        if self.s.parked:
+            self.s.parked = None
+            return "the phase that failed is tried again"
+        self.renewal_wanted = True
+        return "a new run begins at the next safe point"
+
+    @workflow.update(name="apply")
+    def apply(self, intent: ApplyIntent) -> Answer:
+        return self._apply(intent)
+
+    @apply.validator
+    def check_apply(self, intent: ApplyIntent) -> None:
+        if refusal := self._refusal(intent):
+            raise ApplicationError(refusal, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="apply")
+    def apply_by_signal(self, intent: ApplyIntent) -> None:
+        if refusal := self._refusal(intent):
+            self.note("Refused", refusal)
+        else:
+            self._apply(intent)
+
+    def _refusal(self, intent: ApplyIntent) -> str | None:
+        s = self.s
+        if s.deletion is not None:
+            return f"machine {s.name} is being deleted; nothing can be applied to it any more"
+        if intent.machine_class.provider != self.snapshot.provider:
+            return (
+                f"machineClass.provider: a machine cannot move from {self.snapshot.provider} to "
+                f"{intent.machine_class.provider}; delete it and apply it anew"
+            )
+        if (
+            intent.machine_class.name == self.snapshot.name
+            and intent.machine_class.generation < self.snapshot.generation
+        ):
+            return (
+                f"machineClass.generation: {intent.machine_class.generation} is older than "
+                f"{self.snapshot.generation}, which the machine has"
+            )
+        return None
+
+    def _apply(self, intent: ApplyIntent) -> Answer:
+        return self.once(intent, lambda: self._take(intent))
+
+    def _take(self, intent: ApplyIntent) -> str:
+        s = self.s
+        if (intent.spec, intent.machine_class) == (s.spec, s.machine_class):
+            return "unchanged"
+        s.spec, s.machine_class = intent.spec, intent.machine_class
+        s.labels, s.annotations = intent.labels, intent.annotations
+        if "creation" in self.deadlines and s.created is not None:
+            self.deadlines["creation"] = s.created + s.spec.creation_timeout
+        applied = s.status.last_applied_provider_spec
+        fields = (
+            differing_fields(self.snapshot.provider, applied.provider_spec, self.snapshot.provider_spec)
+            if applied
+            else []
+        )
+        if not fields:
+            self.drop_condition("Outdated")
+            self.note("Applied", f"class {self.snapshot.name}, generation {self.snapshot.generation}")
+            return "configured"
+        words = f"the VM was made with other values of providerSpec.{', providerSpec.'.join(fields)}"
+        self.condition("Outdated", "Outdated", words)
+        self.note("Outdated", words)
+        return f"configured; {words}"
