@@ -1,0 +1,109 @@
+"""No secret in any history, heartbeat, query answer, rejection or log (I11)."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import logging
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from canaries import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
+from lifekit import Stack, new_stack
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, Interceptor
+
+from resources.machine import Phase
+from simulator.frame import FaultRule
+from simulator.kubelet import KnobRule
+
+CANARY = "s3cret/canary+with signs"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        CANARY.encode(),
+        json.dumps({"a": CANARY}).encode(),
+        b"xx" + base64.b64encode(b"a" + CANARY.encode()),
+        base64.b64encode(b"ab" + CANARY.encode() + b"tail"),
+        base64.urlsafe_b64encode(b"abc" + CANARY.encode()),
+        b"before" + gzip.compress(b"in " + CANARY.encode()),
+        base64.b64encode(gzip.compress(base64.b64encode(CANARY.encode()))),
+        b"a=s3cret%2Fcanary%2Bwith%20signs",
+    ],
+)
+def test_a_planted_canary_is_found(text: bytes) -> None:
+    assert found_in([CANARY], [b"other", text]) == [CANARY]
+
+
+def test_what_is_no_canary_is_not_found() -> None:
+    assert found_in([CANARY], [b"s3cret", base64.b64encode(b"harmless " * 9), gzip.compress(b"harmless")]) == []
+
+
+class Recorder(Interceptor):
+    """Keeps every heartbeat that an activity sends."""
+
+    def __init__(self) -> None:
+        self.heartbeats: list[bytes] = []
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        recorder = self
+
+        class Outbound(ActivityOutboundInterceptor):
+            def heartbeat(self, *details: Any) -> None:
+                recorder.heartbeats.append(json.dumps(details, default=str).encode())
+                super().heartbeat(*details)
+
+        class Inbound(ActivityInboundInterceptor):
+            def init(self, outbound: ActivityOutboundInterceptor) -> None:
+                super().init(Outbound(outbound))
+
+        return Inbound(next)
+
+
+@pytest.fixture
+async def bare(temporal: WorkflowEnvironment):
+    async with new_stack(temporal.client) as stack:
+        yield stack
+
+
+async def test_a_life_with_troubles_tells_no_secret(bare: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    recorder = Recorder()
+    simulator = bare.simulator.simulator
+    rules: list[Mapping[str, Any]] = [
+        {"service": "ec2", "operation": "RunInstances", "code": "UnauthorizedOperation"},
+        {"service": "ec2", "operation": "RunInstances", "code": "NobodyKnowsThisCode"},
+        {"service": "ec2", "operation": "RunInstances", "drop": True},
+        {"service": "kubernetes", "operation": "create secrets", "code": "InternalError", "status": 500},
+    ]
+    for rule in rules:
+        bare.simulator.call(lambda rule=rule: simulator.frame.faults.append(FaultRule.model_validate(rule)))
+    late = KnobRule.model_validate({"match": "m-1*", "knobs": {"join_delay": 1.5}})
+    bare.simulator.call(lambda: simulator.kubelets.set_knobs([late]))
+    answers: list[bytes] = []
+    async with bare.worker([recorder]):
+        handle = await bare.create()
+        await bare.reason("NodeNotSeen")
+        tokens = await tokens_of(bare)
+        assert tokens
+        state = await bare.phase(Phase.RUNNING)
+        answers.append(state.model_dump_json().encode())
+        old = state.machine_class.model_copy(update={"provider": "GCP"})
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await handle.execute_update("apply", {"id": str(uuid.uuid4()), "spec": state.spec, "machineClass": old})
+        answers.append(str(refused.value.cause).encode())
+        await bare.delete()
+    assert recorder.heartbeats
+    logs = [
+        r.getMessage().encode() for r in caplog.records if r.name.startswith(("hostler", "temporalio", "activities"))
+    ]
+    texts = await texts_of(bare.client, handle.id, f"cluster/{bare.cluster}")
+    assert_no_canary([*await canaries_of(bare), *tokens], [*texts, *recorder.heartbeats, *answers, *logs])
+    # The same search finds what a history does hold: it has not looked at nothing.
+    assert found_in([state.uid], texts)

@@ -1,0 +1,259 @@
+"""One machine's whole life on real parts: Temporal, the AWS driver on the simulated EC2, the Kubernetes API."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from datetime import timedelta
+
+import pytest
+from lifekit import CLUSTER, Stack, eventually, examples
+from temporalio.api.enums.v1 import EventType
+from temporalio.client import WorkflowHandle
+
+from resources.errors import Code
+from resources.machine import MachineResult, OperationState, OperationType, Phase
+from resources.manifests import NodeTemplate
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
+from simulator.frame import FaultRule
+from simulator.kubelet import KnobRule
+
+RUNNING_EVENTS, LIFE_EVENTS = 50, 90
+
+
+async def history(handle: WorkflowHandle[object, object]) -> list[str]:
+    return [EventType.Name(e.event_type)[11:] async for e in handle.fetch_history_events()]
+
+
+def knobs(stack: Stack, name: str = "m-1*", **knobs: object) -> None:
+    rule = KnobRule.model_validate({"match": name, "knobs": knobs})
+    kubelets = stack.simulator.simulator.kubelets
+    stack.simulator.call(lambda: kubelets.set_knobs([*kubelets.knobs, rule]))
+
+
+def fault(stack: Stack, **rule: object) -> None:
+    made = FaultRule.model_validate(rule)
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
+
+
+def node(stack: Stack, name: str) -> dict[str, object]:
+    found: dict[str, object] = json.loads(stack.kubectl("get", "node", name, "-o", "json"))
+    return found
+
+
+async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
+    handle = await stack.create()
+    running = await stack.phase(Phase.RUNNING)
+    status = running.status
+    assert status.last_operation is not None
+    assert (status.last_operation.type, status.last_operation.state) == (
+        OperationType.CREATE,
+        OperationState.SUCCESSFUL,
+    )
+    assert status.node_name is not None
+    seen = node(stack, status.node_name)
+    assert seen["spec"]["providerID"] == status.provider_id
+    assert INSTANCE_NOT_READY_TAINT not in json.dumps(seen["spec"])
+    labels = seen["metadata"]["labels"]
+    assert labels[MACHINE_NAME_LABEL] == "m-1"
+    assert labels["worker.hostler.io/pool"] == "demo"
+    assert len(stack.launched()) == 1
+    assert sorted(stack.leftovers(running.uid)) == ["instances", "networkInterfaces", "volumes"]
+    assert "bootstrap-token" not in stack.kubectl("get", "secrets", "-n", "kube-system")
+
+    result = await stack.delete()
+    assert isinstance(result, MachineResult)
+    assert result.kept == []
+    assert stack.leftovers(running.uid) == {}
+    assert status.node_name not in stack.kubectl("get", "nodes", "-o", "name")
+    assert [h.reason for h in result.journal] == [
+        "Created",
+        "VMCreated",
+        "PostStartUpdated",
+        "NodeJoined",
+        "Running",
+        "Terminating",
+        "Drained",
+        "VMGone",
+        "Gone",
+    ]
+    cluster = await stack.client.get_workflow_handle(f"cluster/{CLUSTER}").query("describe")
+    assert cluster["machines"] == {}
+    assert len(await history(handle)) <= LIFE_EVENTS
+
+
+async def test_events_of_a_life_are_few(stack: Stack) -> None:
+    """Counted, because history is what a long life costs. Heartbeats of a healthy node are no news at all."""
+    handle = await stack.create()
+    await stack.phase(Phase.RUNNING)
+    await eventually(lambda: _settled(handle), what="a quiet history")
+    events = await history(handle)
+    assert events.count("ACTIVITY_TASK_SCHEDULED") == 5
+    upserted = [i for i, e in enumerate(events) if e == "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES"]
+    assert upserted[-1] + 1 <= RUNNING_EVENTS
+    leases = len(stack.calls("* leases", "kubernetes"))
+    await eventually(lambda: _more(stack, leases + 5), what="five more heartbeats")
+    assert len(await history(handle)) == len(events)
+
+
+async def _settled(handle: WorkflowHandle[object, object]) -> bool:
+    events = await history(handle)
+    return events[-1] == "WORKFLOW_TASK_COMPLETED" and "ACTIVITY_TASK_CANCELED" in events
+
+
+async def _more(stack: Stack, count: int) -> bool:
+    return len(stack.calls("* leases", "kubernetes")) >= count
+
+
+async def test_unhealthy_is_unknown_and_recovers(stack: Stack) -> None:
+    await stack.create()
+    running = await stack.phase(Phase.RUNNING)
+    knobs(stack, unready=True)
+    unknown = await stack.phase(Phase.UNKNOWN)
+    assert unknown.status.waiting_for is not None
+    assert unknown.status.waiting_for.reason in ("NodeNotReady", "NodeUnhealthy")
+    assert running.status.node_name is not None
+    assert running.status.node_name in unknown.status.waiting_for.message
+    knobs(stack, unready=False)
+    again = await stack.phase(Phase.RUNNING)
+    assert again.journal[-1].reason == "Recovered"
+    assert stack.launched() == [running.status.provider_id.rsplit("/", 1)[-1]]  # nothing was replaced
+
+
+async def test_a_silent_kubelet_is_unknown(stack: Stack) -> None:
+    """The node lifecycle controller says so after its grace period, not we."""
+    knobs(stack, dies_after=0.2)
+    await stack.create()
+    unknown = await stack.phase(Phase.UNKNOWN)
+    assert unknown.status.waiting_for is not None
+    assert "NodeStatusUnknown" in unknown.status.waiting_for.message
+    await stack.delete()
+    assert stack.leftovers(unknown.uid) == {}
+
+
+async def test_delete_while_the_create_call_is_in_flight(stack: Stack) -> None:
+    """Field case P05."""
+    fault(stack, service="ec2", operation="RunInstances", delay=1.0)
+    await stack.create()
+    await stack.reason("CreatingVM")
+    uid = (await stack.state()).uid
+    await stack.delete()
+    assert len(stack.launched()) == 1  # it was born all the same
+    assert stack.leftovers(uid) == {}
+
+
+async def test_delete_before_anything_was_asked_for(stack: Stack) -> None:
+    """Credentials are missing: no VM was ever made, and the end does not wait for credentials."""
+    stack.kubectl("delete", "secret", "demo-aws")
+    await stack.create()
+    state = await stack.reason("CredentialsMissing")
+    assert state.status.phase == Phase.CRASH_LOOP_BACK_OFF
+    assert "default/demo-aws" in state.status.waiting_for.message
+    assert stack.launched() == []
+
+
+async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) -> None:
+    fault(stack, service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=2)
+    await stack.create()
+    state = await stack.reason("OutOfCapacity")
+    assert state.status.phase == Phase.CRASH_LOOP_BACK_OFF
+    assert state.status.last_operation.error_code == Code.RESOURCE_EXHAUSTED
+    assert state.status.waiting_for.next_try is not None
+    await stack.phase(Phase.RUNNING)
+    tokens = {c.request["ClientToken"] for c in stack.calls("RunInstances")}
+    assert len(tokens) == 1
+    assert len(stack.calls("RunInstances")) == 3
+    assert len(stack.launched()) == 1
+
+
+async def test_creation_timeout_is_exact_and_the_vm_is_known(stack: Stack) -> None:
+    knobs(stack, never_joins=True)
+    await stack.create(creation_timeout=timedelta(seconds=3))
+    failed = await stack.phase(Phase.FAILED)
+    assert failed.journal[-1].reason == "CreationTimeout"
+    late = failed.journal[-1].time - failed.created - timedelta(seconds=3)
+    assert timedelta(0) <= late < timedelta(seconds=2)
+    assert failed.status.provider_id is not None
+    await stack.delete()
+    assert stack.leftovers(failed.uid) == {}
+
+
+async def test_a_vm_that_dies_while_joining_is_failed_and_not_replaced(stack: Stack) -> None:
+    knobs(stack, never_joins=True)
+    await stack.create()
+    state = await stack.reason("NodeNotSeen")
+    instance = state.status.provider_id.rsplit("/", 1)[-1]
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    failed = await stack.phase(Phase.FAILED)
+    assert failed.journal[-1].reason == "VMGone"
+    assert stack.launched() == [instance]
+
+
+async def test_stale_node(stack: Stack) -> None:
+    """Seed 000: a VM that would be taken for an old node object is deleted, the machine is Failed (C8)."""
+    name = "ip-10-250-0-4.eu-west-1.compute.internal"  # what the first VM of the subnet will be called
+    stack.kubectl("create", "-f", _node_file(stack, name))
+    await asyncio.sleep(1.1)  # the API server's times are whole seconds: the node must be older by one
+    await stack.create()
+    failed = await stack.phase(Phase.FAILED)
+    assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
+    await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
+    await stack.delete()
+    assert name in stack.kubectl("get", "nodes", "-o", "name")  # somebody else's: it stays
+
+
+async def _left(stack: Stack, uid: str) -> dict[str, list[str]]:
+    return stack.leftovers(uid)
+
+
+def _node_file(stack: Stack, name: str) -> str:
+    file = stack.settings.path(stack.kubeconfig.with_name("node.yaml"))
+    file.write_text(
+        json.dumps(
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name},
+                "spec": {"providerID": "aws:///eu-west-1/i-0123456789abcdef0"},
+            }
+        )
+    )
+    return str(file)
+
+
+async def test_a_node_without_the_taint_is_warned_about_once(stack: Stack) -> None:
+    knobs(stack, no_taint=True)
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    assert [c.type for c in state.status.conditions] == ["NoReadyTaint"]
+    assert [h.reason for h in state.journal].count("NoReadyTaint") == 1
+
+
+async def test_a_changed_template_reaches_the_living_node(stack: Stack) -> None:
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    template = NodeTemplate.model_validate({"metadata": {"labels": {"worker.hostler.io/pool": "other"}}})
+    spec = examples().machines[0].spec.model_copy(update={"node_template": template})
+    answer = await stack.started["m-1"].execute_update(
+        "apply", {"id": "a1", "spec": spec, "machineClass": state.machine_class}
+    )
+    assert answer["message"] == "configured"
+
+    async def label() -> object:
+        return node(stack, state.status.node_name)["metadata"]["labels"]
+
+    labels = await eventually(label, lambda x: x.get("worker.hostler.io/pool") == "other")
+    assert "node.kubernetes.io/role" not in labels
+    assert len(stack.launched()) == 1
+
+
+@pytest.mark.parametrize("lag", [0.0, 1.0])
+async def test_reads_that_lag_behind(stack: Stack, lag: float) -> None:
+    """DescribeInstances does not know a new instance for a while: no second one is made, none is taken for dead."""
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: setattr(frame, "lag", frame.lag.model_copy(update={"describe_after_create": lag})))
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    await stack.delete()
+    assert len(stack.launched()) == 1
+    assert stack.leftovers(state.uid) == {}
