@@ -28,8 +28,9 @@ def disguises(canary: str) -> set[bytes]:
     for shift in range(3):
         encoded = base64.b64encode(b"\0" * shift + plain)
         inner = encoded[4 * (shift > 0) : len(encoded) - 4]
-        found |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
-    return {f for f in found if len(f) >= 8}
+        if len(inner) >= 8:  # a shorter one would be found everywhere
+            found |= {inner, inner.replace(b"+", b"-").replace(b"/", b"_")}
+    return found
 
 
 def layers(data: bytes, depth: int = NESTING) -> Iterator[bytes]:
