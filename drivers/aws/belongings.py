@@ -1,0 +1,89 @@
+"""Volumes and network interfaces of a machine, and whether they go with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from drivers.aws.calls import Ec2, Resource
+from drivers.aws.tags import OURS, released_value, tags_of
+from drivers.base import Identity
+from resources.aws import Tags
+from resources.names import TAG_RELEASED, TAG_UID
+
+Kind = Literal["volume", "network interface"]
+IN_USE = ("VolumeInUse", "InvalidNetworkInterface.InUse")
+GONE = ("InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound")
+
+
+@dataclass(frozen=True)
+class Belonging:
+    kind: Kind
+    id: str
+    state: str
+    """EC2's: available, in-use, deleting, …"""
+    tags: Tags
+    dies_with_vm: bool | None
+    """DeleteOnTermination of its attachment; None when nothing holds it."""
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.state}"
+
+    def is_released(self, machine: Identity) -> bool:
+        return self.tags.get(TAG_RELEASED) == released_value(machine)
+
+    @property
+    def has_our_tags(self) -> bool:
+        return any(key in self.tags for key in OURS)
+
+
+def of_machine(ec2: Ec2, machine: Identity) -> list[Belonging]:
+    """What carries the machine's uid, and what was released by it before."""
+    found: dict[str, Belonging] = {}
+    for filters in ({f"tag:{TAG_UID}": machine.uid}, {f"tag:{TAG_RELEASED}": released_value(machine)}):
+        found |= {b.id: b for b in _volumes(ec2, filters)}
+        found |= {b.id: b for b in _network_interfaces(ec2, filters)}
+    return [found[k] for k in sorted(found)]
+
+
+def _volumes(ec2: Ec2, filters: dict[str, str]) -> Iterator[Belonging]:
+    for volume in ec2.find("DescribeVolumes", "Volumes", filters):
+        if volume.get("State") == "deleted":
+            continue
+        attachments = volume.get("Attachments") or []
+        # A volume attached several times goes only if no attachment keeps it.
+        dies = all(a.get("DeleteOnTermination") for a in attachments) if attachments else None
+        yield Belonging("volume", volume["VolumeId"], volume.get("State", ""), tags_of(volume), dies)
+
+
+def _network_interfaces(ec2: Ec2, filters: dict[str, str]) -> Iterator[Belonging]:
+    for nic in ec2.find("DescribeNetworkInterfaces", "NetworkInterfaces", filters):
+        attachment: Resource | None = nic.get("Attachment")
+        dies = bool(attachment.get("DeleteOnTermination")) if attachment else None
+        yield Belonging("network interface", nic["NetworkInterfaceId"], nic.get("Status", ""), tags_of(nic), dies)
+
+
+def spec_keeps(provider_spec: dict[str, Any], kind: Kind) -> bool:
+    """Whether the spec keeps any of this kind. It may be stale or wrong, so it is not parsed, only looked at."""
+    if kind == "volume":
+        devices = _items(provider_spec, "blockDevices", "block_devices")
+        holders = [device.get("ebs") for device in devices]
+    else:
+        holders = list(_items(provider_spec, "networkInterfaces", "network_interfaces"))
+    found = [h for h in holders if isinstance(h, dict)]
+    return any(h.get(key) is False for h in found for key in ("deleteOnTermination", "delete_on_termination"))
+
+
+def _items(provider_spec: dict[str, Any], *names: str) -> list[dict[str, Any]]:
+    """What is listed under any of the names; models take a field's Python name too."""
+    lists = [v for v in map(provider_spec.get, names) if isinstance(v, list)]
+    return [item for items in lists for item in items if isinstance(item, dict)]
+
+
+def delete(ec2: Ec2, belonging: Belonging) -> None:
+    """Raises DriverError; its provider_code is one of IN_USE or GONE when that is why."""
+    if belonging.kind == "volume":
+        ec2.call("DeleteVolume", VolumeId=belonging.id)
+    else:
+        ec2.call("DeleteNetworkInterface", NetworkInterfaceId=belonging.id)

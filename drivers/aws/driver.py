@@ -1,0 +1,120 @@
+"""The driver: each method of the contract in terms of EC2."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from drivers.aws import deletion, instances, launch, poststart
+from drivers.aws.calls import Clients, Ec2
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    DeleteMachineResponse,
+    DriverSettings,
+    GetMachineStatusRequest,
+    GetVolumeIDsRequest,
+    GetVolumeIDsResponse,
+    ListMachinesRequest,
+    ListMachinesResponse,
+    MachineStatus,
+    UpdateMachineRequest,
+    UpdateMachineResponse,
+)
+from drivers.errors import DriverError, IdempotencyMismatch, Unimplemented
+from resources.errors import ErrorClass
+
+EBS_CSI = "ebs.csi.aws.com"
+MAX_IMAGES = 1000
+
+
+class AwsDriver:
+    """See drivers.base.Driver. Thread-safe."""
+
+    def __init__(self, settings: DriverSettings) -> None:
+        self._clients = Clients(settings)
+        self._roots: OrderedDict[tuple[str, str], str] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
+        """One RunInstances with the token as ClientToken; answered from its reply, as reads may lag behind it.
+
+        Before it, once per image, DescribeImages, if the spec speaks of the image's root device.
+        """
+        spec = launch.parse_spec(request.provider_spec)
+        ec2 = self._clients.get(spec.region, request.secret)
+        root = self._root_device(ec2, spec.ami) if launch.needs_root_device(spec) else None
+        parameters = launch.run_instances(request, spec, root)
+        try:
+            reply = ec2.call("RunInstances", **parameters)
+        except DriverError as e:
+            mismatch = _mismatch(e)
+            if mismatch is None:
+                raise
+        else:
+            instance = reply["Instances"][0]
+            if instances.is_living(instance):
+                return instances.describe(instance, ec2.region)
+            mismatch = IdempotencyMismatch(
+                f"RunInstances: the token's VM {instance['InstanceId']} is {instances.state_of(instance)}",
+                provider_code="IdempotentInstanceTerminated",
+                terminated=True,
+            )
+        raise mismatch
+
+    def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        if request.last_applied_provider_spec is not None:
+            raise Unimplemented("changing the tags of a machine that runs", "AWS")
+        spec = launch.parse_spec(request.provider_spec)
+        ec2 = self._clients.get(spec.region, request.secret)
+        return UpdateMachineResponse(
+            changed=poststart.post_start(ec2, spec, instances.instance_id(request.provider_id))
+        )
+
+    def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
+        region = instances.region_of(request.provider_spec, request.provider_id)
+        return deletion.delete_machine(self._clients.get(region, request.secret), request)
+
+    def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
+        region = instances.region_of(request.provider_spec, request.provider_id)
+        return instances.get_status(self._clients.get(region, request.secret), request)
+
+    def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
+        ec2 = self._clients.get(instances.region_of(request.provider_spec), request.secret)
+        return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
+
+    def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
+        found = []
+        for spec in request.persistent_volume_specs:
+            csi, in_tree = spec.get("csi") or {}, spec.get("awsElasticBlockStore") or {}
+            if csi.get("driver") == EBS_CSI and csi.get("volumeHandle"):
+                found.append(csi["volumeHandle"])
+            elif in_tree.get("volumeID"):
+                found.append(in_tree["volumeID"].rsplit("/", 1)[-1])  # aws://<zone>/<id>, or the id alone
+        return GetVolumeIDsResponse(volume_ids=found)
+
+    def _root_device(self, ec2: Ec2, image: str) -> str:
+        """The image's root device, e.g. /dev/xvda. An image never changes it, so each is asked for once."""
+        key = (ec2.region, image)
+        with self._lock:
+            if key in self._roots:
+                return self._roots[key]
+        images = ec2.call("DescribeImages", ImageIds=[image]).get("Images", ())
+        root = next((i.get("RootDeviceName") for i in images), None)
+        if not root:
+            raise DriverError(
+                ErrorClass.NOT_FOUND, f"image {image} is not in {ec2.region}, or not shared with this account"
+            )
+        with self._lock:
+            self._roots[key] = root
+            while len(self._roots) > MAX_IMAGES:
+                self._roots.popitem(last=False)
+        return str(root)
+
+
+def _mismatch(error: DriverError) -> IdempotencyMismatch | None:
+    """The token is bound to other parameters, or to a VM that is dead (EC2 since 2025: boto/boto3#4406)."""
+    if error.provider_code not in ("IdempotentParameterMismatch", "IdempotentInstanceTerminated"):
+        return None
+    terminated = error.provider_code == "IdempotentInstanceTerminated"
+    return IdempotencyMismatch(error.message, provider_code=error.provider_code, terminated=terminated)

@@ -1,0 +1,199 @@
+"""Reading instances: finding those of a machine, and saying what EC2 says of one in the contract's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from drivers.aws.calls import Ec2, Resource
+from drivers.aws.failures import hide_tokens, scrub
+from drivers.aws.tags import tags_of
+from drivers.base import GetMachineStatusRequest, MachineStatus, VmState
+from drivers.errors import DriverError
+from resources.errors import ErrorClass
+from resources.names import OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID
+
+NOT_FOUND = "InvalidInstanceID.NotFound"
+TERMINATED = "terminated"
+_STATES = {
+    "pending": VmState.PENDING,
+    "running": VmState.RUNNING,
+    "stopping": VmState.STOPPING,
+    "stopped": VmState.STOPPED,
+    "shutting-down": VmState.TERMINATING,
+}
+"""EC2's states; `terminated` is none of ours: such a VM does not exist any more."""
+
+CONSOLE_LINES = 25
+_INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
+_REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]+")  # of a zone's name, local zones' included: its beginning
+
+
+def instance_id(provider_id: str) -> str:
+    """Of `aws:///<region or zone>/<id>`. Raises DriverError of class invalid."""
+    last = provider_id.rsplit("/", 1)[-1]
+    if not provider_id.startswith("aws://") or not _INSTANCE_ID.fullmatch(last):
+        raise DriverError(
+            ErrorClass.INVALID, f"providerID {provider_id!r} is not of the form aws:///<region>/<instance id>"
+        )
+    return last
+
+
+def region_of(provider_spec: dict[str, Any], provider_id: str | None = None) -> str:
+    """The region, read from a spec that may otherwise be stale or wrong, else from the providerID.
+
+    Raises DriverError of class invalid.
+    """
+    region = provider_spec.get("region")
+    if isinstance(region, str) and region:
+        return region
+    place = _REGION.match((provider_id or "").removeprefix("aws:///"))
+    if place is None:
+        raise DriverError(ErrorClass.INVALID, "providerSpec: region is missing")
+    return place[0]
+
+
+def state_of(instance: Resource) -> str:
+    return str(instance.get("State", {}).get("Name", ""))
+
+
+def is_living(instance: Resource) -> bool:
+    """It runs, will run or could run again; one that is shutting down is on its way out."""
+    return state_of(instance) not in (TERMINATED, "shutting-down")
+
+
+def find(ec2: Ec2, filters: dict[str, str]) -> Iterator[Resource]:
+    for reservation in ec2.find("DescribeInstances", "Reservations", filters):
+        yield from reservation.get("Instances", ())
+
+
+def by_id(ec2: Ec2, wanted: str) -> Resource | None:
+    """In whatever state; None when EC2 does not know it (any more, or yet)."""
+    try:
+        reply = ec2.call("DescribeInstances", InstanceIds=[wanted])
+    except DriverError as e:
+        if e.provider_code == NOT_FOUND:
+            return None
+        raise
+    return next((i for r in reply.get("Reservations", ()) for i in r.get("Instances", ())), None)
+
+
+def by_uid(ec2: Ec2, uid: str) -> dict[str, Resource]:
+    """By id, in whatever state."""
+    return {i["InstanceId"]: i for i in find(ec2, {f"tag:{TAG_UID}": uid})}
+
+
+def by_token(ec2: Ec2, token: str) -> dict[str, Resource]:
+    """By id, in whatever state: what RunInstances made with this ClientToken."""
+    return {i["InstanceId"]: i for i in find(ec2, {"client-token": token})}
+
+
+def the_one(found: Iterable[Resource], what: str) -> Resource:
+    """The living one; without it, one that is shutting down. Raises not_found, or conflict when several live."""
+    everyone = list(found)
+    living = [i for i in everyone if is_living(i)]
+    if len(living) > 1:
+        ids = " and ".join(i["InstanceId"] for i in living)
+        raise DriverError(
+            ErrorClass.CONFLICT, f"{what} has {len(living)} VMs: {ids}; delete the machine or all but one"
+        )
+    dying = [i for i in everyone if state_of(i) == "shutting-down"]
+    if living or dying:
+        return (living + dying)[0]
+    gone = "; ".join(f"{i['InstanceId']} is terminated{_reason(i)}" for i in everyone)
+    raise DriverError(ErrorClass.NOT_FOUND, f"{what} has no VM: {gone or 'EC2 knows none'}")
+
+
+def _reason(instance: Resource) -> str:
+    """Why EC2 ended it, e.g. ` (Client.VolumeLimitExceeded: …)`."""
+    message = (instance.get("StateReason") or {}).get("Message")
+    return f" ({scrub(message)})" if message else ""
+
+
+def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
+    """One call by id, else two by tag and token; one more for a VM that runs, as only that can be impaired."""
+    machine = request.machine
+    if request.provider_id:
+        known = by_id(ec2, instance_id(request.provider_id))
+        found = [known] if known else []
+        what = f"machine {machine.name} ({request.provider_id})"
+    else:
+        both = by_uid(ec2, machine.uid)
+        if request.token:  # a tag may be visible later than its instance
+            both |= by_token(ec2, request.token)
+        found = [both[k] for k in sorted(both)]
+        what = f"machine {machine.name} (uid {machine.uid})"
+    instance = the_one(found, what)
+    status = describe(instance, ec2.region)
+    more: dict[str, Any] = {}
+    if status.state is VmState.RUNNING:
+        more["impaired"] = _impaired(ec2, instance["InstanceId"])
+    if request.console:
+        more["console"] = _console(ec2, instance["InstanceId"])
+    return status.model_copy(update=more)
+
+
+def list_machines(ec2: Ec2, cluster: str) -> list[MachineStatus]:
+    mine = find(ec2, {f"tag:{TAG_OWNER}": OWNER, f"tag:{TAG_CLUSTER}": cluster})
+    return [describe(i, ec2.region) for i in mine if state_of(i) != TERMINATED]
+
+
+def describe(instance: Resource, region: str) -> MachineStatus:
+    tags = tags_of(instance)
+    return MachineStatus(
+        provider_id=f"aws:///{region}/{instance['InstanceId']}",
+        node_name=instance.get("PrivateDnsName") or "",
+        addresses=_addresses(instance),
+        state=_STATES[state_of(instance)],
+        uid=tags.get(TAG_UID),
+        name=tags.get(TAG_MACHINE),
+    )
+
+
+def _addresses(instance: Resource) -> list[str]:
+    """Private before IPv6 before public, each once; EC2 may tell them later than the VM itself."""
+    nics = instance.get("NetworkInterfaces") or ()
+    found = [instance.get("PrivateIpAddress")]
+    found += [a.get("PrivateIpAddress") for n in nics for a in n.get("PrivateIpAddresses") or ()]
+    found += [a.get("Ipv6Address") for n in nics for a in n.get("Ipv6Addresses") or ()]
+    found += [instance.get("PublicIpAddress")]
+    return list(dict.fromkeys(a for a in found if a))
+
+
+def _impaired(ec2: Ec2, wanted: str) -> str | None:
+    """EC2's own status checks, when one fails: `system status impaired (reachability failed)`."""
+    try:
+        reply = ec2.call("DescribeInstanceStatus", InstanceIds=[wanted])
+    except DriverError as e:
+        if e.provider_code == NOT_FOUND:  # the checks lag behind the instance
+            return None
+        raise
+    troubles = []
+    for status in reply.get("InstanceStatuses", ()):
+        for key, name in (("SystemStatus", "system"), ("InstanceStatus", "instance"), ("AttachedEbsStatus", "EBS")):
+            check = status.get(key) or {}
+            if check.get("Status") == "impaired":
+                failed = [f"{d.get('Name')} {d.get('Status')}" for d in check.get("Details") or ()]
+                troubles.append(f"{name} status impaired" + (f" ({', '.join(failed)})" if failed else ""))
+    return "; ".join(troubles) or None
+
+
+def _console(ec2: Ec2, wanted: str) -> str:
+    """The last lines, or why there are none: a diagnosis that fails must not hide the status."""
+    try:
+        reply = _console_output(ec2, wanted)
+    except DriverError as e:
+        return f"(the console cannot be read: {e.message})"
+    lines = str(reply.get("Output") or "").splitlines()  # botocore has decoded the base64
+    return hide_tokens("\n".join(lines[-CONSOLE_LINES:]))
+
+
+def _console_output(ec2: Ec2, wanted: str) -> Resource:
+    """As it is now, where the machine type can; else what EC2 kept of the boot."""
+    try:
+        return ec2.call("GetConsoleOutput", InstanceId=wanted, Latest=True)
+    except DriverError as e:
+        if e.error_class is not ErrorClass.INVALID:
+            raise
+    return ec2.call("GetConsoleOutput", InstanceId=wanted)

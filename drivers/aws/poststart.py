@@ -1,0 +1,102 @@
+"""What EC2 cannot be told at launch: applied once after the start (seed 000), only where it differs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from drivers.aws import instances
+from drivers.aws.calls import Ec2, Resource
+from drivers.aws.failures import combine
+from drivers.errors import DriverError
+from resources.aws import AwsProviderSpec
+from resources.errors import ErrorClass
+
+_OFF = {"Value": False}
+
+
+@dataclass(frozen=True)
+class _Change:
+    what: str
+    operation: str
+    parameters: dict[str, Any]
+
+
+def post_start(ec2: Ec2, spec: AwsProviderSpec, instance_id: str) -> list[str]:
+    """What was changed, in words.
+
+    Idempotent: the instance is read first; after a lost reply only the rest is changed. An error of one change does not
+    stop the others; they are raised as one, of the class that is waited for longest.
+    """
+    if spec.src_and_dst_checks_enabled is not False and not any(n.ipv6_prefix_count for n in spec.network_interfaces):
+        return []  # not even a read
+    found = instances.by_id(ec2, instance_id)
+    instance = instances.the_one([found] if found else [], instance_id)
+    errors: list[DriverError] = []
+    changed = []
+    for change in [*_source_dest_check(spec, instance), *_ipv6_prefixes(spec, instance, errors)]:
+        try:
+            ec2.call(change.operation, **change.parameters)
+            changed.append(change.what)
+        except DriverError as e:
+            errors.append(e)
+    if errors:
+        raise combine(errors)
+    return changed
+
+
+def _source_dest_check(spec: AwsProviderSpec, instance: Resource) -> Iterator[_Change]:
+    """Only False switches it off; true and absent leave it.
+
+    One NIC: by the instance, as the seed says; EC2 refuses that for several, so each has its own call, except EFA
+    devices, which have no such check (MCM). NICs that the spec does not name are left alone: a CNI attaches its own.
+    """
+    if spec.src_and_dst_checks_enabled is not False:
+        return
+    attached = instance.get("NetworkInterfaces") or []
+    if len(attached) == 1:
+        if attached[0].get("SourceDestCheck") is not False:
+            vm = instance["InstanceId"]
+            parameters = {"InstanceId": vm, "SourceDestCheck": _OFF}
+            yield _Change(f"{vm}: source/destination check off", "ModifyInstanceAttribute", parameters)
+        return
+    for nic in _by_place(spec, attached).values():
+        efa = str(nic.get("InterfaceType", "")).startswith("efa")
+        if not efa and nic.get("SourceDestCheck") is not False:
+            eni = nic["NetworkInterfaceId"]
+            parameters = {"NetworkInterfaceId": eni, "SourceDestCheck": _OFF}
+            yield _Change(f"{eni}: source/destination check off", "ModifyNetworkInterfaceAttribute", parameters)
+
+
+def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[DriverError]) -> Iterator[_Change]:
+    """Only the missing number: the call has no idempotency token, a lost reply must still end with exactly so many."""
+    actual = _by_place(spec, instance.get("NetworkInterfaces") or [])
+    for place, wanted in enumerate(spec.network_interfaces):
+        count = wanted.ipv6_prefix_count or 0
+        if not count:
+            continue
+        if place not in actual:
+            message = f"{instance['InstanceId']}: networkInterfaces[{place}] is not attached, it gets no IPv6 prefix"
+            errors.append(DriverError(ErrorClass.CONFLICT, message))
+            continue
+        missing = count - len(actual[place].get("Ipv6Prefixes") or ())
+        if missing > 0:
+            eni = actual[place]["NetworkInterfaceId"]
+            parameters = {"NetworkInterfaceId": eni, "Ipv6PrefixCount": missing}
+            yield _Change(f"{eni}: IPv6 prefixes assigned: {missing}", "AssignIpv6Addresses", parameters)
+
+
+def _by_place(spec: AwsProviderSpec, attached: list[Resource]) -> dict[int, Resource]:
+    """What is attached for each network interface of the spec, by network card and device index."""
+    places = {}
+    for nic in attached:
+        attachment = nic.get("Attachment") or {}
+        places[attachment.get("NetworkCardIndex") or 0, attachment.get("DeviceIndex")] = nic
+    found = {}
+    for place, wanted in enumerate(spec.network_interfaces):
+        device = place if wanted.device_index is None else wanted.device_index
+        key = (wanted.network_card_index or 0, device)
+        if key in places:
+            found[place] = places[key]
+    return found

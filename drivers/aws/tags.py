@@ -1,0 +1,76 @@
+"""Tags: what a class asks for, what must be on everything, and how a resource is released.
+
+Must-tags are Gardener's (seed 002: Name, kubernetes.io/cluster/…, kubernetes.io/role/…) and our own four. They win over
+the class's: a class that says `Name: x` must not break the look-up (cluster-api-provider-aws#4629: 124 VMs for two).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drivers.base import Identity
+from drivers.errors import DriverError
+from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
+from resources.errors import ErrorClass
+from resources.names import OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
+
+OURS = (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
+CLUSTER_PREFIX = "kubernetes.io/cluster/"
+ROLE_PREFIX = "kubernetes.io/role/"
+MAX_VALUE = 256  # characters (EC2 user guide, Tag restrictions)
+
+RESOURCES = (("instance", "vm"), ("volume", "disk"), ("network-interface", "nic"))
+"""EC2's name of a resource, and the class's."""
+
+
+def must_tags(spec: AwsProviderSpec, machine: Identity) -> Tags:
+    """Cluster and role as the class has them, else as the settings have them; the cluster's name where they do not.
+
+    Raises DriverError of class invalid when the class names two clusters, or another one than the settings.
+    """
+    given = spec.must_tags()
+    clusters = sorted(k.removeprefix(CLUSTER_PREFIX) for k in given if k.startswith(CLUSTER_PREFIX))
+    named = machine.cluster_full_name
+    if len(clusters) > 1 or (clusters and named and clusters != [named]):
+        raise DriverError(
+            ErrorClass.INVALID,
+            f"the class's tags name the cluster {' and '.join(clusters)}, the settings {named or 'none'}: "
+            f"there must be one tag {CLUSTER_PREFIX}<full name>, of the machine's own cluster",
+        )
+    if not clusters:
+        given[f"{CLUSTER_PREFIX}{named or machine.cluster}"] = "1"
+    if not any(k.startswith(ROLE_PREFIX) for k in given):
+        given[f"{ROLE_PREFIX}{machine.role}"] = "1"
+    ours = {TAG_OWNER: OWNER, TAG_CLUSTER: machine.cluster, TAG_MACHINE: machine.name, TAG_UID: machine.uid}
+    return {**given, **ours, "Name": machine.name}
+
+
+def tag_specifications(spec: AwsProviderSpec, machine: Identity) -> list[dict[str, Any]]:
+    """`TagSpecifications` of RunInstances, in a fixed order: a repeated request must match its token.
+
+    Raises DriverError of class invalid with the count when a resource would carry more than 50.
+    """
+    must = must_tags(spec, machine)
+    specifications = []
+    for resource, field in RESOURCES:
+        wanted = {**spec.tags_for(field), **must}  # type: ignore[arg-type]
+        wanted.pop(TAG_RELEASED, None)  # it would say of a living machine's disk that it belongs to nobody
+        if len(wanted) > MAX_TAGS:
+            raise DriverError(
+                ErrorClass.INVALID,
+                f"{len(wanted)} tags for the {resource} ({len(must)} of them must be there), EC2 takes {MAX_TAGS}: "
+                f"remove {len(wanted) - MAX_TAGS} from {field}Tags or tags",
+            )
+        pairs = [{"Key": k, "Value": wanted[k]} for k in sorted(wanted)]
+        specifications.append({"ResourceType": resource, "Tags": pairs})
+    return specifications
+
+
+def released_value(machine: Identity) -> str:
+    """The value of TAG_RELEASED: exact by the uid, readable by the name, cut to what a tag may hold."""
+    return f"{machine.name[: MAX_VALUE - len(machine.uid) - 1]}/{machine.uid}"
+
+
+def tags_of(resource: dict[str, Any]) -> Tags:
+    """EC2 calls them `Tags`, on network interfaces `TagSet`."""
+    return {t["Key"]: t.get("Value", "") for t in resource.get("Tags") or resource.get("TagSet") or ()}

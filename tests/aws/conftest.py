@@ -1,0 +1,50 @@
+"""The simulated EC2 with the driver at it, and a client beside the driver, as an operator has one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from botocore.config import Config
+from driver_clouds import AwsCloud, aws
+
+from simulator.ec2 import World
+
+
+@pytest.fixture(autouse=True)
+def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Profiles, keys and endpoints of whoever runs the tests; nor does anybody ask an instance's metadata service."""
+    for name in [n for n in os.environ if n.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
+    monkeypatch.setenv("AWS_CONFIG_FILE", os.devnull)
+
+
+@pytest.fixture(scope="package")
+def running() -> Iterator[AwsCloud]:
+    with aws() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def cloud(running: AwsCloud) -> Iterator[AwsCloud]:
+    running.reset()
+    yield running
+    running.reset()
+
+
+@pytest.fixture(scope="package")
+def ec2(running: AwsCloud) -> Any:
+    ((key, secret),) = World().access_keys.items()
+    return boto3.client(
+        "ec2",
+        region_name="eu-west-1",
+        endpoint_url=running.endpoint,
+        aws_access_key_id=key,
+        aws_secret_access_key=secret,
+        config=Config(retries={"total_max_attempts": 1}),
+    )

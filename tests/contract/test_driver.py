@@ -1,0 +1,309 @@
+"""The contract of drivers/base.py, on every cloud that has a driver."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from driver_clouds import CLOUDS, Cloud, calls, delete_until_gone, fault, machine, mark, mutating
+from pydantic import SecretStr
+
+from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, VmState
+from drivers.errors import DriverError, IdempotencyMismatch
+from resources.errors import Code, ErrorClass
+
+
+@pytest.fixture(scope="module", params=sorted(CLOUDS))
+def running(request: pytest.FixtureRequest) -> Iterator[Cloud]:
+    with CLOUDS[request.param]() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+def cloud(running: Cloud) -> Iterator[Cloud]:
+    running.reset()
+    yield running
+    running.reset()
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
+
+
+def test_create_answers_with_the_vm_and_status_reads_the_same(cloud: Cloud) -> None:
+    cloud.set_delays(boot=60.0, terminate=0.0)
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    assert made.state is VmState.PENDING
+    assert made.node_name
+    assert (made.uid, made.name) == (given.machine.uid, given.machine.name)
+    assert made.addresses
+    assert cloud.driver.get_machine_status(given.status(made.provider_id)) == made
+
+
+def test_the_same_token_never_makes_a_second_vm(cloud: Cloud) -> None:
+    given = machine(cloud)
+    ids = {cloud.driver.create_machine(given.creation()).provider_id for _ in range(3)}
+    assert len(ids) == 1
+    assert len(cloud.living(given.machine.uid)) == 1
+
+
+def test_concurrent_creations_with_one_token_make_one_vm(cloud: Cloud) -> None:
+    given = machine(cloud)
+    with ThreadPoolExecutor(4) as pool:
+        made = list(pool.map(lambda _: cloud.driver.create_machine(given.creation()), range(4)))
+    assert len({m.provider_id for m in made}) == 1
+    assert len(cloud.living(given.machine.uid)) == 1
+
+
+def test_a_lost_reply_is_transient_and_the_repeated_call_finds_its_vm(cloud: Cloud) -> None:
+    given = machine(cloud)
+    fault(cloud, cloud.create, drop=True)
+    with pytest.raises(DriverError) as lost:
+        cloud.driver.create_machine(given.creation())
+    assert lost.value.error_class is ErrorClass.TRANSIENT
+    assert [c.operation for c in calls(cloud, cloud.create)] == [cloud.create]  # the driver itself tries once
+    made = cloud.driver.create_machine(given.creation())
+    assert [made.provider_id.rsplit("/", 1)[-1]] == cloud.living(given.machine.uid)
+
+
+def test_another_request_with_the_same_token_is_a_mismatch(cloud: Cloud) -> None:
+    given = machine(cloud)
+    cloud.driver.create_machine(given.creation())
+    with pytest.raises(IdempotencyMismatch) as mismatch:
+        cloud.driver.create_machine(given.creation(user_data=SecretStr("#cloud-config\nother: true\n")))
+    assert not mismatch.value.terminated
+    assert len(cloud.living(given.machine.uid)) == 1
+
+
+def test_the_token_of_a_dead_vm_is_a_mismatch_that_says_so(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    delete_until_gone(given, made.provider_id)
+    with pytest.raises(IdempotencyMismatch) as mismatch:
+        cloud.driver.create_machine(given.creation())
+    assert mismatch.value.terminated
+    assert cloud.living(given.machine.uid) == []
+
+
+def test_a_failed_creation_may_be_repeated_with_its_token(cloud: Cloud) -> None:
+    given = machine(cloud)
+    fault(cloud, cloud.create, cloud.codes[ErrorClass.CAPACITY])
+    with pytest.raises(DriverError):
+        cloud.driver.create_machine(given.creation())
+    assert cloud.living(given.machine.uid) == []
+    cloud.driver.create_machine(given.creation())
+    assert len(cloud.living(given.machine.uid)) == 1
+
+
+def test_create_needs_no_read_after_the_write(cloud: Cloud) -> None:
+    cloud.frame.lag.describe_after_create = 60.0
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    assert made.node_name
+    with pytest.raises(DriverError) as unseen:  # the lag is there, reads do not see the VM
+        cloud.driver.get_machine_status(given.status(made.provider_id))
+    assert unseen.value.error_class is ErrorClass.NOT_FOUND
+
+
+# -- reading -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_vm_is_adopted_by_its_uid_alone(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    found = cloud.driver.get_machine_status(given.status(token=""))
+    assert found.provider_id == made.provider_id
+    other = machine(cloud, cluster=given.machine.cluster)
+    with pytest.raises(DriverError) as missing:
+        cloud.driver.get_machine_status(other.status())
+    assert (missing.value.error_class, missing.value.code) == (ErrorClass.NOT_FOUND, Code.NOT_FOUND)
+
+
+def test_a_vm_is_found_by_its_token_while_its_tags_lag(cloud: Cloud) -> None:
+    cloud.frame.lag.tags = 60.0
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    with pytest.raises(DriverError):
+        cloud.driver.get_machine_status(given.status(token=""))
+    assert cloud.driver.get_machine_status(given.status()).provider_id == made.provider_id
+
+
+def test_two_living_vms_of_one_machine_are_a_conflict_that_names_both(cloud: Cloud) -> None:
+    given = machine(cloud)
+    ids = [cloud.driver.create_machine(given.creation(token=t)).provider_id for t in ("attempt-1", "attempt-2")]
+    with pytest.raises(DriverError) as two:
+        cloud.driver.get_machine_status(given.status())
+    assert two.value.error_class is ErrorClass.CONFLICT
+    assert all(i.rsplit("/", 1)[-1] in two.value.message for i in ids)
+
+
+def test_reads_change_nothing(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    before = mark(cloud)
+    cloud.driver.get_machine_status(given.status(made.provider_id, console=True))
+    cloud.driver.get_machine_status(given.status())
+    cloud.driver.list_machines(given.listing())
+    cloud.driver.get_volume_ids(GetVolumeIDsRequest(persistent_volume_specs=[{"csi": {"driver": "x"}}]))
+    assert len(calls(cloud, since=before)) >= 3  # they were calls, and the journal has them
+    other = machine(cloud)
+    cloud.driver.create_machine(other.creation())
+    assert mutating(cloud, before) == [cloud.create]  # the only change is the creation that followed
+
+
+def test_get_volume_ids_makes_no_call(cloud: Cloud) -> None:
+    given = machine(cloud)
+    cloud.driver.get_volume_ids(GetVolumeIDsRequest(persistent_volume_specs=[{"csi": {"driver": "x"}}]))
+    cloud.driver.list_machines(given.listing())
+    assert len(calls(cloud)) == 1
+
+
+def test_list_machines_reads_all_pages_of_its_cluster_only(cloud: Cloud, monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud.set_page(monkeypatch, 5)
+    first = machine(cloud)
+    cluster = first.machine.cluster
+    mine = [first] + [machine(cloud, name=f"worker-{n}", cluster=cluster) for n in range(2, 13)]
+    with ThreadPoolExecutor(4) as pool:
+        made = {m.provider_id for m in pool.map(lambda g: cloud.driver.create_machine(g.creation()), mine)}
+    cloud.driver.create_machine(machine(cloud).creation())
+    before = mark(cloud)
+    listed = cloud.driver.list_machines(first.listing()).machines
+    assert len(calls(cloud, since=before)) == 3
+    assert {m.provider_id for m in listed} == made
+    assert {m.uid for m in listed} == {g.machine.uid for g in mine}
+
+
+# -- deleting ----------------------------------------------------------------------------------------------------------
+
+
+def test_delete_until_gone_leaves_nothing(cloud: Cloud) -> None:
+    given = machine(cloud)
+    cloud.set_delays(boot=0.0, terminate=0.1)
+    made = cloud.driver.create_machine(given.creation())
+    first = cloud.driver.delete_machine(given.deletion(made.provider_id))
+    assert first.evidence is Evidence.PRESENT
+    assert any(made.provider_id.rsplit("/", 1)[-1] in left for left in first.left)
+    dying = cloud.driver.get_machine_status(given.status(made.provider_id))
+    assert dying.state is VmState.TERMINATING
+    last = delete_until_gone(given, made.provider_id)
+    assert (last.evidence, last.left, last.kept) == (Evidence.TERMINATED, [], [])
+    assert cloud.left(given.machine.uid) == {}
+    with pytest.raises(DriverError, match="terminated") as gone:
+        cloud.driver.get_machine_status(given.status(made.provider_id))
+    assert gone.value.error_class is ErrorClass.NOT_FOUND
+
+
+def test_delete_of_a_vm_that_is_gone_changes_nothing(cloud: Cloud) -> None:
+    given, other = machine(cloud), machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    delete_until_gone(given, made.provider_id)
+    survivor = cloud.driver.create_machine(other.creation())
+    before = mark(cloud)
+    assert cloud.driver.delete_machine(given.deletion(made.provider_id)).evidence is Evidence.TERMINATED
+    assert mutating(cloud, before) == []
+    assert cloud.driver.delete_machine(other.deletion(survivor.provider_id)).evidence is Evidence.PRESENT
+    assert len(mutating(cloud, before)) == 1
+
+
+def test_delete_of_what_never_existed_is_not_found(cloud: Cloud) -> None:
+    given, other = machine(cloud), machine(cloud)
+    cloud.driver.create_machine(other.creation())
+    before = mark(cloud)
+    response = cloud.driver.delete_machine(given.deletion())
+    assert (response.evidence, response.left, response.kept) == (Evidence.NOT_FOUND, [], [])
+    assert mutating(cloud, before) == []
+    assert len(cloud.living(other.machine.uid)) == 1
+
+
+def test_delete_finds_every_vm_of_the_uid(cloud: Cloud) -> None:
+    given = machine(cloud)
+    ids = [cloud.driver.create_machine(given.creation(token=t)).provider_id for t in ("attempt-1", "attempt-2")]
+    delete_until_gone(given, ids[0])
+    assert cloud.left(given.machine.uid) == {}
+
+
+def test_delete_finds_a_vm_by_its_token_while_tags_lag(cloud: Cloud) -> None:
+    cloud.frame.lag.tags = 60.0
+    given = machine(cloud)
+    cloud.driver.create_machine(given.creation())
+    delete_until_gone(given)
+    assert cloud.left(given.machine.uid) == {}
+
+
+def test_delete_after_a_lost_reply_goes_on(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    fault(cloud, "*", drop=True, times=3)
+    for _ in range(3):
+        with pytest.raises(DriverError) as lost:
+            cloud.driver.delete_machine(given.deletion(made.provider_id))
+        assert lost.value.error_class is ErrorClass.TRANSIENT
+    delete_until_gone(given, made.provider_id)
+    assert cloud.left(given.machine.uid) == {}
+
+
+# -- failing -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wanted", list(ErrorClass))
+def test_every_class_of_error_is_told_apart(cloud: Cloud, wanted: ErrorClass) -> None:
+    given = machine(cloud)
+    code = cloud.codes[wanted]
+    fault(cloud, cloud.create, code)
+    with pytest.raises(DriverError) as failure:
+        cloud.driver.create_machine(given.creation())
+    assert (failure.value.error_class, failure.value.provider_code) == (wanted, code)
+    assert code in failure.value.message
+    assert cloud.living(given.machine.uid) == []
+
+
+def test_no_answer_in_time_is_transient(cloud: Cloud) -> None:
+    given = machine(cloud)
+    hasty = cloud.driver_with(DriverSettings(timeout=timedelta(seconds=0.5)))
+    fault(cloud, "*", delay=5.0)
+    with pytest.raises(DriverError) as failure:
+        hasty.list_machines(given.listing())
+    assert failure.value.error_class is ErrorClass.TRANSIENT
+    assert hasty.list_machines(given.listing()).machines == []
+
+
+def test_wrong_credentials_are_an_auth_error(cloud: Cloud) -> None:
+    given = machine(cloud)
+    with pytest.raises(DriverError) as failure:
+        cloud.driver.create_machine(given.creation(secret=cloud.wrong_secret))
+    assert failure.value.error_class is ErrorClass.AUTH
+    assert "canary" not in failure.value.message
+
+
+def test_a_spec_that_is_wrong_is_refused_before_any_call(cloud: Cloud) -> None:
+    given = machine(cloud)
+    with pytest.raises(DriverError) as failure:
+        cloud.driver.create_machine(given.creation(provider_spec={**given.spec, "machineType": 7}))
+    assert failure.value.error_class is ErrorClass.INVALID
+    assert calls(cloud) == []
+    cloud.driver.create_machine(given.creation())
+    assert mutating(cloud) == [cloud.create]
+
+
+def everything_said(error: BaseException) -> str:
+    """Its text, and that of whatever is chained to it."""
+    chained: list[Any] = [error, error.__cause__, error.__context__]
+    return " ".join(f"{e!r} {getattr(e, '__dict__', {})}" for e in chained if e is not None)
+
+
+def test_no_secret_is_in_any_error(cloud: Cloud) -> None:
+    canary = "canary-of-user-data"
+    given = machine(cloud)
+    given.user_data = f"#cloud-config\ntoken: {canary}\n"
+    encoded = base64.b64encode(given.user_data.encode()).decode()
+    secrets = [canary, encoded, *(v.get_secret_value() for v in cloud.secret.values())]
+    for said in secrets:
+        fault(cloud, cloud.create, cloud.codes[ErrorClass.INVALID], message=f"'{said}' is wrong")
+        with pytest.raises(DriverError, match="is wrong") as failure:
+            cloud.driver.create_machine(given.creation())
+        assert said not in everything_said(failure.value)
+    assert not any(s in repr(given.creation()) for s in secrets)

@@ -1,0 +1,251 @@
+"""The clouds that the driver contract runs on: a simulator in a thread of its own, the driver, and what differs.
+
+A new driver joins the contract suite by one entry in CLOUDS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+from aiohttp import web
+from pydantic import SecretStr
+
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    DeleteMachineResponse,
+    Driver,
+    DriverSettings,
+    Evidence,
+    GetMachineStatusRequest,
+    Identity,
+    ListMachinesRequest,
+    UpdateMachineRequest,
+    load_driver,
+)
+from resources.errors import ErrorClass
+from simulator.ec2 import Ec2, World
+from simulator.frame import Call, FaultRule, Frame, Lag
+
+T = TypeVar("T")
+
+
+class Cloud(Protocol):
+    """A running simulator with a driver at it."""
+
+    frame: Frame
+    driver: Driver
+    create: str
+    """The operation that makes a VM."""
+    codes: Mapping[ErrorClass, str]
+    """For each class, a code that the create operation may answer."""
+    secret: dict[str, SecretStr]
+    wrong_secret: dict[str, SecretStr]
+
+    def driver_with(self, settings: DriverSettings) -> Driver: ...
+    def spec(self, **changes: Any) -> dict[str, Any]: ...
+    def do(self, work: Callable[[], T]) -> T: ...
+    def living(self, uid: str) -> list[str]: ...
+    def left(self, uid: str) -> dict[str, list[str]]: ...
+    def set_delays(self, boot: float, terminate: float) -> None: ...
+    def set_page(self, monkeypatch: Any, size: int) -> None: ...
+    def reset(self) -> None: ...
+
+
+@dataclass
+class AwsCloud:
+    frame: Frame
+    ec2: Ec2
+    loop: asyncio.AbstractEventLoop
+    endpoint: str
+    create: str = "RunInstances"
+    codes: Mapping[ErrorClass, str] = field(
+        default_factory=lambda: {
+            ErrorClass.CAPACITY: "InsufficientInstanceCapacity",
+            ErrorClass.QUOTA: "VcpuLimitExceeded",
+            ErrorClass.THROTTLED: "RequestLimitExceeded",
+            ErrorClass.AUTH: "UnauthorizedOperation",
+            ErrorClass.NOT_FOUND: "InvalidSubnetID.NotFound",
+            ErrorClass.CONFLICT: "IncorrectState",
+            ErrorClass.INVALID: "InvalidParameterCombination",
+            ErrorClass.TRANSIENT: "InternalError",
+            ErrorClass.UNKNOWN: "SomethingQuiteNew",
+        }
+    )
+
+    def __post_init__(self) -> None:
+        ((key, secret),) = World().access_keys.items()
+        self.secret = {"accessKeyID": SecretStr(key), "secretAccessKey": SecretStr(secret)}
+        self.wrong_secret = {"accessKeyID": SecretStr(key), "secretAccessKey": SecretStr("wrong-canary-key")}
+        self.driver = self.driver_with(DriverSettings(endpoint=self.endpoint))
+        self.empty = self.do(self.ec2.dump)
+
+    def driver_with(self, settings: DriverSettings) -> Driver:
+        return load_driver("AWS", settings.model_copy(update={"endpoint": self.endpoint}))
+
+    def spec(self, **changes: Any) -> dict[str, Any]:
+        plain: dict[str, Any] = {
+            "ami": "ami-0a1b2c3d4e5f60001",
+            "region": "eu-west-1",
+            "machineType": "m5.large",
+            "blockDevices": [{"ebs": {"volumeSize": 20, "volumeType": "gp3"}}],
+            "networkInterfaces": [
+                {"subnetID": "subnet-0a1b2c3d4e5f60001", "securityGroupIDs": ["sg-0a1b2c3d4e5f60001"]}
+            ],
+            "tags": {"kubernetes.io/cluster/shoot--test--one": "1", "kubernetes.io/role/node": "1"},
+        }
+        return {k: v for k, v in {**plain, **changes}.items() if v is not None}
+
+    def do(self, work: Callable[[], T]) -> T:
+        """Run it where the simulator runs."""
+
+        async def run() -> T:
+            return work()
+
+        return asyncio.run_coroutine_threadsafe(run(), self.loop).result(10)
+
+    def living(self, uid: str) -> list[str]:
+        return self.left(uid).get("instances", [])
+
+    def left(self, uid: str) -> dict[str, list[str]]:
+        return self.do(lambda: dict(self.ec2.leftovers("hostler.io/uid", uid)))
+
+    def set_delays(self, boot: float, terminate: float) -> None:
+        self.ec2.settings.boot_delay, self.ec2.settings.terminate_delay = boot, terminate
+
+    def set_page(self, monkeypatch: Any, size: int) -> None:
+        monkeypatch.setattr("drivers.aws.calls.PAGE", size)
+
+    def reset(self) -> None:
+        def work() -> None:
+            self.frame.clear_faults()
+            self.frame.reset_journal()
+            self.frame.lag = Lag()
+            self.ec2.load(self.empty)
+            self.set_delays(0.0, 0.0)
+            self.ec2.settings.terminated_visible = 3600.0
+
+        self.do(work)
+
+
+@contextmanager
+def aws() -> Iterator[AwsCloud]:
+    """A simulated EC2 on a free port of the loopback, in a thread: the driver blocks."""
+    loop = asyncio.new_event_loop()
+    frame = Frame()
+    started: list[Any] = []
+
+    async def start() -> str:
+        ec2 = Ec2(frame)
+        runner = web.AppRunner(ec2.app, shutdown_timeout=0.1)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        started.extend([ec2, runner])
+        return f"http://127.0.0.1:{runner.addresses[0][1]}"
+
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        endpoint = asyncio.run_coroutine_threadsafe(start(), loop).result(10)
+        yield AwsCloud(frame, started[0], loop, endpoint)
+    finally:
+        for runner in started[1:]:
+            asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(10)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join(10)
+        loop.close()
+
+
+CLOUDS = {"AWS": aws}
+
+
+# -- what every driver test says -------------------------------------------------------------------------------------
+
+
+@dataclass
+class Given:
+    """One machine of a test: its requests, with everything about it the same from call to call."""
+
+    cloud: Cloud
+    machine: Identity
+    spec: dict[str, Any]
+    token: str = field(default_factory=lambda: str(uuid.uuid4()))
+    user_data: str = "#cloud-config\n"
+
+    @property
+    def common(self) -> dict[str, Any]:
+        return {"machine": self.machine, "provider_spec": self.spec, "secret": self.cloud.secret}
+
+    def creation(self, **changes: Any) -> CreateMachineRequest:
+        plain = {**self.common, "user_data": SecretStr(self.user_data), "token": self.token}
+        return CreateMachineRequest(**{**plain, **changes})
+
+    def status(self, provider_id: str | None = None, **changes: Any) -> GetMachineStatusRequest:
+        plain = {**self.common, "provider_id": provider_id, "token": self.token}
+        return GetMachineStatusRequest(**{**plain, **changes})
+
+    def update(self, provider_id: str, **changes: Any) -> UpdateMachineRequest:
+        return UpdateMachineRequest(**{**self.common, "provider_id": provider_id, **changes})
+
+    def deletion(self, provider_id: str | None = None, **changes: Any) -> DeleteMachineRequest:
+        plain = {**self.common, "provider_id": provider_id, "token": self.token}
+        return DeleteMachineRequest(**{**plain, **changes})
+
+    def listing(self, **changes: Any) -> ListMachinesRequest:
+        plain = {"cluster": self.machine.cluster, "provider_spec": self.spec, "secret": self.cloud.secret}
+        return ListMachinesRequest(**{**plain, **changes})
+
+
+def machine(cloud: Cloud, name: str = "worker-1", cluster: str = "", **spec: Any) -> Given:
+    """A machine that no other test knows."""
+    identity = Identity(cluster=cluster or f"c-{uuid.uuid4().hex[:8]}", name=name, uid=str(uuid.uuid4()))
+    return Given(cloud, identity, cloud.spec(**spec))
+
+
+def fault(cloud: Cloud, operation: str, code: str | None = None, **rule: Any) -> FaultRule:
+    struck = FaultRule(operation=operation, code=code, **rule)
+    cloud.do(lambda: cloud.frame.faults.append(struck))
+    return struck
+
+
+def mutating(cloud: Cloud, since: int = 0) -> list[str]:
+    """The changing calls in order."""
+    return [c.operation for c in cloud.frame.calls(since=since) if c.mutating]
+
+
+def mark(cloud: Cloud) -> int:
+    """The number of the last call so far."""
+    return max((c.n for c in cloud.frame.calls()), default=0)
+
+
+def calls(cloud: Cloud, operation: str = "*", since: int = 0) -> list[Call]:
+    return cloud.frame.calls(operation=operation, since=since)
+
+
+def until(condition: Callable[[], T], seconds: float = 10.0) -> T:
+    """Asks again until the answer is true, and gives it."""
+    deadline = time.monotonic() + seconds
+    while not (value := condition()):
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.02)
+    return value
+
+
+def delete_until_gone(given: Given, provider_id: str | None = None) -> DeleteMachineResponse:
+    """Pass after pass, as a workflow does; the last answer."""
+    answers: list[DeleteMachineResponse] = []
+
+    def gone() -> bool:
+        answers.append(given.cloud.driver.delete_machine(given.deletion(provider_id)))
+        return answers[-1].evidence is not Evidence.PRESENT
+
+    until(gone)
+    return answers[-1]
