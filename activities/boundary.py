@@ -25,18 +25,21 @@ from resources.settings import SettingsError
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
 RETRIED = frozenset({ErrorClass.TRANSIENT, ErrorClass.THROTTLED})
 
-_progress: contextvars.ContextVar[list[Any]] = contextvars.ContextVar("progress")
+_progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 
 
-def progress(*details: Any) -> None:
-    """What the next attempt starts from, and what `describe` shows while this one runs. Never a secret."""
-    _progress.get()[:] = details
-    activity.heartbeat(*details)
+def progress(message: str, **details: Any) -> None:
+    """What `describe` shows while this attempt runs, and what the next one starts from. Never a secret."""
+    now = _progress.get()
+    now.clear()
+    now.update(message=message, **details)
+    activity.heartbeat(now)
 
 
-def last_progress() -> list[Any]:
-    """The details of the former attempt's last heartbeat."""
-    return list(activity.info().heartbeat_details)
+def last_progress() -> dict[str, Any]:
+    """The details of the former attempt's last heartbeat; empty when there is none."""
+    details = activity.info().heartbeat_details
+    return dict(details[0]) if details else {}
 
 
 class NotYet(Exception):
@@ -54,7 +57,7 @@ class Boundary(Interceptor):
 
 class _Boundary(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        # The details live in one list, so that the beating task sees what the activity sets.
+        # The details live in one dict, so that the beating task sees what the activity sets.
         _progress.set(last_progress())
         beating = asyncio.create_task(_beat(_progress.get()))
         try:
@@ -64,12 +67,12 @@ class _Boundary(ActivityInboundInterceptor):
             beating.cancel()
 
 
-async def _beat(details: list[Any]) -> None:
+async def _beat(details: dict[str, Any]) -> None:
     timeout = activity.info().heartbeat_timeout
     if not timeout:
         return
     while True:
-        activity.heartbeat(*details)
+        activity.heartbeat(details)
         await asyncio.sleep(timeout.total_seconds() / 4)
 
 

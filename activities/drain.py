@@ -49,9 +49,8 @@ class DrainActivities:
             return DrainOutput()
         await _cordon(kube, node, input.machine.name)
         pods = [p for p in await _pods(kube, input.node_name) if not _left_alone(p)]
-        former = last_progress()
-        total = max(int(former[0]) if former else 0, len(pods))
-        progress(total)
+        total = max(last_progress().get("pods", 0), len(pods))
+        progress(message=f"{total - len(pods)} of {total} pods gone", pods=total)
         seen = await self._pass(kube, input, pods, dead=_kubelet_is_dead(node))
         volumes = sorted(v["name"] for v in (node.get("status") or {}).get("volumesAttached") or ())
         waiting = seen.moving + seen.blocked

@@ -36,7 +36,7 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
         not_ready_taint=any(t.get("key") == INSTANCE_NOT_READY_TAINT for t in spec.get("taints") or ()),
         unschedulable=bool(spec.get("unschedulable")),
         deleting=bool(metadata.get("deletionTimestamp")),
-        addresses=sorted(a["address"] for a in status.get("addresses") or () if a.get("address")),
+        addresses=sorted({a["address"] for a in status.get("addresses") or () if a.get("address")}),
     )
 
 

@@ -135,12 +135,12 @@ class MachineActivities:
         if found.evidence == Evidence.TERMINATED:
             return DeleteOutput(kept=found.kept)
         if found.evidence == Evidence.PRESENT:
-            progress()  # what was absent and is there again was a lagging read
-            raise NotYet(f"still there: {', '.join(found.left)}", target.poll)
+            words = f"still there: {', '.join(found.left)}"
+            progress(message=words)  # without the time: what was absent and is there again was a lagging read
+            raise NotYet(words, target.poll)
         window = target.consistency.total_seconds()
-        former = last_progress()
-        first = float(former[0]) if former else time.time()
-        progress(first)
+        first = last_progress().get("absentSince", time.time())
+        progress(message="the cloud finds nothing of it", absentSince=first)
         if time.time() - first <= window:
             raise NotYet(
                 "the cloud finds nothing of it; looking again after the lag window",

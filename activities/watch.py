@@ -59,7 +59,7 @@ class WatchActivities:
         changed: dict[str, str | None] = {}
         former = last_progress()
         if former:
-            changed = dict(former[0]["changed"])
+            changed = dict(former["changed"])
             _apply(cursor.told, changed)
         watch = NodeWatch(kube, self.deps.client, input, cursor, changed)
         with contextlib.suppress(asyncio.CancelledError, TimeoutError):
@@ -164,7 +164,7 @@ class NodeWatch:
 
     def _move_to(self, resource_version: str) -> None:
         self.cursor.resource_version = resource_version
-        progress({"resourceVersion": resource_version, "changed": self.changed})
+        progress(message=f"at resourceVersion {resource_version}", changed=self.changed)
 
     # -- whose node is it -------------------------------------------------------------------------------------------
 

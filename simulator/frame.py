@@ -36,9 +36,9 @@ class FaultRule(BaseModel):
     id: str = Field(default_factory=lambda: uuid.uuid4().hex[:8])
     service: Literal["ec2", "kubernetes", "*"] = "*"
     operation: str = "*"
-    """A shell pattern: `RunInstances`, `Describe*`; for Kubernetes `verb resource[/subresource]`, e.g. `patch nodes`."""
+    """A shell pattern: `RunInstances`, `Describe*`; for Kubernetes `verb resource[/subresource]`: `patch nodes`."""
     match: str | None = None
-    """A regular expression searched in the request as text (EC2: the decoded parameters as JSON; Kubernetes: path and body)."""
+    """A regular expression searched in the request as text: EC2's parameters as JSON, Kubernetes' path and body."""
     code: str | None = None
     """The error that is answered: an EC2 error code, or a Kubernetes reason such as `TooManyRequests`."""
     status: int | None = None

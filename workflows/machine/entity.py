@@ -99,6 +99,9 @@ class MachineEntity(Entity):
 
     def enter(self, phase: Phase, reason: str, message: str) -> None:
         """Change the phase; the journal gets a line for every change and every new reason."""
+        workflow.metric_meter().create_counter("hostler_machine_phases", "Phases entered by machines").add(
+            1, {"phase": str(phase), "reason": reason, "cluster": self.s.cluster}
+        )
         self.status.phase = phase
         self.note(reason, message)
 

@@ -130,6 +130,10 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
         m.condition("NoReadyTaint", "NoReadyTaint", words)
         m.note("NoReadyTaint", words)
     s.was_running = True
+    if s.created is not None:
+        workflow.metric_meter().create_histogram_timedelta(
+            "hostler_machine_creation", "From the machine's creation to Running"
+        ).record(workflow.now() - s.created, {"cluster": s.cluster, "class": m.snapshot.name})
     m.deadlines.clear()
     m.status.waiting_for = None
     m.operation(OperationType.CREATE, OperationState.SUCCESSFUL, f"node {node.name} is Ready")

@@ -1,0 +1,60 @@
+# Needs Python 3.11 or newer, make and PyPI. The first target that needs them makes .venv and installs the versions of
+# constraints.txt; afterwards only when pyproject.toml or constraints.txt changed.
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+
+# The first that is new enough. Asked by running it: pyenv's shims exist also for versions that are not selected.
+ifeq ($(origin PYTHON), undefined)
+PYTHON := $(shell for p in python3.11 python3 python3.12 python3.13 python3.14; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+ifeq ($(PYTHON),)
+PYTHON := python3
+endif
+endif
+
+.PHONY: help install demo up test lint format bench constraints clean
+.DEFAULT_GOAL := help
+
+help:  ## What can be made
+	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## (.*)/make \1|\2/' | \
+		while IFS='|' read -r target words; do printf '%-18s %s\n' "$$target" "$$words"; done
+
+$(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
+	@command -v $(PYTHON) >/dev/null || { echo "error: Hostler needs Python 3.11 or newer, and there is no $(PYTHON)." \
+		"Install one, or name it: make PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(PYTHON) tools/bootstrap.py $(VENV)
+	@touch $(STAMP)
+
+install: $(STAMP)  ## The virtual environment in .venv
+
+demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs
+	@$(BIN)/python -m starter.demo
+
+up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
+	@$(BIN)/hostler up $(ARGS)
+
+test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP)  ## ruff and mypy
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+format: $(STAMP)  ## Let ruff write
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP)  ## Every program in bench/
+	@for program in bench/[a-z]*.py; do \
+		test -e "$$program" || { echo "bench/ holds no programs"; exit 1; }; \
+		echo "== $$program"; $(BIN)/python "$$program" || exit 1; done
+
+constraints: $(STAMP)  ## Write constraints.txt from what is installed
+	@$(BIN)/python tools/constraints.py > constraints.new && mv constraints.new constraints.txt
+
+clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
+	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +

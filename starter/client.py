@@ -1,0 +1,305 @@
+"""HostlerClient: what the `hostler` command can do with machines, for programs.
+
+    async with HostlerClient.connect(load_settings(), cluster="demo") as hostler:
+        for applied in await hostler.apply(machine_class, machine):
+            print(applied)
+        await hostler.wait("m1", "Running")
+
+Errors are those of starter.errors; each has the words that the command line prints.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import re
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+
+from resources import names
+from resources.base import format_duration
+from resources.machine import MachineState, Phase
+from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, cluster_of
+from resources.messages import DeleteIntent, Intent
+from resources.settings import Settings, load_settings
+from starter import history, intents, live
+from starter.connection import connect
+from starter.errors import NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, no_such_workflow, translated
+from starter.plan import Plan, Planner
+from starter.results import Applied, Description, Event, Life, MachineSummary, Sent
+
+CONNECT_TIMEOUT = 10.0
+"""Seconds; an address that swallows packets must not hold up a command for minutes."""
+WAIT_POLL = 0.5
+"""Seconds between two looks of `wait`, each one cheap read of the server's records."""
+DELETED = "deleted"
+
+Progress = Callable[[Life], Awaitable[None]]
+
+
+class HostlerClient:
+    """Machines, over a connection to Temporal with `pydantic_data_converter`; `connect` makes one.
+
+    `cluster` is the default of every method; `requested_by` is written in the machines' journals.
+    """
+
+    def __init__(
+        self, temporal: Client, settings: Settings, *, cluster: str | None = None, requested_by: str | None = None
+    ) -> None:
+        self.temporal = temporal
+        self.settings = settings
+        self.cluster = cluster or settings.default_cluster
+        self.requested_by = requested_by or intents.whoami()
+
+    @classmethod
+    @asynccontextmanager
+    async def connect(
+        cls, settings: Settings | None = None, *, cluster: str | None = None, requested_by: str | None = None
+    ) -> AsyncIterator[HostlerClient]:
+        """A client on a connection of its own. Raises Unreachable when Temporal does not answer."""
+        settings = settings or load_settings()
+        try:
+            temporal = await _connected(settings)
+            yield cls(temporal, settings, cluster=cluster, requested_by=requested_by)
+        finally:
+            # The SDK's core may crash when the process ends right after its last call, a failed connect included
+            # (sdk-python#300).
+            await asyncio.sleep(0.1)
+
+    # -- apply --------------------------------------------------------------------------------------------------------
+
+    async def apply(self, *manifests: AnyManifest) -> builtins.list[Applied]:
+        """Creates or changes; all manifests are judged before anything is sent.
+
+        Raises Refused with everything that is wrong, or with what failed after the others were done.
+        """
+        plan = await self.plan(*manifests)
+        return [applied async for applied in plan.execute()]
+
+    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> Plan:
+        """What `apply` would do. `cluster` overrides the manifests' own."""
+        loaded = Loaded()
+        for m in manifests:
+            if isinstance(m, Machine):
+                loaded.machines.append(m)
+            elif isinstance(m, MachineClass):
+                loaded.classes.append(m)
+            else:
+                loaded.secrets.append(m)
+        with translated():
+            return await Planner(self, cluster).plan(loaded)
+
+    def cluster_of(self, manifest: Machine | MachineClass, cluster: str | None = None) -> str:
+        """`cluster`, else the manifest's annotation, else the settings' map of its namespace, else the default."""
+        namespace = manifest.metadata.namespace
+        mapped = (name for name, c in sorted(self.settings.clusters.items()) if namespace in c.namespaces)
+        return cluster_of(manifest, cluster, next(mapped, self.cluster))
+
+    async def cluster_is_watched(self, cluster: str) -> bool:
+        """Whether the cluster's workflow runs."""
+        with translated():
+            try:
+                description = await self.temporal.get_workflow_handle(names.cluster_id(cluster)).describe()
+            except RPCError as e:
+                if no_such_workflow(e):
+                    return False
+                raise
+            return description.status is not None and description.status.name == "RUNNING"
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    async def list(
+        self, *, cluster: str | None = None, machine_class: str | None = None, phase: Phase | None = None
+    ) -> builtins.list[MachineSummary]:
+        """The machines that exist, by name. From Temporal's visibility, which is about a second behind."""
+        where = ["WorkflowType='MachineWorkflow'", "ExecutionStatus='Running'"]
+        where.append(f"HostlerCluster='{_word(cluster or self.cluster)}'")
+        if machine_class:
+            where.append(f"HostlerClass='{_word(machine_class)}'")
+        if phase:
+            where.append(f"HostlerPhase='{phase}'")
+        with translated():
+            found = [await live.summary_of(e) async for e in self.temporal.list_workflows(" AND ".join(where))]
+        return sorted(found, key=lambda m: m.name)
+
+    async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
+        """A machine's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
+        life = await self._running(name, cluster)
+        with translated():
+            try:
+                return await live.ask(self._handle(name, cluster))
+            except NoAnswer as e:
+                absence = await live.absence(self.temporal, life.task_queue, datetime.now(UTC))
+                raise NoAnswer(f"machine {name} cannot be asked: {e}: {absence}") from None
+
+    async def find(self, name: str, *, cluster: str | None = None) -> Life | None:
+        """The latest life of this name in the server's records, running or gone; None when there is none."""
+        with translated():
+            return await live.find(self._handle(name, cluster))
+
+    async def life(self, name: str, *, cluster: str | None = None) -> Life:
+        """As `find`. Raises NotFound when there is none."""
+        life = await self.find(name, cluster=cluster)
+        if life is None:
+            raise live.unknown(cluster or self.cluster, name)
+        return life
+
+    async def state(self, life: Life) -> MachineState:
+        """The machine's own answer, or, without a worker, what was asked for, from its history."""
+        handle = self._handle(life.summary.name, life.summary.cluster)
+        with translated():
+            try:
+                return await live.ask(handle)
+            except NoAnswer:
+                return await live.recorded(self.temporal, handle, life.run_id)
+
+    async def describe(self, name: str, *, cluster: str | None = None) -> Description:
+        """Everything that is known of a machine, also without a worker, also when it is gone. Raises NotFound."""
+        life = await self.life(name, cluster=cluster)
+        handle = self._handle(name, cluster)
+        settings = self.settings.temporal
+        web = live.web_link(settings.ui, self.temporal.namespace, handle.id, life.run_id)
+        with translated():
+            if not life.running:
+                result, failure = await live.ending(self.temporal, handle.id, life)
+                return Description(life=life, result=result, failure=failure, web=web)
+            try:
+                return Description(life=life, state=await live.ask(handle), web=web)
+            except NoAnswer as e:
+                absence = await live.absence(self.temporal, life.task_queue, datetime.now(UTC))
+                state = await live.recorded(self.temporal, handle, life.run_id)
+                return Description(life=life, state=state, no_answer=f"{absence}; {e}", web=web)
+
+    async def events(self, name: str, *, cluster: str | None = None) -> builtins.list[Event]:
+        """The machine's story so far, oldest first. Raises NotFound."""
+        life = await self.life(name, cluster=cluster)
+        handle = self._handle(name, cluster)
+        with translated():
+            story = await history.read(self.temporal, handle.id, life.run_id)
+            if life.running:
+                with suppress(NoAnswer):  # the histories tell what there is
+                    story.journal((await live.ask(handle)).journal)
+        return story.sorted()
+
+    # -- intents ------------------------------------------------------------------------------------------------------
+
+    async def delete(self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None) -> Sent:
+        """Asks for the machine's end; `force` shortens the drain and never skips clean-up.
+
+        Raises NotFound when there never was one; one that is gone already is no error.
+        """
+        life = await self.life(name, cluster=cluster)
+        if not life.running:
+            return Sent(f"is gone already{_since(life)}", gone=True)
+        intent = DeleteIntent(id=intents.new_id(), requested_by=self.requested_by, reason=reason, force=force)
+        return await self.send(name, "delete", intent, cluster=cluster)
+
+    async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
+        """Asks a machine to go on with the newest code, and to try again what stands still."""
+        await self._running(name, cluster)
+        intent = Intent(id=intents.new_id(), requested_by=self.requested_by, reason=reason)
+        return await self.send(name, "renew", intent, cluster=cluster)
+
+    async def send(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
+        """An intent of one's own making; its id makes sending it again harmless."""
+        queue = names.workflow_queue(self.settings.queue_prefix)
+        with translated():
+            return await intents.send(self._handle(name, cluster), intent_name, intent, queue, f"machine {name}")
+
+    # -- wait ---------------------------------------------------------------------------------------------------------
+
+    async def wait(
+        self,
+        name: str,
+        until: str = Phase.RUNNING,
+        *,
+        timeout: timedelta | None = timedelta(minutes=20),
+        progress: Progress | None = None,
+        cluster: str | None = None,
+    ) -> Life:
+        """Until the machine is in a phase, or `deleted`. `progress` is called at every look; no worker is asked.
+
+        Raises NotFound (unknown), Refused (it ended otherwise and cannot come there any more), WaitTimeout.
+        """
+        target = until if until == DELETED else Phase(until)
+        end = None if timeout is None else time.monotonic() + timeout.total_seconds()
+        life = first = await self.life(name, cluster=cluster)
+        while not _reached(life, first, target):
+            if end is not None and time.monotonic() >= end:
+                raise WaitTimeout(
+                    f"machine {name} is {_where(life)}, not {until}, after {_text(timeout)}; it may get there yet"
+                )
+            if progress is not None:
+                await progress(life)
+            await asyncio.sleep(WAIT_POLL)
+            life = await self.life(name, cluster=cluster)
+        return life
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    async def _running(self, name: str, cluster: str | None) -> Life:
+        life = await self.life(name, cluster=cluster)
+        if not life.running:
+            raise NotFound(f"machine {name} of cluster {cluster or self.cluster} is gone{_since(life)}")
+        return life
+
+    def _handle(self, name: str, cluster: str | None) -> Any:
+        workflow_id = names.machine_id(_word(cluster or self.cluster), _word(name))
+        return self.temporal.get_workflow_handle(workflow_id)
+
+
+async def _connected(settings: Settings) -> Client:
+    try:
+        return await asyncio.wait_for(connect(settings), CONNECT_TIMEOUT)
+    except (RuntimeError, TimeoutError) as e:
+        address = ClientConfig.load_client_connect_config().get("target_host", settings.temporal.address)
+        said = re.search(r'message: "([^"]*)"', str(e))  # the operating system's words, out of the core's long ones
+        why = said.group(1) if said else str(e) or f"no answer within {CONNECT_TIMEOUT:.0f} s"
+        raise Unreachable(
+            f"Temporal at {address} cannot be reached ({why}): start it (hostler up), or say where it is "
+            "(TEMPORAL_ADDRESS, temporal.toml, or temporal.address in the settings)"
+        ) from e
+
+
+def _word(name: str) -> str:
+    """Only a name goes into ids and queries."""
+    if not names.is_name(name):
+        raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
+    return name
+
+
+def _text(timeout: timedelta | None) -> str:
+    return format_duration(timeout) if timeout is not None else "no time"
+
+
+def _since(life: Life) -> str:
+    return f" since {life.closed:%Y-%m-%d %H:%M:%S} UTC" if life.closed else ""
+
+
+def _where(life: Life) -> str:
+    return life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "") or life.status
+
+
+def _reached(life: Life, first: Life, target: str) -> bool:
+    """Raises Refused when it cannot be reached any more."""
+    name = life.summary.name
+    over = not life.running or life.first_run_id != first.first_run_id  # the latter: a new machine has taken the name
+    if target == DELETED:
+        if life.first_run_id == first.first_run_id and over and life.status != "COMPLETED":
+            raise Refused(f"the workflow of machine {name} ended as {life.status}: what it owned may still exist")
+        return over
+    if over:
+        raise Refused(f"machine {name} is gone{_since(life)}; it was to become {target}")
+    phase = life.summary.phase.split(":")[0]  # Running:Preserved is Running
+    if phase == target:
+        return True
+    if phase == Phase.TERMINATING or (phase == Phase.FAILED and target != Phase.TERMINATING):
+        raise Refused(f"machine {name} is {_where(life)} and will not become {target}: hostler describe machine {name}")
+    return False

@@ -1,0 +1,49 @@
+"""hostler apply"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
+
+
+def apply(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would happen, judged by what is there now; send nothing.")
+    ] = False,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Create or change machines, their classes and Secrets from manifests.
+
+    Everything is judged before anything is sent. Secrets go to the settings' source of secrets, never to Temporal.
+    A class lives in the machines that name it: apply it with a Machine, or while machines that name it run.
+    """
+    from starter import files as manifests
+    from starter.client import HostlerClient
+    from starter.output import Busy, warn
+
+    loaded = manifests.read(files)
+    for warning in loaded.warnings:
+        warn(warning)
+    here = session(ctx, cluster, settings, requested_by)
+
+    async def body(client: HostlerClient) -> None:
+        async with Busy("looking at what is there") as busy:
+            plan = await client.plan(*loaded.secrets, *loaded.classes, *loaded.machines, cluster=here.cluster)
+            if dry_run:
+                for step in plan.steps:
+                    busy.echo(f"{step.told()} (dry run)")
+                return
+            busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
+            async for applied in plan.execute():
+                busy.echo(str(applied))
+
+    here.run(body)

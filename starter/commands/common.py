@@ -1,0 +1,107 @@
+"""What the commands share: options, names of kinds, and one way to run with a client."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from resources.settings import Settings
+    from starter.client import HostlerClient
+
+ClusterOption = Annotated[str | None, typer.Option("--cluster", help="The cluster; default: the settings' own.")]
+SettingsOption = Annotated[Path | None, typer.Option("--settings", help="Settings file.", show_default=False)]
+AsOption = Annotated[str | None, typer.Option("--as", help="Who asks, for the journal; default: user@host.")]
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="machine; also machines, mc, machine/NAME.")]
+NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine's name.", show_default=False)]
+
+MACHINE = "machine"
+NODE = "node"
+ALIASES = {"machine": MACHINE, "machines": MACHINE, "mc": MACHINE, "node": NODE, "nodes": NODE, "no": NODE}
+
+
+@dataclass(frozen=True)
+class Globals:
+    """Options given before the command."""
+
+    settings: Path | None = None
+    cluster: str | None = None
+    requested_by: str | None = None
+
+
+@dataclass(frozen=True)
+class Session:
+    """How a command reaches everything: the options before and after its name, the latter winning."""
+
+    settings: Settings
+    cluster: str | None
+    requested_by: str | None
+
+    def run(self, body: Callable[[HostlerClient], Awaitable[None]]) -> None:
+        """Runs `body` with a client."""
+        import asyncio
+
+        from starter.client import HostlerClient
+
+        async def main() -> None:
+            cluster, requested_by = self.cluster, self.requested_by
+            async with HostlerClient.connect(self.settings, cluster=cluster, requested_by=requested_by) as client:
+                await body(client)
+
+        asyncio.run(main())
+
+
+def session(ctx: typer.Context, cluster: str | None, settings: Path | None, requested_by: str | None = None) -> Session:
+    from resources.settings import load_settings
+
+    given: Globals = ctx.obj or Globals()
+    return Session(
+        settings=load_settings(settings or given.settings),
+        cluster=cluster or given.cluster,
+        requested_by=requested_by or given.requested_by,
+    )
+
+
+def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,)) -> tuple[str, list[str]]:
+    """Kind and names, of `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error."""
+    word, slash, name = kind.partition("/")
+    given = [n for n in names if n]
+    if slash:
+        given = [name, *(n.partition("/")[2] if n.partition("/")[0] in ALIASES else n for n in given)]
+    known = ALIASES.get(word)
+    if known is None or known not in kinds:
+        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(kinds)}")
+    if not all(given):
+        raise typer.BadParameter(f"{kind!r} names nothing; write {word}/NAME or {word} NAME")
+    return known, given
+
+
+def one_machine(kind: str, name: str | None) -> str:
+    """The one name that the command needs."""
+    _, names = target(kind, [name])
+    if len(names) != 1:
+        raise typer.BadParameter("give one machine: machine NAME")
+    return names[0]
+
+
+def span(text: str | None) -> timedelta | None:
+    """A duration of the command line, as Kubernetes writes them; None: no limit."""
+    from datetime import timedelta
+
+    from resources.base import parse_duration
+
+    if text is None:
+        return None
+    try:
+        value = parse_duration(text)
+    except ValueError as e:
+        raise typer.BadParameter(str(e)) from None
+    if not isinstance(value, timedelta):
+        raise typer.BadParameter(f"{text!r} is not a duration; write it like 20m, 1h30m or 90s")
+    return value

@@ -1,0 +1,113 @@
+"""`hostler up`, `hostler worker`, `hostler setup`: what runs, and what it needs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from resources.settings import ROLES
+from starter.commands.common import SettingsOption, session
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+
+UP_PANEL = "Ports on 127.0.0.1 (0: any free one)"
+
+
+class Speed(StrEnum):
+    DEMO = "demo"
+    FAST = "fast"
+
+
+Role = StrEnum("Role", {role.upper(): role for role in ROLES})  # type: ignore[misc]  # its members are ROLES, once
+
+
+def up(
+    directory: Annotated[Path, typer.Option("--dir", help="State, settings and logs.")] = Path(".hostler"),
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget the state of earlier runs in --dir.")] = False,
+    speed: Annotated[Speed, typer.Option(help="Of the simulated VMs: to be watched, or for tests.")] = Speed.DEMO,
+    temporal_address: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Use this Temporal server; start none.", show_default=False)
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Use this cluster; needs --no-simulator.", show_default=False)
+    ] = None,
+    simulator: Annotated[
+        bool, typer.Option("--simulator/--no-simulator", help="Without it machines are made in the real cloud.")
+    ] = True,
+    port: Annotated[int, typer.Option(help="Temporal.", rich_help_panel=UP_PANEL)] = 7233,
+    ui_port: Annotated[int, typer.Option(help="Temporal's web UI.", rich_help_panel=UP_PANEL)] = 8233,
+    kube_port: Annotated[int, typer.Option(help="The simulated Kubernetes API.", rich_help_panel=UP_PANEL)] = 7643,
+    ec2_port: Annotated[int, typer.Option(help="The simulated EC2.", rich_help_panel=UP_PANEL)] = 7644,
+    admin_port: Annotated[int, typer.Option(help="The simulator's admin API.", rich_help_panel=UP_PANEL)] = 7645,
+    health_port: Annotated[int, typer.Option(help="The worker's health.", rich_help_panel=UP_PANEL)] = 8081,
+    metrics_port: Annotated[int, typer.Option(help="The worker's metrics.", rich_help_panel=UP_PANEL)] = 9464,
+) -> None:
+    """Run Temporal's dev server, a simulated cloud and cluster, and a worker, until Ctrl-C.
+
+    The state stays in --dir: the next `hostler up` goes on where this one stopped. A worker that dies is started again.
+    """
+    from starter import up as running
+    from starter.stack import Options, Ports
+
+    options = Options(
+        directory=directory,
+        fresh=fresh,
+        temporal_address=temporal_address,
+        kubeconfig=kubeconfig,
+        simulator=simulator,
+        speed=speed.value,
+        ports=Ports(
+            temporal=port,
+            ui=ui_port,
+            kube=kube_port,
+            ec2=ec2_port,
+            admin=admin_port,
+            health=health_port,
+            metrics=metrics_port,
+        ),
+    )
+    asyncio.run(running.up(options))
+
+
+def worker(
+    ctx: typer.Context,
+    settings: SettingsOption = None,
+    role: Annotated[
+        list[Role] | None,
+        typer.Option(
+            help="What this worker does; may be repeated. Default: what the settings say.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Run a worker in the foreground. This process becomes `python -m worker`."""
+    file = session(ctx, None, settings).settings.file  # a wrong one is said here, in a line
+    argv = [sys.executable, "-P", "-m", "worker"]
+    argv += ["--settings", str(file)] if file else []
+    for one in role or ():
+        argv += ["--role", one.value]
+    os.execv(sys.executable, argv)
+
+
+def setup(ctx: typer.Context, settings: SettingsOption = None) -> None:
+    """Register Hostler's search attributes with Temporal's namespace. Safe to repeat."""
+
+    async def register(hostler: HostlerClient) -> None:
+        from starter.errors import translated
+        from starter.setup import setup
+
+        with translated():
+            registered = await setup(hostler.temporal)
+        for name in registered.present:
+            typer.echo(f"searchattribute/{name} unchanged")
+        for name in registered.added:
+            typer.echo(f"searchattribute/{name} created")
+        typer.echo(f"namespace {hostler.temporal.namespace} is ready for Hostler")
+
+    session(ctx, None, settings).run(register)

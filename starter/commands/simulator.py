@@ -1,0 +1,224 @@
+"""`hostler simulator …`: make the simulated cloud and cluster misbehave, and see what was asked of them."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from starter.commands.common import session
+from starter.errors import HostlerError, Unreachable
+
+app = typer.Typer(
+    help="The simulator that `hostler up` runs: faults, lag, knobs, calls.", no_args_is_help=True, add_completion=False
+)
+faults = typer.Typer(help="What goes wrong with calls.", no_args_is_help=True)
+knobs = typer.Typer(help="What is unusual about machines' kubelets.", no_args_is_help=True)
+app.add_typer(faults, name="faults")
+app.add_typer(knobs, name="knobs")
+
+
+class Service(StrEnum):
+    EC2 = "ec2"
+    KUBERNETES = "kubernetes"
+    ANY = "*"
+
+
+def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query: Any) -> Any:
+    """One call of the simulator's admin API. Raises HostlerError with its own words when it refuses."""
+    address = session(ctx, None, None).settings.simulator
+    if address is None:
+        raise HostlerError(
+            "these settings name no simulator; `hostler up` writes some that do: <its --dir>/settings.yaml"
+        )
+    given = {k: str(v).lower() if isinstance(v, bool) else v for k, v in query.items() if v is not None}
+    url = f"{address}{path}" + (f"?{urllib.parse.urlencode(given)}" if given else "")
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"}, method=method)
+    try:
+        # It is on this machine's loopback: no proxy can reach it.
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=10) as answer:
+            return json.load(answer)
+    except urllib.error.HTTPError as e:
+        raise HostlerError(f"the simulator refuses: {json.load(e)['error']}") from None
+    except OSError as e:
+        raise Unreachable(f"the simulator at {address} does not answer ({e}): start it (hostler up)") from None
+
+
+# -- faults -----------------------------------------------------------------------------------------------------------
+
+
+@faults.command("list")
+def list_faults(ctx: typer.Context) -> None:
+    """The rules that still strike, in the order in which they are tried."""
+    for rule in admin(ctx, "GET", "/faults"):
+        typer.echo(fault_words(rule))
+
+
+@faults.command("add")
+def add_fault(
+    ctx: typer.Context,
+    operation: Annotated[
+        str, typer.Argument(help="A shell pattern: RunInstances, 'Describe*', 'patch nodes', 'create pods/eviction'.")
+    ],
+    code: Annotated[
+        str | None, typer.Option(help="Answer this error: InsufficientInstanceCapacity, TooManyRequests, …")
+    ] = None,
+    status: Annotated[int | None, typer.Option(help="Its HTTP status. Default: the usual one of the code.")] = None,
+    message: Annotated[str | None, typer.Option(help="Its message.")] = None,
+    delay: Annotated[float, typer.Option(help="Seconds before the call is worked on.")] = 0.0,
+    drop: Annotated[bool, typer.Option("--drop", help="Do it, and cut the connection before the answer.")] = False,
+    times: Annotated[int, typer.Option(help="How many calls it strikes.", min=1)] = 1,
+    always: Annotated[bool, typer.Option("--always", help="Until it is removed.")] = False,
+    match: Annotated[str | None, typer.Option(help="Only calls whose request has this regular expression.")] = None,
+    service: Annotated[Service, typer.Option(help="Only calls of this service.")] = Service.ANY,
+) -> None:
+    """Make calls fail, slow, or lose their answers."""
+    if not (code or delay or drop):
+        raise typer.BadParameter("say what goes wrong: --code, --delay or --drop", ctx)
+    rule = {
+        "service": service.value,
+        "operation": operation,
+        "match": match,
+        "code": code,
+        "status": status,
+        "message": message,
+        "times": None if always else times,
+        "delay": delay,
+        "drop": drop,
+    }
+    for added in admin(ctx, "POST", "/faults", rule):
+        typer.echo(f"added {fault_words(added)}")
+
+
+@faults.command("clear")
+def clear_faults(
+    ctx: typer.Context,
+    ids: Annotated[list[str] | None, typer.Argument(help="Of the rules. Default: all.", show_default=False)] = None,
+) -> None:
+    """Remove rules."""
+    for rule in ids or ():
+        admin(ctx, "DELETE", f"/faults/{urllib.parse.quote(rule, safe='')}")
+    if not ids:
+        admin(ctx, "DELETE", "/faults")
+    typer.echo("cleared")
+
+
+def fault_words(rule: dict[str, Any]) -> str:
+    """`4f1c2d3e  RunInstances (ec2): InsufficientInstanceCapacity, 2 of 3 times struck`."""
+    effects = [rule["code"]] if rule["code"] else []
+    effects += [f"{rule['delay']:g} s late"] if rule["delay"] else []
+    effects += ["answer lost"] if rule["drop"] else []
+    where = f" ({rule['service']})" if rule["service"] != "*" else ""
+    only = f" with /{rule['match']}/" if rule["match"] else ""
+    times = "always" if rule["times"] is None else f"{rule['hits']} of {rule['times']} times struck"
+    return f"{rule['id']}  {rule['operation']}{where}{only}: {', '.join([*effects, times])}"
+
+
+# -- calls ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def calls(
+    ctx: typer.Context,
+    operation: Annotated[str | None, typer.Argument(help="A shell pattern.", show_default=False)] = None,
+    service: Annotated[Service, typer.Option(help="Only of this service.")] = Service.ANY,
+    since: Annotated[int, typer.Option(help="Only calls after this number.")] = 0,
+    mutating: Annotated[bool, typer.Option("--mutating", help="Only calls that change something.")] = False,
+    output: Annotated[str, typer.Option("--output", "-o", help="text or json.")] = "text",
+) -> None:
+    """What was asked of the cloud and the cluster, oldest first."""
+    one = None if service is Service.ANY else service.value
+    only = True if mutating else None
+    found = admin(ctx, "GET", "/calls", service=one, operation=operation, since=since, mutating=only)["calls"]
+    if output == "json":
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for call in found:
+        typer.echo(call_words(call))
+
+
+def call_words(call: dict[str, Any]) -> str:
+    """`17  12:00:01  ec2  RunInstances  200  by AKIA…: instanceIds=['i-1']`."""
+    outcome = call["error"] or ("done, answer lost" if call["dropped"] else call["status"])
+    result = ", ".join(f"{k}={v}" for k, v in call["result"].items() if v)
+    at = datetime.fromtimestamp(call["time"]).strftime("%H:%M:%S")
+    words = f"{call['n']}  {at}  {call['service']}  {call['operation']}  {outcome}  by {call['caller'] or 'nobody'}"
+    return words + (f": {result}" if result else "")
+
+
+# -- the rest ---------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def lag(
+    ctx: typer.Context,
+    describe_after_create: Annotated[
+        float | None, typer.Option(help="Seconds for which EC2 does not know what it has just made.", min=0)
+    ] = None,
+    tags: Annotated[float | None, typer.Option(help="Seconds until EC2 sees tags that were written.", min=0)] = None,
+) -> None:
+    """How long reads lag behind writes; with an option, change it."""
+    wanted = {"describe_after_create": describe_after_create, "tags": tags}
+    given = {k: v for k, v in wanted.items() if v is not None}
+    for name, seconds in admin(ctx, "POST" if given else "GET", "/lag", given or None).items():
+        typer.echo(f"{name}: {seconds:g} s")
+
+
+@app.command()
+def kill(ctx: typer.Context, instance: Annotated[str, typer.Argument(help="i-…")]) -> None:
+    """End a VM behind everyone's back."""
+    admin(ctx, "POST", "/ec2/kill", {"instanceId": instance})
+    typer.echo(f"{instance} is dead")
+
+
+@app.command()
+def reset(ctx: typer.Context) -> None:
+    """Forget faults, lag, knobs and the journal of calls. Cloud and cluster stay as they are."""
+    admin(ctx, "POST", "/reset")
+    typer.echo("reset")
+
+
+@knobs.command("list")
+def list_knobs(ctx: typer.Context) -> None:
+    """The rules, by pattern of the machine's name or instance id."""
+    for rule in admin(ctx, "GET", "/knobs"):
+        typer.echo(knob_words(rule))
+
+
+@knobs.command("set")
+def set_knobs(
+    ctx: typer.Context,
+    match: Annotated[str, typer.Argument(help="A shell pattern of machine names or instance ids: 'demo-*'.")],
+    settings: Annotated[
+        list[str],
+        typer.Argument(metavar="KNOB=VALUE...", help="never_joins=true, unready=true, join_delay=30, dies_after=5, …"),
+    ],
+) -> None:
+    """Set the knobs of the machines that match; a second rule with the same pattern takes the first one's place."""
+    wanted: dict[str, Any] = {}
+    for setting in settings:
+        name, equals, value = setting.partition("=")
+        if not equals:
+            raise typer.BadParameter(f"{setting!r}: write KNOB=VALUE, e.g. never_joins=true", ctx)
+        wanted[name] = yaml.safe_load(value)
+    for rule in admin(ctx, "POST", "/knobs", {"match": match, "knobs": wanted}):
+        typer.echo(knob_words(rule))
+
+
+@knobs.command("clear")
+def clear_knobs(ctx: typer.Context) -> None:
+    """Remove all rules."""
+    admin(ctx, "DELETE", "/knobs")
+    typer.echo("cleared")
+
+
+def knob_words(rule: dict[str, Any]) -> str:
+    return f"{rule['match']}: " + ", ".join(f"{k}={json.dumps(v)}" for k, v in rule["knobs"].items())

@@ -1,0 +1,72 @@
+"""Sending an operator's intent: an update that is answered, else a signal that Temporal keeps until a worker comes."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+import uuid
+from typing import Any
+
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError
+
+from resources.messages import Answer, Intent
+from starter.errors import NotFound, Refused, no_such_workflow
+from starter.results import Sent
+
+UPDATE_TIMEOUT = 5.0
+"""Seconds that an update may wait for its answer. An update is durable only when a worker has accepted it."""
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def whoami() -> str:
+    """Who asks, for the journal: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) -> Sent:
+    """Both may arrive; the workflow counts an intent once per id. `what` names the receiver in errors.
+
+    Raises Refused with the workflow's own words, NotFound when it is gone.
+    """
+    try:
+        answer = await _update(handle, name, intent)
+        if answer is None:
+            await handle.signal(name, intent)
+            return Sent(f"recorded; no worker is polling {queue}", recorded=True)
+    except RPCError as e:
+        if no_such_workflow(e):
+            raise NotFound(f"{what} is gone") from None
+        raise
+    return Sent(answer.message)
+
+
+async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
+    """None: no answer in time. The timer is ours and not the RPC's, whose deadline the server may take for its own."""
+    call = asyncio.create_task(handle.execute_update(name, intent, id=intent.id, result_type=Answer))
+    try:
+        done, _ = await asyncio.wait({call}, timeout=UPDATE_TIMEOUT)
+    finally:
+        call.cancel()
+    if not done:
+        await asyncio.gather(call, return_exceptions=True)
+        return None
+    try:
+        answer: Answer = call.result()
+    except WorkflowUpdateFailedError as e:
+        cause = e.cause
+        if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
+            return Answer(message="accepted; its workflow has ended since")
+        raise Refused(getattr(cause, "message", "") or str(cause)) from None
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        return None
+    return answer

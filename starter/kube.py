@@ -1,0 +1,145 @@
+"""A small client of a cluster's API: reads Nodes, reads and writes Secrets. Raw JSON, so that nothing is dropped."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import quote
+
+import aiohttp
+from kubernetes.aio import client, config
+
+from resources.settings import Settings
+from starter.errors import HostlerError, Unreachable
+from starter.results import Json
+
+PAGE = 500
+"""Objects in one answer of a list, as kubectl."""
+CALL_TIMEOUT = 30.0
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class KubeError(HostlerError):
+    """The API server refused. `code` is its HTTP status."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class KubeClient:
+    """One cluster's API server; made by `connect_cluster`."""
+
+    def __init__(self, api: Any, cluster: str) -> None:
+        self._api = api
+        self._cluster = cluster
+
+    async def nodes(self) -> list[Json]:
+        """Every Node, in pages."""
+        nodes: list[Json] = []
+        query = {"limit": str(PAGE)}
+        while True:
+            page = await self._call("GET", "/api/v1/nodes", query=query)
+            nodes += page.get("items") or []
+            token = (page.get("metadata") or {}).get("continue")
+            if not token:
+                return nodes
+            query = {"limit": str(PAGE), "continue": token}
+
+    async def node(self, name: str) -> Json:
+        return await self._call("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+
+    async def secret(self, namespace: str, name: str) -> Json | None:
+        """None when there is none."""
+        try:
+            return await self._call("GET", f"{_secrets(namespace)}/{quote(name, safe='')}", private=True)
+        except KubeError as e:
+            if e.code == 404:
+                return None
+            raise
+
+    async def create_secret(self, namespace: str, body: Json) -> Json:
+        return await self._call("POST", _secrets(namespace), body=body, private=True)
+
+    async def patch_secret(self, namespace: str, name: str, patch: Json) -> Json:
+        """A merge patch: what the patch does not name stays."""
+        path = f"{_secrets(namespace)}/{quote(name, safe='')}"
+        return await self._call("PATCH", path, body=patch, content_type=MERGE_PATCH, private=True)
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: dict[str, str] | None = None,
+        body: Json | None = None,
+        content_type: str = "application/json",
+        private: bool = False,
+    ) -> Json:
+        """`private`: the server's message may quote what was sent, so only its reason is told."""
+        headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body is not None else {})
+        request = await self._api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params=headers,
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await self._api.call_api(*request, _request_timeout=CALL_TIMEOUT)
+            content = await answer.response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            host = self._api.configuration.host
+            raise Unreachable(
+                f"cluster {self._cluster}: its API at {host} does not answer: {e or type(e).__name__}"
+            ) from e
+        if answer.status >= 400:
+            raise KubeError(
+                answer.status, f"cluster {self._cluster}: {method} {path}: {_reason(content, answer, private)}"
+            )
+        return cast(Json, json.loads(content))
+
+
+def _secrets(namespace: str) -> str:
+    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"
+
+
+def _reason(content: bytes, answer: Any, private: bool) -> str:
+    """The server's Status in one line."""
+    try:
+        status = json.loads(content)
+        reason, message = str(status.get("reason", "")), str(status.get("message", ""))
+        fields = ", ".join(str(c.get("field")) for c in (status.get("details") or {}).get("causes") or [])
+    except (ValueError, AttributeError):
+        reason, message, fields = str(answer.reason), "", ""
+    if private:
+        message = f"wrong fields: {fields}" if fields else ""
+    return f"{answer.status} {reason}" + (f": {message}" if message else "")
+
+
+@asynccontextmanager
+async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[KubeClient]:
+    """The API of a cluster of the settings: in-cluster access, else a kubeconfig (default: kubectl's own).
+
+    Raises SettingsError for an unknown cluster, HostlerError for a kubeconfig that does not work.
+    """
+    cluster = settings.cluster(name)
+    configuration = client.Configuration()
+    try:
+        if cluster.in_cluster:
+            await asyncio.to_thread(config.load_incluster_config, client_configuration=configuration)
+        else:
+            await config.load_kube_config(
+                config_file=str(settings.path(cluster.kubeconfig)) if cluster.kubeconfig else None,
+                context=cluster.context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+    except config.ConfigException as e:
+        raise HostlerError(f"cluster {name}: {e}: look at clusters.{name}.kubeconfig in the settings") from None
+    async with client.ApiClient(configuration) as api:
+        yield KubeClient(api, name)

@@ -1,0 +1,226 @@
+"""Reading one machine: from the server's records, from its workflow, or, without a worker, from its history."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError, TimeoutType
+from temporalio.exceptions import TimeoutError as TemporalTimeout
+from temporalio.service import RPCError, RPCStatusCode
+
+from resources import attributes
+from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
+from resources.messages import DeleteIntent, Intent
+from starter.errors import NoAnswer, NotFound, no_such_workflow
+from starter.results import Life, MachineSummary, PendingActivity
+
+QUERY_TIMEOUT = 3.0
+"""Seconds that a workflow may take to answer before nobody is taken to be there."""
+POLL_WINDOW = 70.0
+"""Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
+MEMO_CREATED = "created"
+"""When the machine was applied: visibility knows the start of the latest run only."""
+
+Handle = WorkflowHandle[Any, MachineResult]
+
+
+async def summary_of(execution: WorkflowExecution) -> MachineSummary:
+    _, cluster, name = execution.id.split("/", 2)
+    found = execution.typed_search_attributes
+    created = await execution.memo_value(MEMO_CREATED, None)
+    return MachineSummary(
+        name=name,
+        cluster=cluster,
+        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
+        phase=found.get(attributes.PHASE, ""),
+        reason=found.get(attributes.REASON, ""),
+        node=found.get(attributes.NODE, ""),
+        machine_class=found.get(attributes.CLASS, ""),
+        provider_id=found.get(attributes.PROVIDER_ID, ""),
+        deadline=found.get(attributes.DEADLINE),
+    )
+
+
+async def find(handle: Handle) -> Life | None:
+    """The latest life of this name, running or gone; None when there is none."""
+    try:
+        description = await handle.describe()
+    except RPCError as e:
+        if no_such_workflow(e):
+            return None
+        raise
+    raw = description.raw_description
+    pending = [await _pending(p, description.data_converter) for p in raw.pending_activities]
+    return Life(
+        summary=await summary_of(description),
+        status=description.status.name if description.status else "UNKNOWN",
+        run_id=description.run_id,
+        first_run_id=raw.workflow_execution_info.first_run_id,
+        task_queue=description.task_queue,
+        closed=description.close_time,
+        task_attempt=raw.pending_workflow_task.attempt or 1,
+        pending=tuple(pending),
+    )
+
+
+def unknown(cluster: str, name: str) -> NotFound:
+    return NotFound(
+        f"machine {name!r} of cluster {cluster!r} is not known: `hostler get machines --cluster {cluster}` lists those "
+        "that are"
+    )
+
+
+async def _pending(info: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
+    next_try = info.next_attempt_schedule_time.ToDatetime(UTC) if info.HasField("next_attempt_schedule_time") else None
+    return PendingActivity(
+        type=info.activity_type.name,
+        attempt=info.attempt,
+        running=info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+        last_failure=await _last_failure(info, converter),
+        next_try=next_try,
+    )
+
+
+async def _last_failure(info: PendingActivityInfo, converter: DataConverter) -> str:
+    if not info.HasField("last_failure"):
+        return ""
+    error = await converter.decode_failure(info.last_failure)
+    if isinstance(error, TemporalTimeout) and error.type == TimeoutType.HEARTBEAT:
+        # A worker that died tells nothing itself: the last it said is the blocker, not "heartbeat timeout".
+        details = await converter.decode(list(info.heartbeat_details.payloads)) or list(error.last_heartbeat_details)
+        return f"its worker went silent; before: {_words(details)}" if details else "its worker went silent"
+    return failure_words(error)
+
+
+def failure_words(error: BaseException) -> str:
+    """The innermost message: what a driver or an activity said, not that an activity failed."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error.message if isinstance(error, ApplicationError) else str(error) or type(error).__name__
+
+
+def _words(details: Sequence[Any]) -> str:
+    """A heartbeat's progress: its message where it has one."""
+    last = details[-1]
+    if isinstance(last, dict):
+        last = last.get("message") or last.get("blocker") or json.dumps(last, default=str)
+    return str(last)
+
+
+async def ask(handle: Handle) -> MachineState:
+    """The workflow's own answer. Raises NoAnswer, whose message is the reason alone, when there is none in time."""
+    try:
+        return await asyncio.wait_for(handle.query("describe", result_type=MachineState), QUERY_TIMEOUT)
+    except TimeoutError:
+        raise NoAnswer(f"no answer within {QUERY_TIMEOUT:g} s") from None
+    except WorkflowQueryFailedError as e:
+        raise NoAnswer(f"the workflow's code cannot answer: {e}") from None
+    except RPCError as e:
+        # FAILED_PRECONDITION: no poller for minutes, or the workflow's task has failed.
+        if e.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise NoAnswer(e.message) from None
+        raise
+
+
+async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
+    """Who polls the queue, in words, for an operator whose question nobody answered."""
+    answer = await temporal.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=temporal.namespace,
+            task_queue=TaskQueue(name=task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+    )
+    seen = [(p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers]
+    if not seen:
+        return f"nobody polls {task_queue} (no worker was seen there in the last 5 minutes)"
+    time, identity = max(seen)
+    words = f"last poll at {time:%H:%M:%S} UTC by {identity}"
+    if (now - time).total_seconds() > POLL_WINDOW:
+        return f"nobody polls {task_queue} ({words})"
+    return f"nobody polls {task_queue}, or the worker there does not get on ({words})"
+
+
+async def recorded(temporal: Client, handle: Handle, run_id: str) -> MachineState:
+    """What was asked for, without a worker: the state that the run began with, and the intents that came since, also
+    those that no worker has seen yet. So a second `apply` counts on from the first one's class generation."""
+    state: MachineState | None = None
+    async for event in temporal.get_workflow_handle(handle.id, run_id=run_id).fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            payloads = event.workflow_execution_started_event_attributes.input.payloads
+            (state,) = await temporal.data_converter.decode(list(payloads), [MachineState])
+        elif state is not None:
+            state = _fold(state, await intent_of(event, temporal.data_converter), event)
+    if state is None:
+        raise NotFound(f"{handle.id}: its history is gone")
+    return state
+
+
+IntentCall = tuple[str, Any]
+
+_INTENTS: dict[str, type[Any]] = {"apply": ApplyIntent, "delete": DeleteIntent}
+
+
+async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
+    """Name and payload of an operator's intent that an event carries, by signal or by accepted update."""
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        signal = event.workflow_execution_signaled_event_attributes
+        name, payloads = signal.signal_name, signal.input.payloads
+    elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+        call = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        name, payloads = call.name, call.args.payloads
+    else:
+        return None
+    if name not in (*_INTENTS, "renew") or not payloads:
+        return None
+    try:
+        (intent,) = await converter.decode(list(payloads)[:1], [_INTENTS.get(name, Intent)])
+    except (RuntimeError, ValueError, TypeError):
+        return None  # typed by hand in the web UI, and wrong: the workflow refuses it too
+    return name, intent
+
+
+def _fold(state: MachineState, call: IntentCall | None, event: HistoryEvent) -> MachineState:
+    if call is None:
+        return state
+    _, intent = call
+    generation = state.machine_class.generation if state.machine_class else 0
+    if isinstance(intent, ApplyIntent) and intent.machine_class.generation >= generation:
+        changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
+        return state.model_copy(update=changed)
+    if isinstance(intent, DeleteIntent) and state.deletion is None:
+        time = event.event_time.ToDatetime(UTC)
+        deletion = Deletion(time=time, requested_by=intent.requested_by, reason=intent.reason, force=intent.force)
+        return state.model_copy(update={"deletion": deletion})
+    return state
+
+
+def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:
+    """The workflow's page in Temporal's web UI."""
+    if not ui:
+        return None
+    page = f"{ui.rstrip('/')}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}"
+    return f"{page}/{run_id}/history" if run_id else page
+
+
+async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
+    """What is left of a life that has ended, or how it ended when not by itself."""
+    if life.status == "COMPLETED":
+        handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
+        return await handle.result(), ""
+    return None, (
+        f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
+        f"tag hostler.io/machine={life.summary.name}"
+    )

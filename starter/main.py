@@ -1,0 +1,145 @@
+"""The `hostler` command. Commands are loaded by name when they run, so that `--help` takes no time."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+from typer.exceptions import Abort, Exit, TyperException
+from typer.main import get_command
+
+from starter.commands.common import AsOption, Globals
+
+DEBUG = "HOSTLER_DEBUG"
+INTERRUPTED = 130
+EPILOG = (
+    "Exit codes: 0 done; 1 refused or failed; 2 wrong usage; 3 Temporal (or the cluster's API) cannot be reached; "
+    "124 not in time. HOSTLER_DEBUG=1 shows where an error comes from."
+)
+
+
+@dataclass(frozen=True)
+class Lazy:
+    """A command (or a group of them) that is imported when it runs."""
+
+    module: str
+    name: str
+    help: str
+    group: bool = False
+
+    def load(self) -> Any:
+        """The command, made of its function; a group of its `app`."""
+        found = getattr(importlib.import_module(f"starter.commands.{self.module}"), self.name)
+        if self.group:
+            return get_command(found)
+        alone = typer.Typer(add_completion=False, rich_markup_mode=None)
+        alone.command(epilog=EPILOG)(found)
+        return get_command(alone)
+
+
+COMMANDS = {
+    "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
+    "apply": Lazy("apply", "apply", "Create or change machines, their classes and Secrets."),
+    "get": Lazy("get", "get", "List machines or nodes."),
+    "describe": Lazy("describe", "describe", "Tell everything of a machine: what it waits for and why."),
+    "events": Lazy("describe", "events", "Tell a machine's story."),
+    "wait": Lazy("wait", "wait", "Wait until a machine is in a phase, or gone."),
+    "renew": Lazy("delete", "renew", "Let a machine go on with the newest code and try again."),
+    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node."),
+    "worker": Lazy("run", "worker", "Run a worker."),
+    "setup": Lazy("run", "setup", "Prepare Temporal: register the search attributes."),
+    "simulator": Lazy("simulator", "app", "Faults, calls and knobs of the simulator.", group=True),
+}
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """Knows its commands by name and one line of help; every error of theirs becomes one line and an exit code."""
+
+    def __init__(self, **attrs: Any) -> None:
+        super().__init__(**attrs)
+        for name, lazy in COMMANDS.items():
+            self.add_command(typer.core.TyperCommand(name, help=lazy.help), name)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
+        name, command, rest = super().resolve_command(ctx, args)
+        return name, COMMANDS[name].load() if name in COMMANDS else command, rest
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except (TyperException, Exit, Abort, BrokenPipeError):
+            raise
+        except KeyboardInterrupt:
+            raise Exit(INTERRUPTED) from None
+        except Exception as e:
+            raise Exit(explain(e)) from None
+
+
+def explain(error: Exception) -> int:
+    """Says it in a line (one for each thing that is wrong) and answers with the exit code."""
+    from resources.manifests import ManifestError
+    from resources.settings import SettingsError
+    from starter.errors import HostlerError
+
+    if os.environ.get(DEBUG):
+        traceback.print_exception(error)
+    text = str(error)
+    if not isinstance(error, HostlerError | ManifestError | SettingsError):
+        text = f"{type(error).__name__}: {text} (a fault of Hostler's own; {DEBUG}=1 shows where)"
+    for line in text.splitlines():
+        typer.echo(f"error: {line}", err=True)
+    return error.exit_code if isinstance(error, HostlerError) else 1
+
+
+app = typer.Typer(
+    cls=LazyGroup,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # plain help needs no rich, whose import alone takes half of the time
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"hostler {version('hostler')}")
+        raise typer.Exit
+
+
+@app.callback(epilog=EPILOG)
+def root(
+    ctx: typer.Context,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings",
+            help="Settings file; default: $HOSTLER_SETTINGS, .hostler/settings.yaml, then ~/.config/hostler.",
+        ),
+    ] = None,
+    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster; default: the settings' own.")] = None,
+    requested_by: AsOption = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Looks after the hosts of a Kubernetes cluster: every machine is one durable Temporal workflow."""
+    ctx.obj = Globals(settings, cluster, requested_by)
+    if settings is not None:
+        os.environ["HOSTLER_SETTINGS"] = str(settings)  # the commands that run child processes hand it on
+
+
+def main() -> None:
+    sys.exit(app())
+
+
+if __name__ == "__main__":
+    main()

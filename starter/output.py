@@ -1,0 +1,145 @@
+"""How things look: tables as kubectl prints them, YAML and JSON, ages, and progress while something takes long."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import Any, Self
+
+import typer
+import yaml
+from rich.console import Console
+from rich.status import Status
+
+GAP = 3
+NONE = "<none>"
+"""What kubectl shows of an empty column, so that columns can be cut out by number."""
+PATIENCE = 1.0
+"""Seconds of silence that nobody minds."""
+LINE_EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+
+
+def age(span: timedelta) -> str:
+    """As kubectl (apimachinery, duration.HumanDuration): 45s, 5m20s, 37m, 3h5m, 47h, 5d3h, 400d."""
+    seconds = max(0, int(span.total_seconds()))
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
+    if seconds < 120:
+        return f"{seconds}s"
+    if minutes < 10:
+        return _two(minutes, "m", seconds % 60, "s")
+    if hours < 3:
+        return f"{minutes}m"
+    if hours < 8:
+        return _two(hours, "h", minutes % 60, "m")
+    if hours < 48:
+        return f"{hours}h"
+    if days < 8:
+        return _two(days, "d", hours % 24, "h")
+    return f"{days}d"
+
+
+def _two(large: int, unit: str, small: int, small_unit: str) -> str:
+    return f"{large}{unit}" + (f"{small}{small_unit}" if small else "")
+
+
+def moment(time: datetime | None, now: datetime) -> str:
+    """Absolute and relative: `2026-03-01 14:05:00 UTC (in 12m)`."""
+    if time is None:
+        return ""
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC ({relative(time, now)})"
+
+
+def relative(time: datetime | None, now: datetime) -> str:
+    if time is None:
+        return ""
+    return f"in {age(time - now)}" if time > now else f"{age(now - time)} ago"
+
+
+@dataclass
+class Table:
+    """Left-aligned columns. Widths only grow, so that rows printed later (`-w`) stay under their headers."""
+
+    header: Sequence[str]
+    widths: list[int] = field(default_factory=list)
+
+    def lines(self, rows: Sequence[Sequence[str]], *, header: bool = True) -> list[str]:
+        filled = [[cell or NONE for cell in row] for row in rows]
+        shown = [self.header, *filled] if header else filled
+        wide = [max(len(row[i]) for row in [self.header, *filled]) for i in range(len(self.header))]
+        self.widths = [max(a, b) for a, b in zip(wide, self.widths or wide, strict=True)]
+        return ["".join(c.ljust(w + GAP) for c, w in zip(row, self.widths, strict=True)).rstrip() for row in shown]
+
+
+def dump(objects: Sequence[dict[str, Any]], form: str, *, single: bool) -> str:
+    """YAML or JSON; several objects are a List, as kubectl prints them."""
+    whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+    if form == "json":
+        return json.dumps(whole, indent=4, ensure_ascii=False)
+    return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, default_flow_style=False).rstrip()
+
+
+def fields(pairs: Iterable[tuple[str, str]], indent: int = 0) -> list[str]:
+    """`Label:   value`, one a line, without what is empty; further lines of a value stand below its first."""
+    shown = [(f"{label}:", value) for label, value in pairs if value]
+    width = max((len(label) for label, _ in shown), default=0) + 2
+    lines = []
+    for label, value in shown:
+        first, *rest = value.splitlines()
+        lines.append(" " * indent + label.ljust(width) + first)
+        lines += [" " * (indent + width) + line for line in rest]
+    return lines
+
+
+def warn(message: str) -> None:
+    typer.echo(f"warning: {message}", err=True)
+
+
+class Busy:
+    """Says on stderr what is waited for, when it takes longer than a second: a spinner on a terminal, else plain lines.
+
+    `text` may be changed at any time; `echo` prints a line of output around the spinner.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._status: Status | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._task = asyncio.create_task(self._show())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, e: BaseException | None, t: TracebackType | None
+    ) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    def echo(self, line: str) -> None:
+        if self._status is not None:
+            self._status.stop()
+        typer.echo(line)
+        if self._status is not None:
+            self._status.start()
+
+    async def _show(self) -> None:
+        await asyncio.sleep(PATIENCE)
+        if not sys.stderr.isatty():
+            while True:
+                typer.echo(self.text, err=True)
+                await asyncio.sleep(LINE_EVERY)
+        with Console(stderr=True).status("") as status:
+            self._status = status
+            try:
+                while True:
+                    status.update(self.text.replace("[", r"\["))
+                    await asyncio.sleep(0.2)
+            finally:
+                self._status = None

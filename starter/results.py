@@ -1,0 +1,145 @@
+"""What the SDK answers with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from resources.machine import MachineResult, MachineState
+from resources.names import API_VERSION, CLUSTER_ANNOTATION
+
+Json = dict[str, Any]
+
+
+class Verb(StrEnum):
+    """kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one manifest."""
+
+    kind: str
+    """Lower case, as kubectl writes it: machine, machineclass, secret, cluster."""
+    name: str
+    verb: Verb
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What will happen with an intent."""
+
+    message: str
+    recorded: bool = False
+    """No worker answered: Temporal keeps the intent until one comes."""
+    gone: bool = False
+    """There is nothing left to be told."""
+
+
+@dataclass(frozen=True)
+class MachineSummary:
+    """A machine as its search attributes show it; no worker is needed to read it."""
+
+    name: str
+    cluster: str
+    created: datetime
+    phase: str = ""
+    reason: str = ""
+    node: str = ""
+    machine_class: str = ""
+    provider_id: str = ""
+    deadline: datetime | None = None
+
+
+@dataclass(frozen=True)
+class PendingActivity:
+    """What the machine waits for outside: an activity that is running or will be tried again."""
+
+    type: str
+    attempt: int
+    running: bool
+    last_failure: str = ""
+    """Of the attempt before; for one that went silent, what its last heartbeat said."""
+    next_try: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Life:
+    """A machine's workflow in the server's own records, strongly consistent; no worker is needed to read it."""
+
+    summary: MachineSummary
+    status: str
+    """RUNNING, COMPLETED, TERMINATED, …"""
+    run_id: str
+    first_run_id: str
+    """The same for one life, however often it continued as new; another one is another machine of the same name."""
+    task_queue: str
+    closed: datetime | None = None
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.status == "RUNNING"
+
+
+@dataclass(frozen=True)
+class Description:
+    """Everything that is known of one machine."""
+
+    life: Life
+    state: MachineState | None = None
+    """From its workflow; without a worker, from its history: what was asked for, not what became of it."""
+    no_answer: str = ""
+    """Why the workflow could not be asked: nobody polls its task queue, or its code fails."""
+    result: MachineResult | None = None
+    """What is left of a machine that is gone."""
+    failure: str = ""
+    """How it ended, when not by itself."""
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+
+@dataclass(frozen=True)
+class Event:
+    time: datetime
+    reason: str
+    message: str
+    source: str = field(default="", compare=False)
+    """journal or history."""
+
+
+def machine_manifest(state: MachineState) -> Json:
+    """The machine as a manifest with its status: what `hostler get -o yaml` prints and `hostler apply` takes back."""
+    metadata: Json = {
+        "name": state.name,
+        "namespace": state.namespace,
+        "labels": state.labels,
+        "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
+        "uid": state.uid or None,
+        "creationTimestamp": state.created.isoformat() if state.created else None,
+    }
+    status = state.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status = {k: v for k, v in status.items() if v}
+    if state.machine_class is not None:
+        status["class"] = {"name": state.machine_class.name, "generation": state.machine_class.generation}
+    if state.deletion is not None:
+        status["deletion"] = state.deletion.model_dump(mode="json", by_alias=True)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Machine",
+        "metadata": {k: v for k, v in metadata.items() if v},
+        "spec": state.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "status": status,
+    }

@@ -1,0 +1,389 @@
+"""What the tests of the command line and of the SDK share: a stand-in for MachineWorkflow with the same contract (its
+messages, attributes and result), so that they test the way in alone, and the real `hostler` in a process of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from typer.testing import CliRunner
+
+from resources import attributes
+from resources.cluster import ClusterState
+from resources.errors import NOT_YET
+from resources.machine import (
+    ApplyIntent,
+    Deletion,
+    Happening,
+    LastOperation,
+    MachineResult,
+    MachineState,
+    OperationState,
+    OperationType,
+    Phase,
+    WaitingFor,
+)
+from resources.messages import Answer, DeleteIntent, Intent
+from starter import intents, live
+
+DEADLINE = 60.0  # seconds; a passing test never waits for it
+HOSTLER = Path(sys.executable).parent / "hostler"
+BLOCKER = "2 of 3 pods gone; default/web-1 blocked by PDB web"
+
+# Labels that tell the stand-in what to play.
+BECOMES = "play/becomes"
+KEEPS = "play/keeps"
+DRAINS = "play/drains"
+REFUSES = "play/refuses"
+
+
+@activity.defn
+async def drain_node(mode: str) -> None:
+    """Never done: `blocked` fails every pass with the blocker, `silent` says it by heartbeat and then nothing."""
+    if mode == "silent" and activity.info().attempt == 1:
+        activity.heartbeat({"message": BLOCKER})
+        await asyncio.Event().wait()
+    raise ApplicationError(
+        BLOCKER, type=NOT_YET, next_retry_delay=timedelta(hours=1), category=ApplicationErrorCategory.BENIGN
+    )
+
+
+@workflow.defn(name="MachineWorkflow")
+class PlayedMachine:
+    @workflow.init
+    def __init__(self, state: MachineState) -> None:
+        self.state = state
+        self.again = False
+        if not state.uid:
+            state.uid = str(workflow.uuid4())
+            state.created = workflow.now()
+            self.journal("Created", f"machine {state.name} begins")
+
+    @workflow.run
+    async def run(self, state: MachineState) -> MachineResult:
+        labels = state.labels
+        self.become(Phase(labels.get(BECOMES, Phase.RUNNING)))
+        if DRAINS in labels:
+            workflow.start_activity(
+                drain_node,
+                labels[DRAINS],
+                start_to_close_timeout=timedelta(minutes=5),
+                heartbeat_timeout=timedelta(seconds=1),
+                retry_policy=RetryPolicy(initial_interval=timedelta(hours=1), backoff_coefficient=1),
+                summary=f"drain the node of {state.name}",
+            )
+        await workflow.wait_condition(lambda: self.again or self.state.deletion is not None)
+        await workflow.wait_condition(workflow.all_handlers_finished)
+        if self.again:
+            workflow.continue_as_new(self.state)
+        self.become(Phase.TERMINATING)
+        self.journal("Gone", "nothing is left")
+        kept = [labels[KEEPS]] if KEEPS in labels else []
+        return MachineResult(
+            name=state.name, cluster=state.cluster, uid=self.state.uid, kept=kept, journal=self.state.journal
+        )
+
+    def become(self, phase: Phase) -> None:
+        now, status = workflow.now(), self.state.status
+        status.phase = phase
+        state = OperationState.FAILED if phase is Phase.FAILED else OperationState.SUCCESSFUL
+        status.last_operation = LastOperation(type=OperationType.CREATE, state=state, description="played", time=now)
+        status.deadlines = {"health": now + timedelta(minutes=30)}
+        status.waiting_for = WaitingFor(reason="Playing", message=f"plays {phase}", since=now)
+        status.node_name, status.provider_id = f"node-{self.state.name}", f"aws:///eu-west-1/i-{self.state.name}"
+        self.journal(phase, f"{self.state.name} is {phase}")
+        workflow.upsert_search_attributes(
+            [
+                attributes.PHASE.value_set(phase),
+                attributes.REASON.value_set("Playing"),
+                attributes.NODE.value_set(status.node_name),
+                attributes.PROVIDER_ID.value_set(status.provider_id),
+                attributes.DEADLINE.value_set(status.deadlines["health"]),
+            ]
+        )
+
+    def journal(self, reason: str, message: str) -> None:
+        self.state.journal.append(Happening(time=workflow.now(), reason=reason, message=message))
+
+    def once(self, intent: Intent, answer: str) -> str:
+        """The first answer, however often and by whatever way it comes."""
+        return self.state.intents.setdefault(intent.id, answer)
+
+    @workflow.query
+    def describe(self) -> MachineState:
+        return self.state
+
+    @workflow.signal
+    def observe(self, fact: Any) -> None: ...
+
+    def _delete(self, intent: DeleteIntent) -> Answer:
+        now = workflow.now()
+        self.state.deletion = self.state.deletion or Deletion(
+            time=now, requested_by=intent.requested_by, reason=intent.reason, force=intent.force
+        )
+        return Answer(message=self.once(intent, "will drain, then delete"))
+
+    @workflow.update
+    def delete(self, intent: DeleteIntent) -> Answer:
+        return self._delete(intent)
+
+    @delete.validator
+    def may_delete(self, intent: DeleteIntent) -> None:
+        if REFUSES in self.state.labels and not intent.force:
+            raise ApplicationError("a hook of alice holds it; use --force", type="Refused")
+
+    @workflow.update
+    def renew(self, intent: Intent) -> Answer:
+        return self._renew(intent)
+
+    def _renew(self, intent: Intent) -> Answer:
+        if intent.id not in self.state.intents:
+            self.again = True
+        return Answer(message=self.once(intent, "goes on in a new run"))
+
+    @workflow.update
+    def apply(self, intent: ApplyIntent) -> Answer:
+        return self._apply(intent)
+
+    def _apply(self, intent: ApplyIntent) -> Answer:
+        current = self.state.machine_class
+        assert current is not None
+        if intent.id not in self.state.intents and intent.machine_class.generation >= current.generation:
+            self.state.spec, self.state.machine_class = intent.spec, intent.machine_class
+            self.state.labels, self.state.annotations = intent.labels, intent.annotations
+            workflow.upsert_search_attributes([attributes.CLASS.value_set(intent.machine_class.name)])
+        return Answer(message=self.once(intent, f"configured; takes generation {intent.machine_class.generation}"))
+
+    @workflow.signal(name="delete")
+    def delete_signal(self, intent: DeleteIntent) -> None:
+        self._delete(intent)
+
+    @workflow.signal(name="renew")
+    def renew_signal(self, intent: Intent) -> None:
+        self._renew(intent)
+
+    @workflow.signal(name="apply")
+    def apply_signal(self, intent: ApplyIntent) -> None:
+        self._apply(intent)
+
+
+@workflow.defn(name="ClusterWorkflow")
+class PlayedCluster:
+    @workflow.init
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+
+    @workflow.run
+    async def run(self, state: ClusterState) -> None:
+        await workflow.wait_condition(lambda: self.state.removed)
+
+    @workflow.query
+    def describe(self) -> ClusterState:
+        return self.state
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no worker is, nothing is gained by waiting for it as long as a person would."""
+    monkeypatch.setattr(live, "QUERY_TIMEOUT", 0.3)
+    monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 0.3)
+
+
+@pytest.fixture
+async def place(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Place]:
+    async with new_place(temporal, tmp_path) as place:
+        yield place
+
+
+@pytest.fixture
+async def working(place: Place) -> AsyncIterator[Place]:
+    """A place with a worker."""
+    async with place.worker():
+        yield place
+
+
+async def eventually(look: Callable[[], Awaitable[Any]], what: str) -> Any:
+    """Looks again and again until there is something."""
+    end = time.monotonic() + DEADLINE
+    while True:
+        seen = await look()
+        if seen:
+            return seen
+        assert time.monotonic() < end, f"{what} did not come about"
+        await asyncio.sleep(0.05)
+
+
+@dataclass(frozen=True)
+class Ran:
+    code: int
+    out: str
+    err: str
+
+    def ok(self) -> str:
+        assert self.code == 0, self
+        return self.out
+
+
+@dataclass
+class Place:
+    """A cluster and task queue of a test's own on the session's server, and a folder for settings and manifests."""
+
+    env: WorkflowEnvironment
+    folder: Path
+    cluster: str
+    queue: str
+
+    @property
+    def client(self) -> Client:
+        return self.env.client
+
+    @property
+    def settings_file(self) -> Path:
+        return self.folder / "settings.yaml"
+
+    def environment(self) -> dict[str, str]:
+        """Of the `hostler` process: nothing of the person's own settings."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOSTLER_", "TEMPORAL_"))}
+        return kept | {"HOSTLER_SETTINGS": str(self.settings_file), "HOME": str(self.folder), "COLUMNS": "120"}
+
+    def write_settings(self, **more: Any) -> None:
+        content: dict[str, Any] = {
+            "temporal": {
+                "address": self.client.service_client.config.target_host,
+                "namespace": self.client.namespace,
+                "ui": "http://127.0.0.1:8233",
+            },
+            "queuePrefix": self.queue,
+            "defaultCluster": self.cluster,
+            "secrets": {"source": "directory", "directory": "secrets"},
+            "timings": {"heartbeat": "1s"},
+        }
+        self.settings_file.write_text(yaml.safe_dump(content | more))
+
+    async def run(self, *args: str, stdin: str = "", **variables: str) -> Ran:
+        """The command in this process, which saves the second that its imports take."""
+        from starter.main import app
+
+        def invoke() -> Ran:
+            environment = {**dict.fromkeys(os.environ), **self.environment(), **variables}
+            done = CliRunner().invoke(app, args, input=stdin, env=environment, prog_name="hostler")
+            return Ran(done.exit_code, done.stdout, done.stderr)
+
+        # In a thread: the command has an event loop of its own, and the worker of the test needs ours.
+        return await asyncio.wait_for(asyncio.to_thread(invoke), DEADLINE)
+
+    async def hostler(self, *args: str, stdin: str = "", **variables: str) -> Ran:
+        """The real command, to its end."""
+        process = await self.start(*args, **variables)
+        try:
+            out, err = await asyncio.wait_for(process.communicate(stdin.encode()), DEADLINE)
+        finally:
+            await end(process)
+        return Ran(process.returncode or 0, out.decode(), err.decode())
+
+    async def start(self, *args: str, **variables: str) -> asyncio.subprocess.Process:
+        return await asyncio.create_subprocess_exec(
+            str(HOSTLER),
+            *args,
+            env=self.environment() | variables,
+            cwd=self.folder,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+
+    @contextlib.asynccontextmanager
+    async def worker(self) -> AsyncIterator[None]:
+        passed = SandboxRestrictions.default.with_passthrough_modules("resources", "yaml")
+        async with Worker(
+            self.client,
+            task_queue=self.queue,
+            workflows=[PlayedMachine, PlayedCluster],
+            activities=[drain_node],
+            workflow_runner=SandboxedWorkflowRunner(restrictions=passed),
+        ):
+            yield
+
+    async def end_all(self) -> None:
+        """No workflow of the test is left on the server."""
+        async for execution in self.client.list_workflows(f"TaskQueue='{self.queue}' AND ExecutionStatus='Running'"):
+            with contextlib.suppress(Exception):
+                await self.client.get_workflow_handle(execution.id).terminate()
+
+
+async def end(process: asyncio.subprocess.Process) -> None:
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def new_place(env: WorkflowEnvironment, folder: Path) -> AsyncIterator[Place]:
+    unique = uuid.uuid4().hex[:8]
+    place = Place(env, folder, cluster=f"c{unique}", queue=f"q{unique}")
+    place.write_settings()
+    try:
+        yield place
+    finally:
+        await place.end_all()
+
+
+# -- manifests --------------------------------------------------------------------------------------------------------
+
+
+def class_yaml(name: str = "c1", ami: str = "ami-1", **tags: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineClass",
+        "metadata": {"name": name},
+        "provider": "AWS",
+        "secretRef": {"name": "s1", "namespace": "default"},
+        "providerSpec": {
+            "ami": ami,
+            "region": "eu-west-1",
+            "machineType": "m5.large",
+            "networkInterfaces": [{"subnetID": "subnet-1"}],
+            "vmTags": tags or {"team": "a"},
+        },
+    }
+
+
+def machine_yaml(name: str = "m1", machine_class: str = "c1", **labels: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "Machine",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {"class": {"kind": "MachineClass", "name": machine_class}, "creationTimeout": "1h30m"},
+    }
+
+
+def secret_yaml(value: str, name: str = "s1", **more: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": "default"},
+        "stringData": {"userData": value, **more},
+    }
+
+
+def text(*manifests: dict[str, Any]) -> str:
+    return yaml.safe_dump_all(manifests, sort_keys=False)
