@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from resources.base import Duration
@@ -96,11 +97,12 @@ def _resolve(value: Any) -> Any:
 
 
 class Settings(BaseSettings):
+    """Fields have no aliases here: with one, pydantic-settings would look for a variable of that very name. The file's
+    camelCase is translated on loading."""
+
     model_config = SettingsConfigDict(
         env_prefix="HOSTLER_",
         env_nested_delimiter="__",
-        alias_generator=to_camel,
-        populate_by_name=True,
         extra="forbid",
         frozen=True,
     )
@@ -149,6 +151,26 @@ class SettingsError(ValueError):
     """Settings are wrong; the message names the file and the field."""
 
 
+def _by_name(model: type[BaseModel], content: dict[str, Any]) -> dict[str, Any]:
+    """The file's camelCase as field names, so that a variable and the file meet under one key. Unknown keys stay."""
+    names = {to_camel(name): name for name in model.model_fields}
+    return {
+        names.get(key, key): _value(model.model_fields.get(names.get(key, key)), value)
+        for key, value in content.items()
+    }
+
+
+def _value(field: FieldInfo | None, value: Any) -> Any:
+    inner = field.annotation if field else None
+    if isinstance(inner, type) and issubclass(inner, BaseModel) and isinstance(value, dict):
+        return _by_name(inner, value)
+    if get_origin(inner) is dict and isinstance(value, dict):
+        section = get_args(inner)[1]
+        if isinstance(section, type) and issubclass(section, BaseModel):
+            return {k: _by_name(section, v) if isinstance(v, dict) else v for k, v in value.items()}
+    return value
+
+
 def load_settings(path: Path | None = None) -> Settings:
     """From `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
     given = path or (Path(os.environ[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in os.environ else None)
@@ -165,7 +187,7 @@ def load_settings(path: Path | None = None) -> Settings:
             raise SettingsError(f"{file}: settings are a mapping")
         content["file"] = file.absolute()
     try:
-        return Settings(**content)
+        return Settings(**_by_name(Settings, content))
     except ValidationError as e:
         lines = [
             f"{'.'.join(map(str, x['loc']))}: {x['msg']}" for x in e.errors(include_url=False, include_input=False)

@@ -1,0 +1,189 @@
+"""The worker's process: roles, health, metrics, refusals, a graceful end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+import yaml
+from lifekit import Stack, eventually, new_stack
+from temporalio.testing import WorkflowEnvironment
+
+import worker
+from activities.deps import Deps
+from resources.machine import Phase
+from resources.settings import SettingsError, load_settings
+
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.fixture
+async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
+    async with new_stack(temporal.client) as stack:
+        yield stack
+
+
+def free_port() -> int:
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port: int = s.getsockname()[1]
+        return port
+
+
+def change_settings(stack: Stack, **worker_settings: object) -> None:
+    content = yaml.safe_load(stack.settings_file.read_text())
+    content["worker"].update(worker_settings)
+    stack.settings_file.write_text(yaml.safe_dump(content))
+
+
+@contextlib.asynccontextmanager
+async def worker_process(stack: Stack, address: str | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+    """`address`: another than the stack's Temporal server."""
+    address = address or stack.client.service_client.config.target_host
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "worker",
+        "--settings",
+        str(stack.settings_file),
+        cwd=ROOT,
+        env={**os.environ, "TEMPORAL_ADDRESS": address},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def get(port: int, path: str) -> tuple[int, str]:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(f"http://127.0.0.1:{port}{path}") as response,
+    ):
+        return response.status, await response.text()
+
+
+async def test_health_metrics_and_a_graceful_end(bare: Stack) -> None:
+    health, metrics = free_port(), free_port()
+    change_settings(bare, health=f"127.0.0.1:{health}", metrics=f"127.0.0.1:{metrics}")
+    async with worker_process(bare) as process:
+        assert process.stdout is not None
+        line = (await asyncio.wait_for(process.stdout.readline(), 60)).decode()
+        prefix = bare.settings.queue_prefix
+        assert line.startswith("worker ready:")
+        assert {q.strip() for q in line.partition(":")[2].split(",")} == {
+            prefix,
+            f"{prefix}-cluster-demo",
+            f"{prefix}-watch-demo",
+            f"{prefix}-drain-demo",
+            f"{prefix}-cloud-aws",
+        }
+        assert (await get(health, "/healthz"), await get(health, "/readyz")) == ((200, "ok"), (200, "ok"))
+        await bare.create()
+        await bare.phase(Phase.RUNNING)
+        _, text = await get(metrics, "/metrics")
+        for name in (
+            "temporal_activity_schedule_to_start_latency_seconds_bucket",
+            "temporal_num_pollers",
+            "hostler_machine_creation_seconds_bucket",
+            'hostler_machine_phases_total{cluster="demo",',
+        ):
+            assert name in text, name
+        await bare.delete()
+        process.send_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+async def test_a_taken_port_is_said_plainly(bare: Stack) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        change_settings(bare, health=address)
+        async with worker_process(bare) as process:
+            _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert f"error: worker.health: {address} cannot be used" in err.decode()
+
+
+async def test_temporal_out_of_reach_is_said_plainly(bare: Stack) -> None:
+    async with worker_process(bare, address=f"127.0.0.1:{free_port()}") as process:
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 1
+    assert "error: Temporal cannot be reached at" in err.decode()
+
+
+@pytest.mark.parametrize(
+    ("roles", "queues"),
+    [
+        (["workflows"], [""]),
+        (["cloud"], ["-cloud-aws"]),
+        (["cluster", "drain"], ["-cluster-demo", "-drain-demo"]),
+        (["watch"], ["-watch-demo"]),
+    ],
+)
+async def test_roles_split_the_queues(bare: Stack, roles: list[str], queues: list[str]) -> None:
+    """Cloud credentials live only where that cloud's queue is polled."""
+    change_settings(bare, roles=roles)
+    settings = load_settings(bare.settings_file)
+    deps = Deps(settings, bare.client)
+    built = worker.build(bare.client, settings, deps)
+    assert [w.task_queue for w in built] == [settings.queue_prefix + q for q in queues]
+
+
+async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:
+    content = yaml.safe_load(bare.settings_file.read_text())
+    content["clouds"], content["worker"]["roles"] = {}, ["cloud"]
+    bare.settings_file.write_text(yaml.safe_dump(content))
+    with pytest.raises(SettingsError, match="leave no task queue to serve"):
+        async with worker.running(bare.client, load_settings(bare.settings_file)):
+            pass
+
+
+async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -> None:
+    """By the create activity, for a machine that was started by hand: nothing was made for it."""
+    other = Stack(bare.client, bare.simulator, bare.settings, bare.settings_file, cluster="elsewhere")
+    async with bare.worker():
+        await other.create("m-1")
+        state = await eventually(
+            lambda: other.state(), lambda s: s.status.waiting_for and s.status.waiting_for.reason == "InvalidSpec"
+        )
+        assert "cluster 'elsewhere' is not in the settings; known clusters: demo" in state.status.waiting_for.message
+        assert bare.launched() == []
+        await other.started["m-1"].terminate("the test is over")
+
+
+def test_settings_say_file_and_field(tmp_path: Path) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text("clusters: {demo: {kubeconfg: x}}\n")
+    with pytest.raises(SettingsError, match=r"settings\.yaml: clusters\.demo\.kubeconfg: Extra inputs"):
+        load_settings(file)
+    with pytest.raises(SettingsError, match=r"nowhere\.yaml: cannot be read"):
+        load_settings(tmp_path / "nowhere.yaml")
+
+
+def test_a_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "settings.yaml"
+    file.write_text(
+        "queuePrefix: a\nworker: {stickyTimeout: 2s, health: null}\nclusters: {my-Cluster: {fullName: f}}\n"
+    )
+    monkeypatch.setenv("HOSTLER_QUEUE_PREFIX", "b")
+    monkeypatch.setenv("HOSTLER_WORKER__STICKY_TIMEOUT", "3s")
+    settings = load_settings(file)
+    assert settings.queue_prefix == "b"
+    assert settings.worker.sticky_timeout == timedelta(seconds=3)
+    assert settings.worker.health is None
+    assert settings.clusters["my-Cluster"].full_name == "f"
