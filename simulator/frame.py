@@ -7,6 +7,7 @@ frame knows nothing of any protocol: a service turns a `FaultRule` into an error
 from __future__ import annotations
 
 import fnmatch
+import heapq
 import json
 import os
 import re
@@ -16,11 +17,11 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
-JOURNAL_LENGTH = 20_000  # calls kept in memory; older ones are dropped and counted
+JOURNAL_LENGTH = 20_000  # calls kept in memory of each service; older ones are dropped
 
 Service = Literal["ec2", "kubernetes"]
 
@@ -94,7 +95,8 @@ class Frame:
         self.faults: list[FaultRule] = []
         self.lag = Lag()
         self.state_file = state_file
-        self._journal: deque[Call] = deque(maxlen=JOURNAL_LENGTH)
+        # One for each service: heartbeats of many nodes would push the cloud's few calls out of a common one.
+        self._journals: dict[str, deque[Call]] = {s: deque(maxlen=JOURNAL_LENGTH) for s in get_args(Service)}
         self._calls = 0
 
     def intercept(self, service: Service, operation: str, text: str) -> FaultRule | None:
@@ -114,24 +116,27 @@ class Frame:
         """Append one call to the journal. `fields` are those of `Call`."""
         self._calls += 1
         call = Call(n=self._calls, time=time.time(), service=service, operation=operation, **fields)
-        self._journal.append(call)
+        self._journals[service].append(call)
         return call
 
     def calls(self, service: str | None = None, operation: str | None = None, since: int = 0) -> list[Call]:
         """Calls after number `since`, oldest first; `operation` is a shell pattern."""
         return [
             c
-            for c in self._journal
-            if c.n > since
-            and (service is None or c.service == service)
-            and (operation is None or fnmatch.fnmatchcase(c.operation, operation))
+            for c in self._kept(service)
+            if c.n > since and (operation is None or fnmatch.fnmatchcase(c.operation, operation))
         ]
+
+    def _kept(self, service: str | None = None) -> Iterable[Call]:
+        journals = [j for s, j in self._journals.items() if service in (None, s)]
+        return heapq.merge(*journals, key=lambda c: c.n)
 
     def clear_faults(self) -> None:
         self.faults.clear()
 
     def reset_journal(self) -> None:
-        self._journal.clear()
+        for journal in self._journals.values():
+            journal.clear()
 
     def load(self) -> dict[str, Any]:
         """What the services wrote last, by service name; empty when there is nothing yet."""
@@ -144,14 +149,15 @@ class Frame:
                 f"{self.state_file}: the simulator's state cannot be read ({e}); remove the file to start afresh"
             ) from None
         self._calls = int(state.get("calls", 0))
-        self._journal.extend(Call.model_validate(c) for c in state.get("journal", ()))
+        for call in map(Call.model_validate, state.get("journal", ())):
+            self._journals[call.service].append(call)
         return dict(state.get("services", {}))
 
     def save(self, services: dict[str, Any], journal: Iterable[Call] | None = None) -> None:
         """Write the state beside the old one and rename: a crash leaves one of the two, never a half."""
         if self.state_file is None:
             return
-        kept = self._journal if journal is None else journal
+        kept = self._kept() if journal is None else journal
         state = {"calls": self._calls, "journal": [c.model_dump(mode="json") for c in kept], "services": services}
         self.state_file.parent.mkdir(parents=True, exist_ok=True)
         fd, name = tempfile.mkstemp(dir=self.state_file.parent, prefix=".state-")

@@ -1,0 +1,231 @@
+"""Who calls, and what they may: bearer tokens in a table, and rights as fixed rules.
+
+Authentication follows a real server's token authenticators (static token, bootstrap tokens in Secrets, tokens issued
+through signing requests); authorization is the outcome of RBAC's `system:node-bootstrapper` and of the Node authorizer
+with the NodeRestriction plugin, for the verbs that are served.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from simulator.kube.csr import BOOTSTRAPPERS_GROUP, NODE_PREFIX, NODES_GROUP
+from simulator.kube.errors import ApiError, forbidden
+from simulator.kube.objects import Obj, dig, parse_time
+from simulator.kube.resources import EVENTS, LEASES, NODES, PODS, SIGNING_REQUESTS, Resource
+from simulator.kube.selectors import Selector
+
+BOOTSTRAP_TYPE = "bootstrap.kubernetes.io/token"
+LEASE_NAMESPACE = "kube-node-lease"
+_AUTHENTICATED = "system:authenticated"
+_MASTERS = "system:masters"
+_BOOTSTRAP_USER = "system:bootstrap:"
+_BOOTSTRAP_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
+_WRITES = ("create", "update", "patch", "delete")
+
+
+@dataclass(frozen=True)
+class User:
+    name: str
+    groups: tuple[str, ...]
+
+    @property
+    def node(self) -> str | None:
+        """The node whose kubelet this is."""
+        return self.name.removeprefix(NODE_PREFIX) if NODES_GROUP in self.groups else None
+
+    @property
+    def is_admin(self) -> bool:
+        return _MASTERS in self.groups
+
+
+ADMIN = User("admin", (_MASTERS, _AUTHENTICATED))
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+@dataclass(frozen=True)
+class Attributes:
+    """What is asked for, as an authorizer sees it."""
+
+    user: User
+    verb: str
+    resource: Resource
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+
+
+def unauthorized() -> ApiError:
+    return ApiError(401, "Unauthorized", "Unauthorized")
+
+
+def _digest(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+class Authenticator:
+    """Finds the user of a bearer token. Issued tokens are kept as digests: a dump gives none away."""
+
+    def __init__(self, admin_token: str, bootstrap_secret: Callable[[str], Obj | None]) -> None:
+        self._admin = admin_token.encode()
+        self._bootstrap_secret = bootstrap_secret
+        self.issued: dict[str, str] = {}
+        """Digest of a kubelet's token to the name of its node."""
+
+    def issue(self, node: str) -> str:
+        """A new token for the kubelet of that node; its characters are those of a PEM body."""
+        token = base64.b64encode(os.urandom(36)).decode()
+        self.issued[_digest(token)] = node
+        return token
+
+    def authenticate(self, header: str | None) -> User | None:
+        """The user of an Authorization header; None without one. Raises 401 for a token nobody knows."""
+        if not header:
+            return None
+        scheme, _, token = header.partition(" ")
+        token = token.strip()
+        if scheme.lower() != "bearer" or not token:
+            raise unauthorized()
+        if hmac.compare_digest(token.encode(), self._admin):
+            return ADMIN
+        if node := self.issued.get(_digest(token)):
+            return User(NODE_PREFIX + node, (NODES_GROUP, _AUTHENTICATED))
+        if m := _BOOTSTRAP_TOKEN.fullmatch(token):
+            return self._bootstrapper(m[1], m[2])
+        raise unauthorized()
+
+    def _bootstrapper(self, token_id: str, token_secret: str) -> User:
+        secret = self._bootstrap_secret(f"bootstrap-token-{token_id}")
+        if secret is None or secret.get("type") != BOOTSTRAP_TYPE or secret["metadata"].get("deletionTimestamp"):
+            raise unauthorized()
+        data = {name: _decoded(value) for name, value in (secret.get("data") or {}).items()}
+        if (
+            data.get("token-id") != token_id
+            or not hmac.compare_digest(data.get("token-secret", "").encode(), token_secret.encode())
+            or data.get("usage-bootstrap-authentication") != "true"
+            or _expired(data.get("expiration"))
+        ):
+            raise unauthorized()
+        extra = tuple(g for g in data.get("auth-extra-groups", "").split(",") if g)
+        return User(_BOOTSTRAP_USER + token_id, (BOOTSTRAPPERS_GROUP, *extra, _AUTHENTICATED))
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""
+
+
+def _expired(expiration: str | None) -> bool:
+    """An expiration nobody can read counts as passed, as upstream."""
+    if not expiration:
+        return False
+    try:
+        return parse_time(expiration) <= datetime.now(UTC)
+    except ValueError:
+        return True
+
+
+class Authorizer:
+    """Raises 403 for what the caller may not do. `lookup` finds a stored object: rights of a kubelet depend on it."""
+
+    def __init__(self, lookup: Callable[[Resource, str, str], Obj | None]) -> None:
+        self._lookup = lookup
+
+    def check(self, asked: Attributes, selector: Selector) -> None:
+        user = asked.user
+        if user.is_admin or (asked.resource.virtual and asked.verb == "create"):
+            return
+        if user.node is not None:
+            self._check_kubelet(asked, user.node, selector)
+        elif BOOTSTRAPPERS_GROUP in user.groups:
+            self._check_own_csr(asked)
+        else:
+            raise denied(asked)
+
+    def _check_own_csr(self, asked: Attributes) -> None:
+        """Create signing requests and read one's own."""
+        if asked.resource.id != SIGNING_REQUESTS.id or asked.subresource:
+            raise denied(asked)
+        if asked.verb == "create":
+            return
+        stored = self._lookup(asked.resource, "", asked.name) if asked.verb == "get" else None
+        if dig(stored, "spec.username") != asked.user.name:
+            raise denied(asked)
+
+    def _check_kubelet(self, asked: Attributes, node: str, selector: Selector) -> None:
+        resource = asked.resource
+        if resource.id == NODES.id and asked.subresource in ("", "status"):
+            self._check_node(asked, node, selector)
+        elif resource.id == PODS.id:
+            self._check_pod(asked, node, selector)
+        elif resource.id == LEASES.id:
+            if asked.namespace != LEASE_NAMESPACE:
+                raise denied(asked, f'can only access leases in the "{LEASE_NAMESPACE}" system namespace')
+            if asked.verb not in ("get", *_WRITES) or asked.name != node:
+                raise denied(asked, "can only access node lease with the same name as the requesting node")
+        elif resource.id == EVENTS.id:
+            if asked.verb not in ("create", "update", "patch"):
+                raise denied(asked)
+        elif resource.id == SIGNING_REQUESTS.id:
+            self._check_own_csr(asked)
+        elif resource.plural in ("secrets", "configmaps", "persistentvolumeclaims", "persistentvolumes"):
+            raise denied(asked, f"no relationship found between node '{node}' and this object")
+        else:
+            raise denied(asked)
+
+    def _check_node(self, asked: Attributes, node: str, selector: Selector) -> None:
+        if asked.verb in _WRITES:
+            if asked.name != node:
+                why = f'node "{node}" is not allowed to modify node "{asked.name}"'
+                raise forbidden(asked.resource, asked.name, why)
+        elif asked.verb in ("get", "list", "watch"):
+            wanted = asked.name or selector.exact.get("metadata.name")
+            if wanted != node:
+                shown = f"'{wanted}'" if wanted else "all nodes"
+                raise denied(asked, f"node '{node}' cannot read {shown}, only its own Node object")
+        else:
+            raise denied(asked)
+
+    def _check_pod(self, asked: Attributes, node: str, selector: Selector) -> None:
+        if asked.verb in ("list", "watch"):
+            if selector.exact.get("spec.nodeName") != node:
+                raise denied(asked, "can only list/watch pods with spec.nodeName field selector")
+            return
+        pod = self._lookup(asked.resource, asked.namespace, asked.name)
+        own = dig(pod, "spec.nodeName") == node
+        match asked.verb, asked.subresource:
+            case "get", "" | "status":
+                if not own:
+                    raise denied(asked, f"no relationship found between node '{node}' and this object")
+            case "delete", "":
+                # A pod that is gone is 404 to its kubelet, not 403: its last delete may be a repetition.
+                if pod is not None and not own:
+                    why = f'node "{node}" can only delete pods with spec.nodeName set to itself'
+                    raise forbidden(asked.resource, asked.name, why)
+            case "update" | "patch", "status":
+                if pod is not None and not own:
+                    why = f'node "{node}" can only update pod status for pods with spec.nodeName set to itself'
+                    raise forbidden(asked.resource, asked.name, why)
+            case _:
+                raise denied(asked)
+
+
+def denied(asked: Attributes, why: str = "") -> ApiError:
+    """403 in the words of an authorizer."""
+    resource = f"{asked.resource.plural}/{asked.subresource}" if asked.subresource else asked.resource.plural
+    scope = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
+    text = (
+        f'User "{asked.user.name}" cannot {asked.verb} resource "{resource}" '
+        f'in API group "{asked.resource.group}" {scope}'
+    )
+    return forbidden(asked.resource, asked.name or None, f"{text}: {why}" if why else text)
