@@ -72,7 +72,7 @@ async def _beat(details: dict[str, Any]) -> None:
     if not timeout:
         return
     while True:
-        activity.heartbeat(details)
+        activity.heartbeat(*([details] if details else []))
         await asyncio.sleep(timeout.total_seconds() / 4)
 
 

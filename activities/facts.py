@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from datetime import datetime
 from typing import Any
 
@@ -50,6 +51,8 @@ def _reason(ready: dict[str, Any]) -> str:
 
 def digest(facts: NodeFacts) -> str:
     """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
-    removal, which is our own deed."""
-    content = facts.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint"})
+    removal, which is our own deed; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
+    which move with every report."""
+    words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
+    content = words.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint"})
     return base64.b64encode(hashlib.sha256(content.encode()).digest()[:8]).decode()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.envconfig import ClientConfig
 
+from resources.converter import data_converter
 from resources.settings import Settings
 
 
@@ -19,4 +19,4 @@ async def connect(settings: Settings, **overrides: Any) -> Client:
     config: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
     config.setdefault("target_host", settings.temporal.address)
     config.setdefault("namespace", settings.temporal.namespace)
-    return await Client.connect(**{**config, "data_converter": pydantic_data_converter, **overrides})
+    return await Client.connect(**{**config, "data_converter": data_converter, **overrides})

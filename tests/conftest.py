@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest_asyncio
 from lifekit import Stack, new_stack
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from resources.attributes import ALL
+from resources.converter import data_converter
 
 DEV_SERVER = Path(sys.executable).parent / "temporal"
 KNOBS = {
@@ -29,7 +29,7 @@ async def temporal() -> AsyncIterator[WorkflowEnvironment]:
     """The real dev server. Time is skipped only where a test asks for it, by `fast_forward`."""
     env = await WorkflowEnvironment.start_time_skipping_v2(
         ts_config=TimeSkippingConfig(enabled=False),
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         search_attributes=list(ALL),
         dev_server_existing_path=str(DEV_SERVER),
         dev_server_extra_args=[a for k, v in KNOBS.items() for a in ("--dynamic-config-value", f"{k}={v}")],

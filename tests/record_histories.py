@@ -16,10 +16,10 @@ from typing import Any
 
 from lifekit import Stack, new_stack
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import WorkflowEnvironment
 
 from resources.attributes import ALL
+from resources.converter import data_converter
 from resources.machine import Phase
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
@@ -75,7 +75,7 @@ async def record(client: Client, name: str) -> None:
 
 async def main() -> None:
     async with await WorkflowEnvironment.start_local(
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         search_attributes=list(ALL),
         identity=IDENTITY,
         dev_server_existing_path=str(Path(sys.executable).parent / "temporal"),

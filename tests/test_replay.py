@@ -10,10 +10,10 @@ from canaries import found_in
 from record_histories import FLOWS, IDENTITY
 from temporalio.api.history.v1 import History
 from temporalio.client import WorkflowHistory
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Replayer
 
 import worker
+from resources.converter import data_converter
 from workflows.machine import create
 from workflows.machine.workflow import MachineWorkflow
 
@@ -28,7 +28,7 @@ def load(file: Path) -> WorkflowHistory:
 def replayer(strict: bool) -> Replayer:
     return Replayer(
         workflows=worker.WORKFLOWS,
-        data_converter=pydantic_data_converter,
+        data_converter=data_converter,
         workflow_runner=worker.sandbox(strict),
     )
 

@@ -3,23 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import gzip
-import ipaddress
-import ssl
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from simulator_support import (
     NOT_READY_TAINT,
-    TOKEN,
     TOKEN_SECRET,
     Cluster,
     condition,
@@ -35,8 +23,6 @@ from simulator_support import (
 
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule, Knobs, Kubelets, Size, Timings
-from simulator.kubelet.knobs import knobs_for
-from simulator.kubelet.userdata import UserDataError, parse_user_data
 
 FAST = Timings.fast()
 
@@ -54,80 +40,6 @@ async def kubelets(cluster: Cluster) -> AsyncIterator[Kubelets]:
     await pool.start()
     yield pool
     await pool.stop()
-
-
-# -- user data
-
-
-def test_user_data_gives_token_labels_and_taints() -> None:
-    args = "--node-labels=pool=a,node.kubernetes.io/x=1 --register-with-taints=k=v:NoExecute,plain:NoSchedule --v 4"
-    config = parse_user_data(user_data(args=args))
-    assert config.token == TOKEN
-    assert config.labels == {"pool": "a", "node.kubernetes.io/x": "1"}
-    assert config.taints == (
-        {"key": "k", "value": "v", "effect": "NoExecute"},
-        {"key": "plain", "effect": "NoSchedule"},
-    )
-
-
-@pytest.mark.parametrize("quote", ["", '"', "'"])
-def test_kubelet_arguments_are_read_quoted_and_bare(quote: str) -> None:
-    args = f"{quote}--node-labels=a=b --register-with-taints=t:NoSchedule{quote}"
-    config = parse_user_data(user_data(args=args))
-    assert config.labels == {"a": "b"}
-    assert [t["key"] for t in config.taints] == ["t"]
-
-
-def test_compressed_user_data_and_files_are_read() -> None:
-    assert parse_user_data(gzip.compress(user_data())).token == TOKEN
-    kubeconfig = f"users: [{{name: a, user: {{token: {TOKEN}}}}}]"
-    packed = base64.b64encode(gzip.compress(kubeconfig.encode())).decode()
-    text = f"#cloud-config\nwrite_files:\n- {{path: /x/bootstrap-kubeconfig, encoding: gz+b64, content: {packed}}}\n"
-    assert parse_user_data(text.encode()).token == TOKEN
-
-
-@pytest.mark.parametrize(
-    ("data", "why"),
-    [
-        (b"", "no user data"),
-        (b"#!/bin/sh\necho hello", "only #cloud-config"),
-        (b"#cloud-config\nwrite_files: [", "failed loading yaml blob"),
-        (b"#cloud-config\npackages: [vim]", "no write_files"),
-        (b"#cloud-config\nwrite_files:\n- path: /etc/motd\n", "no file whose path ends with bootstrap-kubeconfig"),
-        (b"#cloud-config\nwrite_files:\n- {path: /x, encoding: rot13}\n", "unknown encoding 'rot13'"),
-        (b"#cloud-config\nwrite_files:\n- {path: /x, encoding: b64, content: '*'}\n", "not base64"),
-        (user_data(token="too.short"), "not of the form id.secret"),
-        (user_data(args="--register-with-taints=k=v:Sometimes"), "invalid taint spec: k=v:Sometimes"),
-        (user_data(args="--node-labels=node-role.kubernetes.io/control-plane="), "unknown 'kubernetes.io'"),
-        (user_data(args="--hostname-override=other"), "--hostname-override is not emulated"),
-        (user_data(args="'--v=2"), "No closing quotation"),
-    ],
-)
-def test_user_data_that_no_machine_can_join_with_says_why(data: bytes, why: str) -> None:
-    with pytest.raises(UserDataError) as e:
-        parse_user_data(data)
-    assert why in str(e.value)
-
-
-def test_no_user_data_error_shows_the_token() -> None:
-    broken = f"#cloud-config\nwrite_files: [token: {TOKEN}, {{]".encode()
-    with pytest.raises(UserDataError) as e:
-        parse_user_data(broken)
-    assert TOKEN_SECRET not in str(e.value)
-    assert TOKEN_SECRET not in repr(parse_user_data(user_data()))
-
-
-# -- knobs
-
-
-def test_later_knob_rules_win_field_by_field() -> None:
-    rules = [
-        KnobRule(match="m-*", knobs=Knobs(join_delay=3, unready=True)),
-        KnobRule(match="i-7", knobs=Knobs(unready=False, no_taint=True)),
-    ]
-    assert knobs_for(rules, "m-1", "i-1") == Knobs(join_delay=3, unready=True)
-    assert knobs_for(rules, "m-1", "i-7") == Knobs(join_delay=3, no_taint=True)
-    assert knobs_for(rules, "other", "i-8") == Knobs()
 
 
 # -- joining
@@ -470,96 +382,6 @@ async def test_an_event_that_was_half_written_is_not_lost(cluster: Cluster, kube
         await cluster.client.create("pods", pod(name, vm.private_dns_name), "default")
         await eventually(lambda name=name: cluster.client.get("pods", name, "default"), is_ready)
     assert cluster.frame.faults == []
-
-
-# -- a real API server issues certificates
-
-
-async def test_an_issued_certificate_is_used_as_client_certificate(tmp_path: Path) -> None:
-    authority = _Authority(tmp_path)
-    runner = web.AppRunner(authority.app, shutdown_timeout=0.2)
-    await runner.setup()
-    pool: Kubelets | None = None
-    try:
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=authority.server_context())
-        await site.start()
-        pool = Kubelets(f"https://127.0.0.1:{runner.addresses[0][1]}", authority.ca_pem, timings=FAST)
-        await pool.start()
-        pool.observe(fake_vm())
-
-        async def registered_by() -> list[str]:
-            return authority.registered_by
-
-        assert await eventually(registered_by) == [f"system:node:{fake_vm().private_dns_name}"]
-    finally:
-        if pool is not None:
-            await pool.stop()
-        await runner.cleanup()
-
-
-class _Authority:
-    """As much of a real API server as signs one request and looks at the client certificate of one registration."""
-
-    def __init__(self, folder: Path) -> None:
-        self.registered_by: list[str] = []
-        self._folder = folder
-        self._key = ec.generate_private_key(ec.SECP256R1())
-        self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test-ca")])
-        self._ca = self._sign(self._name, self._key.public_key(), ca=True)
-        self.ca_pem = self._ca.public_bytes(serialization.Encoding.PEM).decode()
-        self.app = web.Application()
-        self.app.router.add_post("/apis/certificates.k8s.io/v1/certificatesigningrequests", self._issue)
-        self.app.router.add_post("/api/v1/nodes", self._register)
-
-    def server_context(self) -> ssl.SSLContext:
-        key = ec.generate_private_key(ec.SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
-        certificate = self._sign(name, key.public_key())
-        (self._folder / "s.crt").write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-        (self._folder / "s.key").write_bytes(
-            key.private_bytes(
-                serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-            )
-        )
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        context.load_cert_chain(self._folder / "s.crt", self._folder / "s.key")
-        context.load_verify_locations(cadata=self.ca_pem)
-        context.verify_mode = ssl.CERT_OPTIONAL
-        return context
-
-    async def _issue(self, request: web.Request) -> web.Response:
-        body = await request.json()
-        assert body["spec"]["usages"] == ["digital signature", "client auth"]
-        csr = x509.load_pem_x509_csr(base64.b64decode(body["spec"]["request"]))
-        pem = self._sign(csr.subject, csr.public_key()).public_bytes(serialization.Encoding.PEM)
-        body["metadata"]["name"] = "csr-1"
-        body["status"] = {"certificate": base64.b64encode(pem).decode()}
-        return web.json_response(body, status=201)
-
-    async def _register(self, request: web.Request) -> web.Response:
-        assert request.transport is not None
-        shown = request.transport.get_extra_info("ssl_object").getpeercert()
-        subject = {key: value for ((key, value),) in shown["subject"]}
-        assert subject["organizationName"] == "system:nodes"
-        self.registered_by.append(subject["commonName"])
-        return web.json_response(await request.json(), status=201)
-
-    def _sign(self, subject: x509.Name, key: ec.EllipticCurvePublicKey, *, ca: bool = False) -> x509.Certificate:
-        now = datetime.now(UTC)
-        builder = (
-            x509.CertificateBuilder()
-            .subject_name(subject)
-            .issuer_name(self._name)
-            .public_key(key)
-            .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(minutes=5))
-            .not_valid_after(now + timedelta(hours=1))
-            .add_extension(x509.BasicConstraints(ca=ca, path_length=None), critical=True)
-        )
-        if not ca:
-            names = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
-            builder = builder.add_extension(names, critical=False)
-        return builder.sign(self._key, hashes.SHA256())
 
 
 # -- helpers

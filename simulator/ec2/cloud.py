@@ -149,7 +149,9 @@ class Cloud:
             self.settle()
             due = self._instances.next_due()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wake.wait(), None if due is None else max(0.0, due - time.time()))
+                # Not wait_for: on Python 3.11 it swallows a cancellation that meets the event (gh-86296).
+                async with asyncio.timeout(None if due is None else max(0.0, due - time.time())):
+                    await self._wake.wait()
 
     # ------------------------------------------------------------------------------------- behind the curtain
 

@@ -105,7 +105,9 @@ class Subscription:
             return
         self._wake.clear()
         try:
-            await asyncio.wait_for(self._wake.wait(), max(seconds, 0.0))
+            # Not wait_for: on Python 3.11 it swallows a cancellation that meets the event (gh-86296).
+            async with asyncio.timeout(max(seconds, 0.0)):
+                await self._wake.wait()
         except TimeoutError:
             return
 

@@ -1,0 +1,208 @@
+"""The simulator's own HTTP API: faults, lag, the journal of calls, knobs, and what befalls a VM from behind.
+
+JSON in and out, on a loopback port of its own and without authentication. A request with an unknown field is refused
+with 422 and the field's name: a misspelt fault rule that strikes nothing would make a test pass for no reason.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from simulator.ec2 import Ec2
+from simulator.frame import FaultRule, Frame, Lag
+from simulator.kubelet import KnobRule, Kubelets
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class CallsQuery(BaseModel):
+    """What of the journal is asked for: calls after number `since` whose operation fits a shell pattern."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    service: Literal["ec2", "kubernetes"] | None = None
+    operation: str | None = None
+    since: int = 0
+    mutating: bool | None = None
+
+
+class _OfInstance(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    instance_id: str = Field(alias="instanceId")
+
+
+class _Console(_OfInstance):
+    text: str
+
+
+class _Impair(_OfInstance):
+    impaired: bool = True
+
+
+class Admin:
+    """Serves `app`. `changed` is called after everything that the saved state should show."""
+
+    def __init__(self, frame: Frame, ec2: Ec2, kubelets: Kubelets, changed: Callable[[], None]) -> None:
+        self._frame = frame
+        self._ec2 = ec2
+        self._kubelets = kubelets
+        self._changed = changed
+        self.app = web.Application(middlewares=[_errors])
+        self.app.add_routes(
+            [
+                web.get("/healthz", self._healthz),
+                web.get("/faults", self._get_faults),
+                web.post("/faults", self._post_faults),
+                web.delete("/faults", self._delete_faults),
+                web.delete("/faults/{id}", self._delete_fault),
+                web.get("/lag", self._get_lag),
+                web.post("/lag", self._post_lag),
+                web.get("/calls", self._get_calls),
+                web.get("/knobs", self._get_knobs),
+                web.post("/knobs", self._post_knobs),
+                web.delete("/knobs", self._delete_knobs),
+                web.post("/reset", self._reset),
+                web.post("/ec2/console", self._console),
+                web.post("/ec2/impair", self._impair),
+                web.post("/ec2/kill", self._kill),
+            ]
+        )
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        return web.json_response({"status": "ok"})
+
+    # -- faults and lag
+
+    async def _get_faults(self, request: web.Request) -> web.Response:
+        return _dumped(self._frame.faults)
+
+    async def _post_faults(self, request: web.Request) -> web.Response:
+        """Add one rule, or a list of them; answers them with their ids."""
+        rules = [FaultRule.model_validate(item) for item in await _items(request)]
+        self._frame.faults.extend(rules)
+        self._changed()
+        return _dumped(rules, status=201)
+
+    async def _delete_faults(self, request: web.Request) -> web.Response:
+        self._frame.clear_faults()
+        self._changed()
+        return _dumped(self._frame.faults)
+
+    async def _delete_fault(self, request: web.Request) -> web.Response:
+        """404 when there is no such rule: it may have struck for the last time."""
+        kept = [rule for rule in self._frame.faults if rule.id != request.match_info["id"]]
+        if len(kept) == len(self._frame.faults):
+            return _error(404, f"no fault rule {request.match_info['id']!r}")
+        self._frame.faults[:] = kept
+        self._changed()
+        return _dumped(self._frame.faults)
+
+    async def _get_lag(self, request: web.Request) -> web.Response:
+        return web.json_response(self._frame.lag.model_dump())
+
+    async def _post_lag(self, request: web.Request) -> web.Response:
+        """Set the fields that are given, leave the others."""
+        given = Lag.model_validate(await _body(request)).model_dump(exclude_unset=True)
+        self._frame.lag = self._frame.lag.model_copy(update=given)
+        self._changed()
+        return await self._get_lag(request)
+
+    # -- journal
+
+    async def _get_calls(self, request: web.Request) -> web.Response:
+        """`last` is the number to ask from next time, also when nothing fits."""
+        query = CallsQuery.model_validate(dict(request.query))
+        later = self._frame.calls(since=query.since)
+        calls = self._frame.calls(query.service, query.operation, query.since)
+        if query.mutating is not None:
+            calls = [call for call in calls if call.mutating == query.mutating]
+        last = later[-1].n if later else query.since
+        return web.json_response({"calls": [call.model_dump(mode="json") for call in calls], "last": last})
+
+    # -- knobs
+
+    async def _get_knobs(self, request: web.Request) -> web.Response:
+        return _dumped(self._kubelets.knobs, exclude_unset=True)
+
+    async def _post_knobs(self, request: web.Request) -> web.Response:
+        """Add one rule or a list of them; a rule takes the place of one with the same `match`."""
+        rules = [KnobRule.model_validate(item) for item in await _items(request)]
+        replaced = {rule.match for rule in rules}
+        self._kubelets.set_knobs([*(r for r in self._kubelets.knobs if r.match not in replaced), *rules])
+        self._changed()
+        return _dumped(self._kubelets.knobs, exclude_unset=True)
+
+    async def _delete_knobs(self, request: web.Request) -> web.Response:
+        self._kubelets.set_knobs(())
+        self._changed()
+        return _dumped(self._kubelets.knobs)
+
+    async def _reset(self, request: web.Request) -> web.Response:
+        """Faults, journal, lag and knobs as on the first day; the cloud and the cluster stay as they are."""
+        self._frame.clear_faults()
+        self._frame.reset_journal()
+        self._frame.lag = Lag()
+        self._kubelets.set_knobs(())
+        self._changed()
+        return web.json_response({"status": "reset"})
+
+    # -- VMs
+
+    async def _console(self, request: web.Request) -> web.Response:
+        console = _Console.model_validate(await _body(request))
+        return self._on_instance(console, lambda vm: self._ec2.set_console(vm, console.text))
+
+    async def _impair(self, request: web.Request) -> web.Response:
+        impair = _Impair.model_validate(await _body(request))
+        return self._on_instance(impair, lambda vm: self._ec2.impair(vm, impair.impaired))
+
+    async def _kill(self, request: web.Request) -> web.Response:
+        return self._on_instance(_OfInstance.model_validate(await _body(request)), self._ec2.kill)
+
+    def _on_instance(self, body: _OfInstance, act: Callable[[str], None]) -> web.Response:
+        if body.instance_id not in {vm.instance_id for vm in self._ec2.instances(include_terminated=True)}:
+            return _error(404, f"no instance {body.instance_id!r}")
+        act(body.instance_id)
+        self._changed()
+        return web.json_response({"instanceId": body.instance_id})
+
+
+async def _body(request: web.Request) -> Any:
+    text = await request.text()
+    try:
+        return json.loads(text) if text else {}
+    except ValueError as e:
+        raise web.HTTPBadRequest(text=json.dumps({"error": f"the body is not JSON: {e}"})) from None
+
+
+async def _items(request: web.Request) -> list[Any]:
+    body = await _body(request)
+    return body if isinstance(body, list) else [body]
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ValidationError as e:
+        fields = [
+            {"field": ".".join(map(str, error["loc"])), "message": error["msg"]}
+            for error in e.errors(include_url=False, include_context=False, include_input=False)
+        ]
+        named = "; ".join(f"{f['field'] or 'body'}: {f['message']}" for f in fields)
+        return web.json_response({"error": named, "fields": fields}, status=422)
+
+
+def _dumped(models: list[Any], *, status: int = 200, exclude_unset: bool = False) -> web.Response:
+    body = [model.model_dump(mode="json", exclude_unset=exclude_unset) for model in models]
+    return web.json_response(body, status=status)
+
+
+def _error(status: int, message: str) -> web.Response:
+    return web.json_response({"error": message}, status=status)

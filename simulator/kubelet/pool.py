@@ -1,0 +1,178 @@
+"""All simulated kubelets of one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from simulator.client import ConnectionPool, KubeClient, present_certificate, server_trust
+from simulator.kubelet.identity import Identity
+from simulator.kubelet.knobs import KnobRule, Timings, knobs_for
+from simulator.kubelet.kubelet import Kubelet, Surroundings
+from simulator.kubelet.machine import Size, Vm
+
+log = logging.getLogger(__name__)
+
+
+class _Disk(BaseModel):
+    """What outlives a reboot of the VM, and a restart of the simulator."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    number: int
+    """Numbers the pod ranges: 10.128.0.0/24, 10.128.1.0/24, …"""
+    identity: Identity | None = None
+    ended: bool = False
+    """The kubelet of this boot has ended by itself: it cannot join, or its knobs made it die."""
+
+
+@dataclass
+class _Running:
+    kubelet: Kubelet
+    task: asyncio.Task[None]
+
+
+class Kubelets:
+    """A kubelet for every running VM: fed with VM states by `observe`, it joins them to one API server.
+
+    `ca` is the API server's CA in PEM (None: the system's). `console` gets (instance id, text) for the VM's console;
+    `sizes` is the cloud's table of instance types.
+    """
+
+    def __init__(
+        self,
+        api_server: str,
+        ca: str | None,
+        knobs: Iterable[KnobRule] = (),
+        timings: Timings | None = None,
+        *,
+        console: Callable[[str, str], None] | None = None,
+        sizes: Mapping[str, Size] | None = None,
+    ) -> None:
+        self.timings = timings or Timings.demo()
+        self._server = api_server
+        self._ca = ca
+        self._knobs = list(knobs)
+        self._running: dict[str, _Running] = {}
+        self._disks: dict[str, _Disk] = {}
+        self._resumable: set[str] = set()
+        self._numbers = 0
+        self._pool: ConnectionPool | None = None
+        self._tls = server_trust(ca) if api_server.startswith("https:") else None
+        self._surroundings = Surroundings(
+            timings=self.timings,
+            bootstrap_client=lambda token: self._client(token=token, user_agent="kubelet-bootstrap"),
+            node_client=self._node_client,
+            size=lambda vm: (sizes or {}).get(vm.instance_type, Size()),
+            knobs=lambda vm: knobs_for(self._knobs, vm.name, vm.instance_id),
+            console=console or (lambda _instance_id, _text: None),
+            keep=self._keep,
+            pod_address=self._pod_address,
+        )
+
+    async def start(self) -> None:
+        """To be called before `observe`, in the loop that runs the kubelets."""
+        self._pool = ConnectionPool()
+
+    async def stop(self) -> None:
+        """All of them fall silent. Their identities remain for `dump`."""
+        tasks = [running.task for running in self._running.values()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._running.clear()
+        if self._pool is not None:
+            await self._pool.close()
+
+    @property
+    def knobs(self) -> list[KnobRule]:
+        return list(self._knobs)
+
+    def set_knobs(self, rules: Iterable[KnobRule]) -> None:
+        """Replace all rules; machines that live obey the new ones at once."""
+        self._knobs = list(rules)
+        for running in self._running.values():
+            running.kubelet.wake.set()
+
+    def observe(self, vm: Vm) -> None:
+        """A VM's state has changed, or is told for the first time."""
+        match vm.state:
+            case "running":
+                self._boot(vm)
+            case "stopping" | "stopped" | "shutting-down":
+                self._silence(vm.instance_id)
+                if vm.instance_id in self._disks:
+                    self._disks[vm.instance_id].ended = False  # the next boot is a new chance
+            case "terminated":
+                self._silence(vm.instance_id)
+                self._disks.pop(vm.instance_id, None)
+            case _:  # pending: nothing runs on it yet
+                pass
+
+    def dump(self) -> dict[str, Any]:
+        """JSON-able state, for `load` in a later process before the first `observe`."""
+        return {"disks": {key: disk.model_dump(mode="json") for key, disk in self._disks.items()}}
+
+    def load(self, state: dict[str, Any]) -> None:
+        self._disks = {key: _Disk.model_validate(disk) for key, disk in state.get("disks", {}).items()}
+        self._resumable = set(self._disks)
+        self._numbers = max((disk.number + 1 for disk in self._disks.values()), default=0)
+
+    def _boot(self, vm: Vm) -> None:
+        running = self._running.get(vm.instance_id)
+        if running is not None:
+            running.kubelet.vm = vm  # its tags have changed, say
+            return
+        disk = self._disks.get(vm.instance_id) or self._new_disk(vm.instance_id)
+        resumed = vm.instance_id in self._resumable
+        self._resumable.discard(vm.instance_id)
+        if disk.ended:
+            return
+        kubelet = Kubelet(vm, self._surroundings, disk.identity, resumed=resumed)
+        task = asyncio.create_task(self._live(kubelet, disk), name=f"kubelet {vm.instance_id}")
+        self._running[vm.instance_id] = _Running(kubelet, task)
+
+    async def _live(self, kubelet: Kubelet, disk: _Disk) -> None:
+        try:
+            await kubelet.run()
+            disk.ended = True
+        except Exception:
+            log.exception("the simulated kubelet of %s broke", kubelet.vm.instance_id)
+
+    def _silence(self, instance_id: str) -> None:
+        self._resumable.discard(instance_id)
+        running = self._running.pop(instance_id, None)
+        if running is not None:
+            running.task.cancel()
+
+    def _new_disk(self, instance_id: str) -> _Disk:
+        disk = self._disks[instance_id] = _Disk(number=self._numbers)
+        self._numbers += 1
+        return disk
+
+    # -- for its kubelets
+
+    def _keep(self, instance_id: str, identity: Identity) -> None:
+        self._disks[instance_id].identity = identity
+
+    def _pod_address(self, instance_id: str, n: int) -> str:
+        number = self._disks[instance_id].number % (64 * 256)
+        return f"10.{128 + number // 256}.{number % 256}.{n}"
+
+    def _node_client(self, identity: Identity) -> KubeClient:
+        tls = self._tls
+        if identity.certificate is not None and identity.key is not None:
+            tls = server_trust(self._ca)
+            present_certificate(tls, identity.certificate, identity.key)
+        return self._client(token=identity.token, user_agent="kubelet", tls=tls)
+
+    def _client(self, *, token: str | None, user_agent: str, tls: ssl.SSLContext | None = None) -> KubeClient:
+        if self._pool is None:
+            raise RuntimeError("Kubelets.start() must come before observe()")
+        return KubeClient(self._pool, self._server, token=token, tls=tls or self._tls, user_agent=user_agent)

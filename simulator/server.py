@@ -1,0 +1,311 @@
+"""The whole simulator: a cloud, a cluster, its kubelets and controllers, on 127.0.0.1, in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import inspect
+import logging
+import secrets
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Literal, Self, TypeVar, overload
+
+from aiohttp import web
+from pydantic import BaseModel, ConfigDict, Field
+
+from simulator.admin import Admin
+from simulator.controllers import Controllers
+from simulator.ec2 import Ec2, Vm, World
+from simulator.frame import FaultRule, Frame, Lag
+from simulator.kube import KubeApi
+from simulator.kubelet import KnobRule, Kubelets, Size, Timings
+
+HOST = "127.0.0.1"
+STATE_FILE = "simulator.json"
+SAVE_EVERY = 1.0  # seconds between two saves, when something has changed
+JOURNAL_KEPT = 2_000  # calls of the journal that are saved
+SHUTDOWN_TIMEOUT = 0.5  # seconds that open watches are given at the end
+
+_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+PortName = Literal["kube_port", "ec2_port", "admin_port"]
+
+
+class PortTakenError(RuntimeError):
+    """A port of the settings cannot be listened on; the message names both."""
+
+
+class SimulatorSettings(BaseModel):
+    """`state_dir` None: nothing is kept. A port of 0: any free one, and after a restart the same one if it still is."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kube_port: int = Field(default=0, ge=0, le=65535)
+    ec2_port: int = Field(default=0, ge=0, le=65535)
+    admin_port: int = Field(default=0, ge=0, le=65535)
+    state_dir: Path | None = None
+    cluster: str = "demo"
+    timings: Timings = Field(default_factory=Timings.demo)
+    world: World = Field(default_factory=World)
+    knobs: list[KnobRule] = Field(default_factory=list)
+    """For a fresh state; a saved state brings its own."""
+
+
+class Simulator:
+    """An asynchronous context manager; see `SimulatorThread` for synchronous callers.
+
+    It reads the saved state when it is made. Raises ValueError for a state that cannot be read.
+    """
+
+    def __init__(self, settings: SimulatorSettings | None = None) -> None:
+        self.settings = settings or SimulatorSettings()
+        folder, timings = self.settings.state_dir, self.settings.timings
+        self.frame = Frame(None if folder is None else folder / STATE_FILE)
+        self._saved = self.frame.load()
+        own = self._saved.get("simulator", {})
+        self._admin_token: str = own.get("adminToken") or secrets.token_urlsafe(24)
+        self._ports: dict[str, int] = dict(own.get("ports", {}))
+        self.frame.faults.extend(FaultRule.model_validate(rule) for rule in own.get("faults", ()))
+        self.frame.lag = Lag.model_validate(own.get("lag", {}))
+        self.kube = KubeApi(self.frame, admin_token=self._admin_token)
+        self.ec2 = Ec2(
+            self.frame,
+            world=self.settings.world,
+            boot_delay=timings.launch,
+            terminate_delay=timings.terminate,
+        )
+        if "kubernetes" in self._saved:
+            self.kube.load(self._saved["kubernetes"])
+        if "ec2" in self._saved:
+            self.ec2.load(self._saved["ec2"])
+        self.kubelets: Kubelets
+        self.kubeconfig = ""
+        """YAML of an administrator's kubeconfig; empty before `start`."""
+        self.kube_url = self.ec2_url = self.admin_url = ""
+        self._changed = True
+        self._saved_call = 0
+        self._stopping = asyncio.Event()
+        self._saver: asyncio.Task[None] | None = None
+        self._stack = contextlib.AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Serve, and bring kubelets and controllers to life. Raises `PortTakenError`; then nothing is left running."""
+        async with contextlib.AsyncExitStack() as stack:
+            self.kube_url = await self._serve(stack, self.kube.app, "kube_port", self.kube.ssl_context())
+            self.ec2_url = await self._serve(stack, self.ec2.app, "ec2_port")
+            self.kubeconfig = self.kube.kubeconfig(self.kube_url, cluster=self.settings.cluster)
+            await self.ec2.start()
+            stack.push_async_callback(self.ec2.stop)
+            await self._start_kubelets(stack)
+            admin = Admin(self.frame, self.ec2, self.kubelets, self._note_change)
+            self.admin_url = await self._serve(stack, admin.app, "admin_port")
+            timings = self.settings.timings
+            controllers = Controllers(self.kubeconfig, grace=timings.grace, resync=timings.grace)
+            await controllers.start()
+            stack.push_async_callback(controllers.stop)
+            self._stack = stack.pop_all()
+        if self.frame.state_file is not None:
+            self._saver = asyncio.create_task(self._save_in_time(), name="saver")
+
+    async def stop(self) -> None:
+        """Silence everything, then save. A second call does nothing."""
+        await self._stack.aclose()
+        saver, self._saver = self._saver, None
+        if saver is not None:
+            self._stopping.set()
+            await saver
+
+    # -- parts
+
+    async def _start_kubelets(self, stack: contextlib.AsyncExitStack) -> None:
+        own = self._saved.get("simulator", {})
+        rules = [KnobRule.model_validate(rule) for rule in own["knobs"]] if "knobs" in own else self.settings.knobs
+        self.kubelets = Kubelets(
+            self.kube_url,
+            self.kube.ca_pem,
+            rules,
+            self.settings.timings,
+            console=self.ec2.set_console,
+            sizes=_sizes(self.settings.world),
+        )
+        self.kubelets.load(self._saved.get("kubelets", {}))
+        await self.kubelets.start()
+        stack.push_async_callback(self.kubelets.stop)
+        self.ec2.subscribe(self._observe)
+
+    def _observe(self, vm: Vm) -> None:
+        self._note_change()
+        self.kubelets.observe(vm)
+
+    async def _serve(
+        self,
+        stack: contextlib.AsyncExitStack,
+        app: web.Application,
+        setting: PortName,
+        tls: ssl.SSLContext | None = None,
+    ) -> str:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        sock = self._listen(setting)
+        await web.SockSite(runner, sock, ssl_context=tls, backlog=1024).start()
+        return f"{'https' if tls else 'http'}://{HOST}:{self._ports[setting]}"
+
+    def _listen(self, setting: PortName) -> socket.socket:
+        wanted = int(getattr(self.settings, setting))
+        before = self._ports.get(setting, 0)
+        if wanted == 0 and before:
+            # Kubeconfigs that were given away lead to this port; when somebody else has it now, they are lost.
+            with contextlib.suppress(OSError):
+                return socket.create_server((HOST, before))
+        try:
+            sock = socket.create_server((HOST, wanted))
+        except OSError as e:
+            why = "is taken" if e.errno == errno.EADDRINUSE else f"cannot be listened on ({e.strerror})"
+            raise PortTakenError(
+                f"port {wanted} on {HOST} {why}: choose another {setting}, or 0 for any free port"
+            ) from e
+        self._ports[setting] = sock.getsockname()[1]
+        return sock
+
+    # -- state
+
+    def _note_change(self) -> None:
+        self._changed = True
+
+    def _take_changed(self) -> bool:
+        later = self.frame.calls(since=self._saved_call)
+        changed = self._changed or any(call.mutating for call in later)
+        self._changed = False
+        self._saved_call = later[-1].n if later else self._saved_call
+        return changed
+
+    async def _save_in_time(self) -> None:
+        """Save while there are changes, and once more at the end, when everything else has stopped.
+
+        It is never cancelled: a write that goes on in its thread would put an old picture over the last one.
+        """
+        pause = 0.0
+        while not self._stopping.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(max(SAVE_EVERY, pause)):
+                    await self._stopping.wait()
+            if not self._take_changed():
+                continue
+            started = time.monotonic()
+            try:
+                await asyncio.to_thread(self._picture())
+            except OSError:
+                log.exception("the simulator's state could not be saved")
+                self._note_change()
+            # A large cluster spends at most a tenth of its time on saving.
+            pause = 9 * (time.monotonic() - started)
+
+    def _picture(self) -> Callable[[], None]:
+        """Take a picture now; the function that it answers writes it, in any thread: nothing in it changes later."""
+        services: dict[str, Any] = {
+            "kubernetes": self.kube.dump(),
+            "ec2": self.ec2.dump(),
+            "kubelets": self.kubelets.dump(),
+            "simulator": {
+                "adminToken": self._admin_token,
+                "ports": dict(self._ports),
+                "faults": [rule.model_dump(mode="json") for rule in self.frame.faults],
+                "lag": self.frame.lag.model_dump(),
+                "knobs": [rule.model_dump(mode="json", exclude_unset=True) for rule in self.kubelets.knobs],
+            },
+        }
+        journal = self.frame.calls()[-JOURNAL_KEPT:]
+        return lambda: self.frame.save(services, journal)
+
+
+class SimulatorThread:
+    """The simulator in a thread with a loop of its own, as a context manager: for synchronous tests, and for boto3.
+
+    `simulator` belongs to that loop: reach into it with `call` only. The addresses never change and are read here.
+    """
+
+    def __init__(self, settings: SimulatorSettings | None = None) -> None:
+        self._settings = settings
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="simulator", daemon=True)
+        self.simulator: Simulator
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self.simulator = self.call(lambda: Simulator(self._settings))
+            self.call(self.simulator.start)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.call(self.simulator.stop)
+        finally:
+            self._end()
+
+    @property
+    def kubeconfig(self) -> str:
+        return self.simulator.kubeconfig
+
+    @property
+    def kube_url(self) -> str:
+        return self.simulator.kube_url
+
+    @property
+    def ec2_url(self) -> str:
+        return self.simulator.ec2_url
+
+    @property
+    def admin_url(self) -> str:
+        return self.simulator.admin_url
+
+    @overload
+    def call(self, fn: Callable[[], Coroutine[Any, Any, T]]) -> T: ...
+    @overload
+    def call(self, fn: Callable[[], T]) -> T: ...
+    def call(self, fn: Callable[[], Any]) -> Any:
+        """Run a function, or a coroutine function, inside the simulator's loop and wait for what it gives."""
+
+        async def inside() -> Any:
+            result = fn()
+            return await result if inspect.isawaitable(result) else result
+
+        return asyncio.run_coroutine_threadsafe(inside(), self._loop).result()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+
+def _sizes(world: World) -> dict[str, Size]:
+    """EC2's instance types as the nodes made of them show them."""
+    return {
+        name: Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=_ARCHITECTURES[type_.architecture])
+        for name, type_ in world.instance_types.items()
+    }
