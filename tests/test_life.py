@@ -7,7 +7,7 @@ import json
 from datetime import timedelta
 
 import pytest
-from lifekit import CLUSTER, Stack, eventually, examples
+from lifekit import CLUSTER, Stack, eventually, examples, plant
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
@@ -142,14 +142,29 @@ async def test_delete_while_the_create_call_is_in_flight(stack: Stack) -> None:
     assert stack.leftovers(uid) == {}
 
 
-async def test_delete_before_anything_was_asked_for(stack: Stack) -> None:
-    """Credentials are missing: no VM was ever made, and the end does not wait for credentials."""
+async def test_missing_credentials_are_waited_for(stack: Stack) -> None:
     stack.kubectl("delete", "secret", "demo-aws")
     await stack.create()
     state = await stack.reason("CredentialsMissing")
     assert state.status.phase == Phase.CRASH_LOOP_BACK_OFF
     assert "default/demo-aws" in state.status.waiting_for.message
     assert stack.launched() == []
+    await plant(stack)
+    await stack.phase(Phase.RUNNING)
+
+
+async def test_a_deletion_without_credentials_waits_and_says_so(stack: Stack) -> None:
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    stack.kubectl("delete", "secret", "demo-aws")
+    deleting = asyncio.create_task(stack.delete())
+    waits = await stack.reason("CredentialsMissing")
+    assert waits.status.phase == Phase.TERMINATING
+    assert waits.status.last_operation.state == OperationState.FAILED
+    assert "instances" in stack.leftovers(state.uid)
+    await plant(stack)
+    await deleting
+    assert stack.leftovers(state.uid) == {}
 
 
 async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) -> None:

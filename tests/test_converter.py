@@ -1,0 +1,32 @@
+"""Failures as they are kept: ours without a stack trace, unforeseen ones with it."""
+
+from __future__ import annotations
+
+import pytest
+from temporalio.api.failure.v1 import Failure
+from temporalio.exceptions import ApplicationError
+
+from resources.converter import data_converter
+from resources.errors import NOT_YET, ErrorClass, ErrorInfo
+
+
+async def kept(error: Exception) -> Failure:
+    failure = Failure()
+    try:
+        raise error
+    except Exception as e:
+        await data_converter.encode_failure(e, failure)
+    return failure
+
+
+@pytest.mark.parametrize("kind", [NOT_YET, str(ErrorClass.CAPACITY)])
+async def test_a_classified_failure_has_no_stack_trace(kind: str) -> None:
+    failure = await kept(ApplicationError("3 of 7 pods gone", ErrorInfo(message="m"), type=kind))
+    assert failure.message == "3 of 7 pods gone"
+    assert failure.stack_trace == ""
+    assert failure.application_failure_info.details.payloads
+
+
+async def test_an_unforeseen_error_keeps_its_trace() -> None:
+    assert "in kept" in (await kept(ValueError("a bug"))).stack_trace
+    assert "in kept" in (await kept(ApplicationError("a bug", type="ValueError"))).stack_trace
