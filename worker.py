@@ -89,7 +89,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
         per_role: dict[Role, tuple[str, list[Any]]] = {
             "cluster": (
                 names.cluster_queue(cluster, settings.queue_prefix),
-                [node.join_node, node.remove_ready_taint, node.forget_machine],
+                [node.join_node, node.tell_node, node.remove_ready_taint, node.forget_machine],
             ),
             "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),
             "drain": (names.drain_queue(cluster, settings.queue_prefix), [drain.drain_node]),

@@ -6,6 +6,7 @@ those that have finished. A pod is evicted, never deleted, while a disruption bu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from temporalio import activity
 
 from activities.boundary import NotYet, last_progress, progress
 from activities.deps import Deps
+from activities.events import tell
 from activities.kube import Kube, KubeError, node_path
 from resources.messages import DrainInput, DrainOutput
 from resources.names import CORDON_ANNOTATION, provider_key
@@ -47,6 +49,8 @@ class DrainActivities:
         node = await kube.find(node_path(input.node_name))
         if node is None or _another_vm(node, input.provider_id):
             return DrainOutput()
+        if activity.info().attempt == 1:
+            await tell(kube, node, input.machine, input.story)
         await _cordon(kube, node, input.machine.name)
         pods = [p for p in await _pods(kube, input.node_name) if not _left_alone(p)]
         total = max(last_progress().get("pods", 0), len(pods))
@@ -148,13 +152,16 @@ async def _evict(kube: Kube, pod: dict[str, Any]) -> str | None:
     try:
         await kube.create(f"{_pod_path(pod)}/eviction", body)
     except KubeError as e:
+        if e.status in (0, 401):
+            raise
         if e.status in (404, 409):
             return None
         if e.status == 429:
             return f"blocked by {await _budget(kube, pod)}"
         if e.status == 500 and "more than one PodDisruptionBudget" in e.message:
             return "blocked: it has more than one PodDisruptionBudget, which the eviction API does not support"
-        raise
+        # One pod's trouble (a broken webhook, a namespace that is being deleted) must not hold up the others.
+        return f"blocked: {e.message}"
     return None
 
 
@@ -164,11 +171,33 @@ async def _budget(kube: Kube, pod: dict[str, Any]) -> str:
     labels = pod["metadata"].get("labels") or {}
     budgets = await kube.get(f"/apis/policy/v1/namespaces/{quote(namespace)}/poddisruptionbudgets")
     for budget in budgets.get("items") or ():
-        selector = (budget["spec"].get("selector") or {}).get("matchLabels") or {}
-        if all(labels.get(k) == v for k, v in selector.items()):
+        if _selects(budget["spec"].get("selector"), labels):
             allowed = (budget.get("status") or {}).get("disruptionsAllowed", 0)
             return f"PDB {budget['metadata']['name']} ({allowed} disruptions allowed)"
     return "a PodDisruptionBudget, or the API server asks to try again later"
+
+
+def _selects(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
+    """A label selector of policy/v1: none selects nothing, an empty one everything."""
+    if selector is None:
+        return False
+    wanted = selector.get("matchLabels") or {}
+    return all(labels.get(k) == v for k, v in wanted.items()) and all(
+        _holds(e["operator"], labels.get(e["key"]), e.get("values") or ())
+        for e in selector.get("matchExpressions") or ()
+    )
+
+
+def _holds(operator: str, value: str | None, values: Sequence[str]) -> bool:
+    match operator:
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "NotIn":
+            return value not in values
+        case _:
+            return value in values
 
 
 async def _kill(kube: Kube, pod: dict[str, Any]) -> None:

@@ -69,7 +69,8 @@ class Kube:
         except (k8s_config.ConfigException, OSError, ValueError) as e:
             where = "in-cluster access" if settings.in_cluster else f"kubeconfig {kubeconfig or '(default)'}"
             raise SettingsError(f"cluster {name}: {where}: {e}") from None
-        configuration.retries = False  # the workflow waits
+        # The workflow waits. None, not False: that counts as 0 attempts, which the client never reaches on a 5xx.
+        configuration.retries = None
         configuration.connection_pool_maxsize = 0  # no limit: the activity slots are one
         return cls(name, k8s.ApiClient(configuration))
 

@@ -6,10 +6,11 @@ from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.deps import Deps
+from activities.events import tell
 from activities.kube import KubeError, node_path
 from activities.merge import template_patch
 from activities.tokens import revoke_tokens
-from resources.messages import ForgetInput, JoinInput, ReadyInput, ReadyOutput
+from resources.messages import ForgetInput, JoinInput, ReadyInput, ReadyOutput, TellInput
 from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
 
 CONFLICTS = 5  # reads again so often when somebody else writes the same Node at the same time
@@ -34,6 +35,15 @@ class NodeActivities:
                 if e.status != 409 or not left:
                     raise
         await revoke_tokens(kube, input.machine, input.attempt)
+        await tell(kube, node, input.machine, input.story)
+
+    @activity.defn
+    async def tell_node(self, input: TellInput) -> None:
+        """Events on the Node; nothing when it is gone."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        node = await kube.find(node_path(input.node_name))
+        if node is not None:
+            await tell(kube, node, input.machine, input.story)
 
     @activity.defn
     async def remove_ready_taint(self, input: ReadyInput) -> ReadyOutput:
@@ -43,21 +53,17 @@ class NodeActivities:
             node = await kube.get(node_path(input.node_name))
             taints = (node.get("spec") or {}).get("taints") or []
             rest = [t for t in taints if t.get("key") != INSTANCE_NOT_READY_TAINT]
-            if len(rest) == len(taints):
-                return ReadyOutput(removed=False)
+            removed = len(rest) < len(taints)
+            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
             try:
-                await kube.merge_patch(
-                    node_path(input.node_name),
-                    {
-                        "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
-                        "spec": {"taints": rest},
-                    },
-                )
-                return ReadyOutput(removed=True)
+                if removed:
+                    await kube.merge_patch(node_path(input.node_name), {"metadata": version, "spec": {"taints": rest}})
+                break
             except KubeError as e:
                 if e.status != 409 or not left:
                     raise
-        raise AssertionError("unreachable")
+        await tell(kube, node, input.machine, input.story)
+        return ReadyOutput(removed=removed)
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> None:

@@ -6,15 +6,18 @@ Values stay inside the activity that asked for them.
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import os
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from activities.kube import Clusters, secret_path
 from resources.manifests import SecretRef
+from resources.names import is_name
 from resources.settings import Settings, SettingsError
 
 
@@ -42,6 +45,8 @@ class Secrets:
 
     async def get(self, ref: SecretRef) -> SecretData:
         """Raises SecretMissing; KubeError when the source cannot be reached."""
+        if not (is_name(ref.namespace) and is_name(ref.name)):  # it becomes a path
+            raise SecretMissing(f"Secret {ref.namespace}/{ref.name}: no Secret can have such a name")
         source = self._settings.secrets.source
         if source == "kubernetes":
             return await self._kubernetes(ref)
@@ -55,15 +60,24 @@ class Secrets:
         cloud = self._settings.clouds.get(provider.lower())
         if cloud is None or not cloud.default_secret:
             return None
-        return {k: SecretStr(self._settings.path(p).read_text().strip()) for k, p in cloud.default_secret.items()}
+        return {k: self._default(provider, k, self._settings.path(p)) for k, p in cloud.default_secret.items()}
+
+    @staticmethod
+    def _default(provider: str, key: str, file: Path) -> SecretStr:
+        try:
+            return SecretStr(file.read_text(encoding="utf-8").strip())
+        except (OSError, UnicodeDecodeError):
+            raise SettingsError(
+                f"clouds.{provider.lower()}.defaultSecret.{key}: {file} cannot be read as text"
+            ) from None
 
     async def _kubernetes(self, ref: SecretRef) -> SecretData:
         kube = await self._clusters.get(self._settings.secrets.cluster or self._settings.default_cluster)
         found = await kube.find(secret_path(ref.namespace, ref.name))
         if found is None:
             raise SecretMissing(f"Secret {ref.namespace}/{ref.name} does not exist in cluster {kube.name}")
-        data = {k: SecretStr(base64.b64decode(v).decode()) for k, v in (found.get("data") or {}).items()}
-        return SecretData(version=found["metadata"]["resourceVersion"], values=data)
+        data = {k: base64.b64decode(v) for k, v in (found.get("data") or {}).items()}
+        return SecretData(version=found["metadata"]["resourceVersion"], values=_texts(data))
 
     def _directory(self, ref: SecretRef) -> dict[str, SecretStr]:
         root = self._settings.secrets.directory
@@ -72,7 +86,16 @@ class Secrets:
         folder = self._settings.path(root) / ref.namespace / ref.name
         if not folder.is_dir():
             return {}
-        return {f.name: SecretStr(f.read_text()) for f in sorted(folder.iterdir()) if f.is_file()}
+        return _texts({f.name: f.read_bytes() for f in sorted(folder.iterdir()) if f.is_file()})
+
+
+def _texts(data: Mapping[str, bytes]) -> dict[str, SecretStr]:
+    """Values that are no UTF-8 are left out: none of ours is one, and others' keys may lie in the same Secret."""
+    values = {}
+    for key, raw in data.items():
+        with contextlib.suppress(UnicodeDecodeError):
+            values[key] = SecretStr(raw.decode())
+    return values
 
 
 def _environment(ref: SecretRef) -> dict[str, SecretStr]:

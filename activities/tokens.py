@@ -10,7 +10,8 @@ import base64
 import hashlib
 import secrets
 import string
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -50,7 +51,7 @@ async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: d
                 raise
         # The former attempt of this activity is still on its way and was first: its secret counts.
         found = await kube.get(path)
-    owner = (found["metadata"].get("annotations") or {}).get(TAG_UID)
+    owner = _owner(found)
     if owner != machine.uid:
         raise KubeError(
             409, "Conflict", f"bootstrap token {identity} belongs to another machine ({owner or 'unknown'})"
@@ -64,7 +65,11 @@ async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: d
 async def revoke_tokens(kube: Kube, machine: MachineRef, attempts: int) -> None:
     """Every attempt up to `attempts` may have left one. Idempotent."""
     for attempt in range(1, attempts + 1):
-        await kube.delete(secret_path(NAMESPACE, f"bootstrap-token-{token_id(machine.uid, attempt)}"))
+        path = secret_path(NAMESPACE, f"bootstrap-token-{token_id(machine.uid, attempt)}")
+        found = await kube.find(path)
+        # Six characters may clash: another machine's token is not ours to revoke.
+        if found is not None and _owner(found) == machine.uid:
+            await kube.delete(path, {"preconditions": {"uid": found["metadata"]["uid"]}})
 
 
 def render(user_data: SecretStr, machine: MachineRef, token: SecretStr) -> SecretStr:
@@ -73,6 +78,11 @@ def render(user_data: SecretStr, machine: MachineRef, token: SecretStr) -> Secre
     for placeholder, value in ((PLACEHOLDER_TOKEN, token.get_secret_value()), (PLACEHOLDER_NAME, machine.name)):
         text = text.replace(placeholder, value).replace(quote(placeholder, safe=""), quote(value, safe=""))
     return SecretStr(text)
+
+
+def _owner(secret: dict[str, Any]) -> str | None:
+    owner: str | None = (secret["metadata"].get("annotations") or {}).get(TAG_UID)
+    return owner
 
 
 def _manifest(machine: MachineRef, identity: str, secret: str, expires: datetime) -> dict[str, object]:
@@ -97,4 +107,4 @@ def _manifest(machine: MachineRef, identity: str, secret: str, expires: datetime
 
 
 def _rfc3339(time: datetime) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ")
+    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

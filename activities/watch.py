@@ -30,9 +30,11 @@ READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): th
 ASK_EVERY = 2.0  # seconds, for a node whose VM nobody has announced
 ASK_SELDOM = 60.0
 SELDOM_AFTER = 120.0
-BACK_OFF = (1.0, 2.0, 4.0, 8.0, 15.0)
+BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
 SIGNALS_AT_ONCE = 50
 QUERY_CHUNK = 1000
+DUPLICATE = "DuplicateNode"
+"""In place of a digest in `Cursor.told`: the cluster knows that this Node does not count."""
 
 
 @dataclass
@@ -62,9 +64,12 @@ class WatchActivities:
             changed = dict(former["changed"])
             _apply(cursor.told, changed)
         watch = NodeWatch(kube, self.deps.client, input, cursor, changed)
-        with contextlib.suppress(asyncio.CancelledError, TimeoutError):
-            async with asyncio.timeout(input.duration.total_seconds()):
-                await watch.run()
+        try:
+            with contextlib.suppress(asyncio.CancelledError, TimeoutError):
+                async with asyncio.timeout(input.duration.total_seconds()):
+                    await watch.run()
+        except ExceptionGroup as e:
+            raise e.exceptions[0] from None  # the group's own words say nothing
         return cursor
 
 
@@ -95,6 +100,10 @@ class NodeWatch:
         """Machine to the Node that counts: its creation and name."""
         self.unknown: dict[str, Unknown] = {}
         self.asking = asyncio.Event()
+        self.turn = asyncio.Lock()
+        """Who tells of nodes, `_follow` or `_ask`: what was seen earlier must not be told later."""
+        self.failures = 0
+        """Of the API server, since it last said something."""
         self.reachable: bool | None = None
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
 
@@ -106,38 +115,36 @@ class NodeWatch:
     # -- list and watch -------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        failures = 0
         listed = False
         while True:
             try:
                 if not listed:
-                    await self._list()
+                    async with self.turn:
+                        await self._list()
                     listed = True
                 await self._reach(True, "")
-                failures = 0
                 await self._events()
+                self.failures = 0
             except KubeError as e:
-                if e.status == 410:
-                    listed = False
-                    continue
-                if e.status == 0 and listed and not failures:
-                    failures = 1  # a broken or half-open watch is no news yet: the next try decides
-                    continue
-                listed = False
-                await self._reach(False, e.message)
-                await asyncio.sleep(BACK_OFF[min(failures, len(BACK_OFF) - 1)])
-                failures += 1
+                # A broken or half-open watch is no news yet: it goes on where it was. When that fails too, or the
+                # version is too old (410), the list decides, and a list that fails is news.
+                if not listed:
+                    await self._reach(False, e.message)
+                listed = listed and e.status == 0 and not self.failures
+                await asyncio.sleep(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)])
+                self.failures += 1
 
     async def _list(self) -> None:
         nodes = await self.kube.get("/api/v1/nodes")
         names = {n["metadata"]["name"] for n in nodes["items"]}
-        # Oldest first: of two Nodes with one providerID the newer one counts.
-        items = sorted(nodes["items"], key=lambda n: str(n["metadata"]["creationTimestamp"]))
         self.unknown = {n: u for n, u in self.unknown.items() if n in names}
-        await self._resolve(items)
-        for node in items:
+        await self._resolve(nodes["items"])
+        self.owners = {}  # a Node that went unseen must not keep its twin from counting
+        for node in nodes["items"]:
             self._claim(node)
-        await asyncio.gather(*(self._seen(node) for node in items))
+        told = await asyncio.gather(*map(self._seen, nodes["items"]), return_exceptions=True)
+        for failure in filter(None, told):  # only now: no other node's telling is left behind, still running
+            raise failure
         for name in [n for n in self.cursor.told if n not in names]:
             await self._gone(name)
         self._move_to(nodes["metadata"]["resourceVersion"])
@@ -152,15 +159,22 @@ class NodeWatch:
         )
         async with contextlib.aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:
-                node = event["object"]
-                if event["type"] == "DELETED":
-                    self.unknown.pop(node["metadata"]["name"], None)
-                    await self._gone(node["metadata"]["name"])
-                elif event["type"] in ("ADDED", "MODIFIED"):
-                    self._claim(node)
-                    await self._seen(node)
+                self.failures = 0
+                async with self.turn:
+                    await self._event(event["type"], event["object"])
                 # Only now: what has been told is behind the cursor, what has not is before it.
-                self._move_to(node["metadata"]["resourceVersion"])
+                self._move_to(event["object"]["metadata"]["resourceVersion"])
+
+    async def _event(self, kind: str, node: dict[str, Any]) -> None:
+        name = node["metadata"]["name"]
+        if kind == "DELETED":
+            self.unknown.pop(name, None)
+            if self._has_twin(name):
+                raise KubeError(410, "Expired", f"{name} is gone, and another Node of its VM may count now: list again")
+            await self._gone(name)
+        elif kind in ("ADDED", "MODIFIED"):
+            self._claim(node)
+            await self._seen(node)
 
     def _move_to(self, resource_version: str) -> None:
         self.cursor.resource_version = resource_version
@@ -182,10 +196,16 @@ class NodeWatch:
             self.asking.set()
             return
         self.unknown.pop(name, None)
-        created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
-        other = self.owners.get(machine)
-        if other is None or created >= other[0]:
-            self.owners[machine] = (created, name)
+        # Of two Nodes with one providerID the newer one counts; times are whole seconds, so the name decides a tie.
+        claim = (datetime.fromisoformat(node["metadata"]["creationTimestamp"]), name)
+        self.owners[machine] = max(claim, self.owners.get(machine, claim))
+
+    def _has_twin(self, name: str) -> bool:
+        """Whether another Node is known of this one's machine."""
+        machine = self.cursor.told.get(name, "").partition(" ")[2]
+        return bool(machine) and any(
+            mark.endswith(f" {machine}") for other, mark in self.cursor.told.items() if other != name
+        )
 
     async def _ask(self) -> None:
         """Ask the cluster's workflow about unknown nodes, all in one query: a query leaves no history."""
@@ -196,17 +216,20 @@ class NodeWatch:
                 async with asyncio.timeout(None if due is None else max(0.0, due - time.monotonic())):
                     await self.asking.wait()
             now = time.monotonic()
-            asked = [u for u in self.unknown.values() if u.ask_at <= now]
-            if not asked:
+            if not any(u.ask_at <= now for u in self.unknown.values()):
                 continue
-            for u in asked:
+            # Those that are asked about often go along, so that they stay in step.
+            asked = {n: u for n, u in self.unknown.items() if u.ask_at <= now or now - u.first <= SELDOM_AFTER}
+            for u in asked.values():
                 u.ask_at = now + (ASK_SELDOM if now - u.first > SELDOM_AFTER else ASK_EVERY)
-            await self._resolve(u.node for u in asked)
-            for u in asked:
-                if _key(u.node) in self.machines:
-                    self._claim(u.node)
-                    with contextlib.suppress(KubeError):  # out of reach: _follow lists again and tells
-                        await self._seen(u.node)
+            await self._resolve(u.node for u in asked.values())
+            async with self.turn:
+                # As they are now: while the answer was on its way a node may have changed, or gone.
+                for node in [self.unknown[name].node for name in asked if name in self.unknown]:
+                    if _key(node) in self.machines:
+                        self._claim(node)
+                        with contextlib.suppress(KubeError):  # out of reach: _follow lists again and tells
+                            await self._seen(node)
 
     async def _resolve(self, nodes: Iterable[dict[str, Any]]) -> None:
         keys = sorted({k for k in map(_key, nodes) if k and k not in self.machines})
@@ -226,13 +249,18 @@ class NodeWatch:
         machine = self.machines.get(_key(node) or "")
         if machine is None:
             return
-        if self.owners[machine][1] != name:
-            await self._note(
-                "DuplicateNode", f"nodes {name} and {self.owners[machine][1]} have the providerID of {machine}"
-            )
+        owner = self.owners[machine][1]
+        if owner != name:
+            if self.cursor.told.get(name) != f"{DUPLICATE} {machine}":
+                await self._note(
+                    DUPLICATE, f"nodes {name} and {owner} have the providerID of {machine}; {owner} counts"
+                )
+                self._told(name, f"{DUPLICATE} {machine}")
             return
         if (node["metadata"].get("labels") or {}).get(MACHINE_NAME_LABEL) != machine:
             await self._label(name, machine)
+        if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
+            await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
         facts = project(node, self.epoch, self._next())
         mark = f"{digest(facts)} {machine}"
         if self.cursor.told.get(name) == mark:

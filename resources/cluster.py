@@ -7,8 +7,7 @@ from datetime import datetime, timedelta
 from pydantic import Field
 
 from resources.base import Duration, Model
-from resources.machine import Happening
-from resources.messages import Cursor, Reachability
+from resources.messages import Cursor, Happening, Reachability
 from resources.names import DEFAULT_QUEUE
 
 

@@ -11,7 +11,7 @@ from pydantic import Field
 from resources.base import Model, Value
 from resources.errors import Code
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
-from resources.messages import Intent, NodeFacts
+from resources.messages import Happening, Intent, NodeFacts
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -59,14 +59,6 @@ class WaitingFor(Value):
     """With numbers and names, for people."""
     since: datetime
     next_try: datetime | None = None
-
-
-class Happening(Value):
-    """One entry of the journal."""
-
-    time: datetime
-    reason: str
-    message: str
 
 
 class Condition(Value):

@@ -33,6 +33,14 @@ class Answer(Value):
     message: str
 
 
+class Happening(Value):
+    """One entry of the journal."""
+
+    time: datetime
+    reason: str
+    message: str
+
+
 # -- facts --------------------------------------------------------------------------------------------------------
 
 
@@ -146,11 +154,22 @@ class JoinInput(Value):
     node_name: str
     node_template: NodeTemplate
     last_applied: NodeTemplate | None = None
+    story: list[Happening] = Field(default_factory=list)
+    """Told as Events on the Node."""
 
 
 class ReadyInput(Value):
     machine: MachineRef
     node_name: str
+    story: list[Happening] = Field(default_factory=list)
+    """Told as Events on the Node when the taint is gone."""
+
+
+class TellInput(Value):
+    machine: MachineRef
+    node_name: str
+    story: list[Happening]
+    """Told as Events on the Node."""
 
 
 class ReadyOutput(Value):
@@ -164,6 +183,8 @@ class DrainInput(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     force: bool = False
     """What an eviction does not move is deleted with no grace."""
+    story: list[Happening] = Field(default_factory=list)
+    """Told as Events on the Node."""
     deadline: datetime | None = None
     """When the force pass comes, for the words."""
     poll: Duration

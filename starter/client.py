@@ -30,10 +30,12 @@ from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, clus
 from resources.messages import DeleteIntent, Intent
 from resources.settings import Settings, load_settings
 from starter import history, intents, live
+from starter.clusters import Clusters
 from starter.connection import connect
 from starter.errors import NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, no_such_workflow, translated
-from starter.plan import Plan, Planner
-from starter.results import Applied, Description, Event, Life, MachineSummary, Sent
+from starter.plan import PARALLEL, Plan, Planner
+from starter.results import Applied, Description, Event, Life, MachineSummary, Selected, Sent
+from starter.selectors import Selector, parse
 
 CONNECT_TIMEOUT = 10.0
 """Seconds; an address that swallows packets must not hold up a command for minutes."""
@@ -57,6 +59,7 @@ class HostlerClient:
         self.settings = settings
         self.cluster = cluster or settings.default_cluster
         self.requested_by = requested_by or intents.whoami()
+        self.clusters = Clusters(self)
 
     @classmethod
     @asynccontextmanager
@@ -116,18 +119,59 @@ class HostlerClient:
     # -- read ---------------------------------------------------------------------------------------------------------
 
     async def list(
-        self, *, cluster: str | None = None, machine_class: str | None = None, phase: Phase | None = None
+        self,
+        *,
+        cluster: str | None = None,
+        all_clusters: bool = False,
+        machine_class: str | None = None,
+        phase: Phase | None = None,
     ) -> builtins.list[MachineSummary]:
-        """The machines that exist, by name. From Temporal's visibility, which is about a second behind."""
-        where = ["WorkflowType='MachineWorkflow'", "ExecutionStatus='Running'"]
-        where.append(f"HostlerCluster='{_word(cluster or self.cluster)}'")
-        if machine_class:
-            where.append(f"HostlerClass='{_word(machine_class)}'")
-        if phase:
-            where.append(f"HostlerPhase='{phase}'")
+        """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind."""
+        where = {"HostlerClass": _word(machine_class)} if machine_class else {}
+        where |= {"HostlerPhase": str(phase)} if phase else {}
+        query = live.machines_of(None if all_clusters else _word(cluster or self.cluster), **where)
         with translated():
-            found = [await live.summary_of(e) async for e in self.temporal.list_workflows(" AND ".join(where))]
-        return sorted(found, key=lambda m: m.name)
+            found = [await live.summary_of(e) async for e in self.temporal.list_workflows(query)]
+        return sorted(found, key=lambda m: (m.cluster, m.name))
+
+    async def select(
+        self, selector: Selector | str, *, cluster: str | None = None, all_clusters: bool = False
+    ) -> builtins.list[Selected]:
+        """The machines that exist and whose labels match (`pool=demo,zone!=a`), with their states, by cluster and name.
+
+        The machines alone know their labels, so each is asked. Raises Unreachable when one does not answer: half a list
+        would look like a whole one. Raises SelectorError.
+        """
+        wanted = parse(selector) if isinstance(selector, str) else selector
+        slots = asyncio.Semaphore(PARALLEL)
+
+        async def ask(summary: MachineSummary) -> Selected | None:
+            with translated():
+                async with slots:
+                    state = await self._labelled(summary)
+            return Selected(summary, state) if state and wanted.matches(state.labels) else None
+
+        listed = await self.list(cluster=cluster, all_clusters=all_clusters)
+        tasks = [asyncio.create_task(ask(summary)) for summary in listed]
+        try:
+            return [found for task in tasks if (found := await task)]
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _labelled(self, summary: MachineSummary) -> MachineState | None:
+        """None for a machine that has ended since it was listed."""
+        handle = self._handle(summary.name, summary.cluster)
+        try:
+            return await live.ask_running(handle)
+        except NoAnswer as e:
+            queue = names.workflow_queue(self.settings.queue_prefix)
+            absence = await live.absence(self.temporal, queue, datetime.now(UTC))
+            raise Unreachable(
+                f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}. "
+                "Nothing is selected, since the selection could not be whole; start a worker, or give names"
+            ) from None
 
     async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
         """A machine's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
@@ -148,7 +192,7 @@ class HostlerClient:
         """As `find`. Raises NotFound when there is none."""
         life = await self.find(name, cluster=cluster)
         if life is None:
-            raise live.unknown(cluster or self.cluster, name)
+            raise live.unknown(cluster or self.cluster, name, [m.name for m in await self.list(cluster=cluster)])
         return life
 
     async def state(self, life: Life) -> MachineState:

@@ -29,6 +29,8 @@ from starter.up import EXAMPLES, cancelled_by_signals, shown, words
 
 FOLDER = Path(".hostler/demo")
 KEEP_VARIABLE = "DEMO_KEEP"
+CLUSTER_VARIABLE = "HOSTLER_API_SERVER_KUBECONFIG"
+"""A kubeconfig file of a cluster that the machine joins; without it there is a simulated one."""
 MACHINE = "demo-1"
 SLOW_CALL = 4.0
 """Seconds that the creating call takes, so that there is time to kill a worker over it."""
@@ -194,8 +196,12 @@ def cloud_resources(endpoint: str, credentials: dict[str, bytes]) -> dict[str, l
 
 
 async def demo(screen: View, keep: bool) -> None:
-    screen.say("starting Temporal, a simulated cloud and cluster, and a worker")
-    async with Stack(Options(directory=FOLDER, fresh=True, ports=Ports.any()), screen.say) as stack:
+    joined = os.environ.get(CLUSTER_VARIABLE)
+    cluster = Path(joined) if joined else None
+    what = f"a simulated cloud beside the cluster of {joined}" if joined else "a simulated cloud and cluster"
+    screen.say(f"starting Temporal, {what}, and a worker")
+    options = Options(directory=FOLDER, fresh=True, ports=Ports.any(), api_server_kubeconfig=cluster)
+    async with Stack(options, screen.say) as stack:
         screen.say(f"they run; Temporal's web UI, while it lasts: {stack.ui}")
         hostler = HostlerClient(await stack.connect(), stack.settings, cluster=CLUSTER)
         await Demo(stack, hostler, screen).run()

@@ -13,7 +13,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from resources.machine import Happening, MachineState
+from resources.machine import MachineState
+from resources.messages import Happening
 
 JOURNAL_LINES = 6
 

@@ -13,8 +13,8 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError
 
-from resources.machine import ApplyIntent, Happening, MachineResult, MachineState
-from resources.messages import DeleteIntent
+from resources.machine import ApplyIntent, MachineResult, MachineState
+from resources.messages import DeleteIntent, Happening
 from starter.errors import no_such_workflow
 from starter.live import IntentCall, failure_words, intent_of
 from starter.results import Event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
@@ -14,7 +14,15 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
-from temporalio.client import Client, WorkflowExecution, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.client import (
+    Client,
+    WorkflowExecution,
+    WorkflowExecutionDescription,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+    WorkflowQueryRejectedError,
+)
+from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
 from temporalio.exceptions import ApplicationError, TimeoutType
 from temporalio.exceptions import TimeoutError as TemporalTimeout
@@ -25,6 +33,7 @@ from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
 from resources.messages import DeleteIntent, Intent
 from starter.errors import NoAnswer, NotFound, no_such_workflow
 from starter.results import Life, MachineSummary, PendingActivity
+from starter.spelling import did_you_mean
 
 QUERY_TIMEOUT = 3.0
 """Seconds that a workflow may take to answer before nobody is taken to be there."""
@@ -34,6 +43,14 @@ MEMO_CREATED = "created"
 """When the machine was applied: visibility knows the start of the latest run only."""
 
 Handle = WorkflowHandle[Any, MachineResult]
+StateT = TypeVar("StateT")
+
+
+def machines_of(cluster: str | None, **where: str) -> str:
+    """The visibility query for the machines that exist, of a cluster or of all; `where` are further attributes."""
+    terms = {"WorkflowType": "MachineWorkflow", "ExecutionStatus": "Running"}
+    terms |= {"HostlerCluster": cluster} if cluster else {}
+    return " AND ".join(f"{name}='{value}'" for name, value in (terms | where).items())
 
 
 async def summary_of(execution: WorkflowExecution) -> MachineSummary:
@@ -53,16 +70,22 @@ async def summary_of(execution: WorkflowExecution) -> MachineSummary:
     )
 
 
-async def find(handle: Handle) -> Life | None:
-    """The latest life of this name, running or gone; None when there is none."""
+async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """The server's own record of a workflow's latest run; None when there never was one."""
     try:
-        description = await handle.describe()
+        return await handle.describe()
     except RPCError as e:
         if no_such_workflow(e):
             return None
         raise
+
+
+async def find(handle: Handle) -> Life | None:
+    """The latest life of this name, running or gone; None when there is none."""
+    description = await described(handle)
+    if description is None:
+        return None
     raw = description.raw_description
-    pending = [await _pending(p, description.data_converter) for p in raw.pending_activities]
     return Life(
         summary=await summary_of(description),
         status=description.status.name if description.status else "UNKNOWN",
@@ -71,15 +94,22 @@ async def find(handle: Handle) -> Life | None:
         task_queue=description.task_queue,
         closed=description.close_time,
         task_attempt=raw.pending_workflow_task.attempt or 1,
-        pending=tuple(pending),
+        pending=await pending_of(description),
     )
 
 
-def unknown(cluster: str, name: str) -> NotFound:
+def unknown(cluster: str, name: str, known: Iterable[str] = ()) -> NotFound:
+    """`known` are the names that there are, for one that was typed wrong."""
     return NotFound(
         f"machine {name!r} of cluster {cluster!r} is not known: `hostler get machines --cluster {cluster}` lists those "
-        "that are"
+        f"that are{did_you_mean(name, known)}"
     )
+
+
+async def pending_of(description: WorkflowExecutionDescription) -> tuple[PendingActivity, ...]:
+    """What the workflow waits for outside."""
+    pending = description.raw_description.pending_activities
+    return tuple([await _pending(p, description.data_converter) for p in pending])
 
 
 async def _pending(info: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
@@ -120,9 +150,25 @@ def _words(details: Sequence[Any]) -> str:
 
 
 async def ask(handle: Handle) -> MachineState:
-    """The workflow's own answer. Raises NoAnswer, whose message is the reason alone, when there is none in time."""
+    """The machine's own answer. Raises NoAnswer, whose message is the reason alone, when there is none in time."""
+    return await query(handle, MachineState)
+
+
+async def ask_running(handle: Handle) -> MachineState | None:
+    """As `ask`; None when its workflow has ended meanwhile."""
     try:
-        return await asyncio.wait_for(handle.query("describe", result_type=MachineState), QUERY_TIMEOUT)
+        return await query(handle, MachineState, QueryRejectCondition.NOT_OPEN)
+    except WorkflowQueryRejectedError:
+        return None
+
+
+async def query(
+    handle: WorkflowHandle[Any, Any], model: type[StateT], reject: QueryRejectCondition = QueryRejectCondition.NONE
+) -> StateT:
+    """A workflow's state, by its query `describe`. Raises NoAnswer when there is no answer in time."""
+    try:
+        call = handle.query("describe", result_type=model, reject_condition=reject)
+        return await asyncio.wait_for(call, QUERY_TIMEOUT)
     except TimeoutError:
         raise NoAnswer(f"no answer within {QUERY_TIMEOUT:g} s") from None
     except WorkflowQueryFailedError as e:

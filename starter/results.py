@@ -7,6 +7,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from resources.cluster import ClusterState
 from resources.machine import MachineResult, MachineState
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
 
@@ -62,6 +63,14 @@ class MachineSummary:
 
 
 @dataclass(frozen=True)
+class Selected:
+    """A machine that a label selector chose, with its own answer."""
+
+    summary: MachineSummary
+    state: MachineState
+
+
+@dataclass(frozen=True)
 class PendingActivity:
     """What the machine waits for outside: an activity that is running or will be tried again."""
 
@@ -107,6 +116,36 @@ class Description:
     """What is left of a machine that is gone."""
     failure: str = ""
     """How it ended, when not by itself."""
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """A cluster as search attributes and settings show it; no worker is needed to read it."""
+
+    name: str
+    phase: str
+    """Watching, APIUnreachable, Parked; NotWatched where the settings have it and nobody watches it."""
+    machines: int
+    configured: bool
+    """Whether these settings say how to reach it."""
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    """Everything that is known of one cluster."""
+
+    summary: ClusterSummary
+    state: ClusterState | None = None
+    """From its workflow; None when nobody watches it or no worker answers."""
+    no_answer: str = ""
+    """Why its workflow could not be asked."""
+    ended: datetime | None = None
+    """When the watch was ended, where there was one."""
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
     web: str | None = None
     """Its page in Temporal's web UI."""
 

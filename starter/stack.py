@@ -90,6 +90,8 @@ class Options:
     """host:port of a Temporal server that runs already."""
     kubeconfig: Path | None = None
     """A cluster that exists already."""
+    api_server_kubeconfig: Path | None = None
+    """A cluster that the simulated VMs join as its nodes, in place of the simulated one; everything inline."""
     simulator: bool = True
     ports: Ports = field(default_factory=Ports)
     speed: Speed = "demo"
@@ -102,6 +104,8 @@ class Options:
                 "API only. Leave --kubeconfig out, or add --no-simulator to use a real cloud beside your cluster "
                 "(machines that you apply then cost money)"
             )
+        if self.api_server_kubeconfig and not self.simulator:
+            raise UpError("without the simulator no simulated VM can join a cluster: use --kubeconfig")
         if not self.simulator and not self.kubeconfig:
             raise UpError("without the simulator there is no cluster: name yours with --kubeconfig")
         if self.kubeconfig and not self.kubeconfig.is_file():
@@ -190,6 +194,10 @@ class Stack:
         return None if self.options.temporal_address else f"http://{HOST}:{self.ports.ui}"
 
     @property
+    def kube(self) -> str:
+        return f"https://{HOST}:{self.ports.kube}"
+
+    @property
     def ec2(self) -> str:
         return f"http://{HOST}:{self.ports.ec2}"
 
@@ -236,7 +244,8 @@ class Stack:
     def _unused_ports(self) -> frozenset[str]:
         temporal = {"temporal", "ui"} if self.options.temporal_address else set()
         simulator = set() if self.options.simulator else {"kube", "ec2", "admin"}
-        return frozenset(temporal | simulator)
+        joined = {"kube"} if self.options.api_server_kubeconfig else set()
+        return frozenset(temporal | simulator | joined)
 
     def _environment(self) -> dict[str, str]:
         """Of the children. The server is the one of this stack, not the one that TEMPORAL_* or temporal.toml names."""
@@ -277,6 +286,8 @@ class Stack:
         argv += ["--state-dir", str(self.directory / "simulator"), "--kubeconfig", str(self.kubeconfig)]
         argv += ["--kube-port", str(self.ports.kube), "--ec2-port", str(self.ports.ec2)]
         argv += ["--admin-port", str(self.ports.admin)]
+        if self.options.api_server_kubeconfig:
+            argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
         return self._command("simulator", argv, ready=_said(_is_object))
 
     def _worker_command(self) -> Command:

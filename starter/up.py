@@ -64,7 +64,8 @@ def words(stack: Stack) -> Iterator[str]:
     hostler = command(stack.settings_file)
     yield f"  Temporal's web UI  {stack.ui or '(of your server)'}"
     if options.simulator:
-        yield f"  Kubernetes API     https://127.0.0.1:{stack.ports.kube}  (kubeconfig: {shown(stack.kubeconfig)})"
+        api = f"of {shown(options.api_server_kubeconfig)}" if options.api_server_kubeconfig else stack.kube
+        yield f"  Kubernetes API     {api}  (kubeconfig: {shown(stack.kubeconfig)})"
         yield f"  EC2                {stack.ec2}"
     else:
         yield f"  Kubernetes API     of {shown(stack.kubeconfig)}"

@@ -1,4 +1,4 @@
-"""Faults at activity boundaries: a worker that kills itself or loses a reply, and the invariants to ask for after.
+"""Faults at activity boundaries: a worker that kills itself, loses a reply, or lets an activity fail, once.
 
 The worker is a process of its own, killed by SIGKILL: nothing of it is left, neither heartbeats nor cached workflows.
 """
@@ -11,37 +11,45 @@ import multiprocessing
 import os
 import signal
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
 from lifekit import Stack
 from temporalio import activity
+from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 import worker
-from activities.machine import MachineActivities
-from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver
-from drivers.errors import DriverError
-from resources.machine import MachineState
-from resources.messages import DeleteInput, DeleteOutput
+from resources.errors import CODE_OF, ErrorClass, ErrorInfo
 from resources.settings import load_settings
 from starter.connection import connect
 
-Kind = Literal["killed before", "killed after", "reply lost"]
-KINDS: tuple[Kind, ...] = ("killed before", "killed after", "reply lost")
+Kind = Literal["killed before", "killed after", "reply lost", "transient", "throttled", "permanent", "not found"]
+CRASHES: tuple[Kind, ...] = ("killed before", "killed after", "reply lost")
+ERRORS: dict[Kind, ErrorClass] = {
+    "transient": ErrorClass.TRANSIENT,
+    "throttled": ErrorClass.THROTTLED,
+    "permanent": ErrorClass.AUTH,
+    "not found": ErrorClass.NOT_FOUND,
+}
+KINDS: tuple[Kind, ...] = (*CRASHES, *ERRORS)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Strikes the first attempt of the first call of an activity, once in a machine's life."""
+    """Strikes the first attempt of the first call of an activity, once in a flow."""
 
     activity: str
     kind: Kind
 
+    def __str__(self) -> str:
+        return f"{self.activity} {self.kind}"
 
-# -- inside the worker's process ------------------------------------------------------------------------------------
+
+# -- inside the worker's process --------------------------------------------------------------------------------------
 
 
 class Striker(Interceptor):
@@ -64,6 +72,8 @@ class _Striker(ActivityInboundInterceptor):
         self.marker.touch()
         if self.fault.kind == "killed before":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.fault.kind in ERRORS:
+            raise _failure(ERRORS[self.fault.kind])
         try:
             return await super().execute_activity(input)
         finally:
@@ -74,10 +84,20 @@ class _Striker(ActivityInboundInterceptor):
             await asyncio.sleep(2 * info.heartbeat_timeout.total_seconds())
 
 
+def _failure(error_class: ErrorClass) -> ApplicationError:
+    """As the boundary raises it."""
+    retried = error_class in (ErrorClass.TRANSIENT, ErrorClass.THROTTLED)
+    info = ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=f"{error_class} by fault")
+    wait = timedelta(seconds=1) if error_class == ErrorClass.THROTTLED else None
+    return ApplicationError(info.message, info, type=str(error_class), non_retryable=not retried, next_retry_delay=wait)
+
+
 def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage: str | None) -> None:
     """The process: a worker as `python -m worker` has it, with a fault, and perhaps a saboteur."""
     os.environ["TEMPORAL_ADDRESS"] = address
     if sabotage:
+        from saboteurs import SABOTEURS
+
         SABOTEURS[sabotage]()
 
     async def run() -> None:
@@ -117,111 +137,3 @@ async def faulty_worker(stack: Stack, fault: Fault, sabotage: str | None = None)
         for process in current:
             process.kill()
             await asyncio.to_thread(process.join)
-
-
-# -- saboteurs: each breaks one invariant, and its check must see it --------------------------------------------------
-
-
-def _break_i1() -> None:
-    """A create that neither looks first nor keeps its token."""
-
-    async def blind(self: MachineActivities, target: Any) -> None:
-        return None
-
-    MachineActivities._find = blind  # type: ignore[method-assign]
-    _wrap_driver("create_machine", lambda request: request.model_copy(update={"token": str(uuid.uuid4())}))
-
-
-def _break_i5() -> None:
-    """A status watch that takes an error for death."""
-    looked = MachineActivities._look
-
-    async def hasty(self: MachineActivities, target: Any, console: bool = False) -> Any:
-        try:
-            return await looked(self, target, console)
-        except DriverError:
-            request = await self.deps.request(DeleteMachineRequest, target, provider_id=target.provider_id)
-            await asyncio.to_thread(self.deps.driver(target.provider).delete_machine, request)
-            raise
-
-    MachineActivities._look = hasty  # type: ignore[method-assign]
-
-
-def _break_i6() -> None:
-    """A delete that believes itself."""
-    _replace_activity("delete_machine", lambda input: DeleteOutput())
-
-
-def _break_i11() -> None:
-    """A create that talks about what it sent."""
-
-    def talk(request: CreateMachineRequest) -> CreateMachineRequest:
-        from resources.errors import ErrorClass
-
-        raise DriverError(ErrorClass.INVALID, f"refused: {request.user_data.get_secret_value()}")
-
-    _wrap_driver("create_machine", talk)
-
-
-def _wrap_driver(method: str, change: Callable[[Any], Any]) -> None:
-    from activities.deps import Deps
-
-    real = Deps.driver
-
-    def driver(self: Deps, provider: str) -> Driver:
-        inner = real(self, provider)
-
-        class Wrapped:
-            def __getattr__(self, name: str) -> Any:
-                attribute = getattr(inner, name)
-                return (lambda request: attribute(change(request))) if name == method else attribute
-
-        return Wrapped()  # type: ignore[return-value]
-
-    Deps.driver = driver  # type: ignore[method-assign]
-
-
-def _replace_activity(name: str, answer: Callable[[Any], Any]) -> None:
-    @activity.defn(name=name)
-    async def replaced(self: MachineActivities, input: DeleteInput) -> DeleteOutput:
-        result: DeleteOutput = answer(input)
-        return result
-
-    setattr(MachineActivities, name, replaced)
-
-
-SABOTEURS: dict[str, Callable[[], None]] = {"I1": _break_i1, "I5": _break_i5, "I6": _break_i6, "I11": _break_i11}
-
-# -- invariants, from the cloud's and the cluster's own books ---------------------------------------------------------
-
-
-def made_for(stack: Stack, uid: str) -> set[str]:
-    """Instances that were ever launched with this machine's uid tag."""
-    found = set()
-    for call in stack.calls("RunInstances"):
-        tags = {t["Key"]: t["Value"] for s in call.request.get("TagSpecifications", ()) for t in s.get("Tags", ())}
-        if tags.get("hostler.io/uid") == uid:
-            found |= set(call.result.get("instanceIds", ()))
-    return found
-
-
-def check_i1(stack: Stack, state: MachineState) -> None:
-    """At most one VM per machine uid: none of these flows may ever launch a second one."""
-    made = made_for(stack, state.uid)
-    assert len(made) <= 1, f"I1: {len(made)} instances were made for {state.name}: {sorted(made)}"
-
-
-def check_i5(stack: Stack, state: MachineState) -> None:
-    """Nothing is destroyed while the truth is unknown: no terminate before a deletion was wanted."""
-    ours = made_for(stack, state.uid)
-    since = state.deletion.time.timestamp() if state.deletion else float("inf")
-    early = [c for c in stack.calls("TerminateInstances") if ours & set(c.request["InstanceIds"]) and c.time < since]
-    assert not early, f"I5: {state.name} was terminated before anybody wanted it"
-
-
-def check_i6(stack: Stack, uid: str) -> None:
-    """When a workflow has ended, everything it created is gone."""
-    left = stack.leftovers(uid)
-    assert not left, f"I6: left behind: {left}"
-    secrets = stack.kubectl("get", "secrets", "-n", "kube-system", "-o", "yaml")
-    assert uid not in secrets, "I6: a bootstrap token is left behind"

@@ -17,6 +17,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
+import boto3
 import yaml
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -146,6 +147,19 @@ class Stack:
         """Instances that the cloud ever made."""
         ids = [i for c in self.calls("RunInstances") if not c.error for i in c.result.get("instanceIds", ())]
         return sorted(set(ids))
+
+    def tag(self, resource: str, key: str, value: str) -> None:
+        """Somebody tags a resource, with the account's own tools."""
+        (secret,) = examples().secrets
+        keys = {k: v.decode() for k, v in secret.plain().items()}
+        ec2 = boto3.client(
+            "ec2",
+            endpoint_url=self.settings.clouds["aws"].endpoint,
+            region_name="eu-west-1",
+            aws_access_key_id=keys["providerAccessKeyId"],
+            aws_secret_access_key=keys["providerSecretAccessKey"],
+        )
+        ec2.create_tags(Resources=[resource], Tags=[{"Key": key, "Value": value}])
 
     def kubectl(self, *arguments: str) -> str:
         done = subprocess.run(

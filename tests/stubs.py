@@ -117,8 +117,11 @@ class Stubs:
 
 
 @contextlib.asynccontextmanager
-async def stubbed(client: Client, **options: Any) -> AsyncIterator[Machines]:
-    """Workers for a prefix of its own: the real workflows in the strict sandbox, the activities as stubs."""
+async def stubbed(client: Client, workflows: bool = True, **options: Any) -> AsyncIterator[Machines]:
+    """Workers for a prefix of its own: the real workflows in the strict sandbox, the activities as stubs.
+
+    `workflows` False: the test brings the workers of workflows itself.
+    """
     stubs, prefix = Stubs(), f"t{uuid.uuid4().hex[:8]}"
     per_queue: dict[str, list[Callable[..., Any]]] = {
         names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.delete],
@@ -128,15 +131,16 @@ async def stubbed(client: Client, **options: Any) -> AsyncIterator[Machines]:
     async with contextlib.AsyncExitStack() as stack:
         for queue, activities in per_queue.items():
             await stack.enter_async_context(Worker(client, task_queue=queue, activities=activities))
-        await stack.enter_async_context(
-            Worker(
-                client,
-                task_queue=prefix,
-                workflows=worker.WORKFLOWS,
-                workflow_runner=worker.sandbox(strict=True),
-                **options,
+        if workflows:
+            await stack.enter_async_context(
+                Worker(
+                    client,
+                    task_queue=prefix,
+                    workflows=worker.WORKFLOWS,
+                    workflow_runner=worker.sandbox(strict=True),
+                    **options,
+                )
             )
-        )
         machines = Machines(client, prefix, stubs)
         try:
             yield machines

@@ -272,3 +272,22 @@ async def test_reads_that_lag_behind(stack: Stack, lag: float) -> None:
     await stack.delete()
     assert len(stack.launched()) == 1
     assert stack.leftovers(state.uid) == {}
+
+
+async def test_kubectl_describe_node_tells_the_story(stack: Stack) -> None:
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    described = stack.kubectl("describe", "node", state.status.node_name)
+    events = described.partition("Events:")[2]
+    for reason in ("Created", "VMCreated", "PostStartUpdated", "Running"):
+        assert f" {reason} " in events, described
+    knobs(stack, unready=True)
+    await stack.phase(Phase.UNKNOWN)
+    told = await eventually(lambda: _events_of(stack, state.status.node_name), lambda r: "NodeNotReady" in r)
+    assert told.count("NodeNotReady") == 1
+
+
+async def _events_of(stack: Stack, node_name: str) -> list[str]:
+    found = json.loads(stack.kubectl("get", "events", "-o", "json"))["items"]
+    ours = [e for e in found if e["source"].get("component") == "hostler" and e["involvedObject"]["name"] == node_name]
+    return [e["reason"] for e in ours]

@@ -11,10 +11,11 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
-    from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH, Happening
-    from resources.messages import Answer, Intent
+    from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH
+    from resources.messages import Answer, Happening, Intent
 
 T = TypeVar("T")
 RENEW_AFTER = 400
@@ -52,8 +53,8 @@ class Entity:
         """Record that somebody cancelled the workflow, which means nothing here."""
         raise NotImplementedError
 
-    def begin_anew(self) -> None:
-        """Continue as new with the state of now."""
+    def begin_anew(self) -> object:
+        """The state that the next run begins with."""
         raise NotImplementedError
 
     # -- journal and intents ----------------------------------------------------------------------------------------
@@ -137,9 +138,11 @@ class Entity:
             raise
 
     async def renew(self) -> None:
-        """Continue as new at a safe point."""
+        """Continue as new at a safe point. A run that is pinned to a build goes on with the current one."""
         await workflow.wait_condition(workflow.all_handlers_finished)
-        self.begin_anew()
+        workflow.continue_as_new(
+            self.begin_anew(), initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        )
 
     def should_renew(self, messages: int) -> bool:
         return messages >= RENEW_AFTER or workflow.info().is_continue_as_new_suggested()

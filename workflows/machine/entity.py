@@ -12,6 +12,7 @@ from workflows.calls import SHORT, Failure, poller
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
+    from activities.node import NodeActivities
     from planners.creation import Retry
     from planners.waits import REASON, wait_after
     from resources import attributes as at
@@ -28,8 +29,8 @@ with workflow.unsafe.imports_passed_through():
         Status,
         WaitingFor,
     )
-    from resources.messages import MachineRef, Target
-    from resources.names import cloud_queue
+    from resources.messages import MachineRef, Target, TellInput
+    from resources.names import cloud_queue, cluster_queue
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -105,6 +106,18 @@ class MachineEntity(Entity):
         self.status.phase = phase
         self.note(reason, message)
 
+    def tell(self) -> None:
+        """Tell the newest happening on the Node. Nobody waits for it."""
+        if not self.s.joined or self.status.node_name is None:
+            return
+        handle = self.start(
+            NodeActivities.tell_node,
+            TellInput(machine=self.ref, node_name=self.status.node_name, story=self.journal[-1:]),
+            queue=cluster_queue(self.s.cluster, self.s.queue_prefix),
+            summary=f"Event {self.journal[-1].reason} on {self.status.node_name}",
+        )
+        handle.add_done_callback(lambda h: h.cancelled() or h.exception())
+
     def condition(self, type: str, reason: str, message: str) -> None:
         """Set a condition; it keeps its time while it says the same."""
         now = Condition(type=type, reason=reason, message=message, since=workflow.now())
@@ -123,6 +136,7 @@ class MachineEntity(Entity):
         self.deadlines.clear()
         self.operation(operation, OperationState.FAILED, message)
         self.enter(Phase.FAILED, reason, message)
+        self.tell()
 
     async def retry(self, retry: Retry, unless: Callable[[], bool] = lambda: False) -> None:
         """Write what a failed step makes of the machine, and wait for the next try."""
@@ -241,9 +255,9 @@ class MachineEntity(Entity):
         self.condition("CancelIgnored", "CancelIgnored", "a cancellation means nothing here; use `hostler delete`")
         self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete machine` to end it")
 
-    def begin_anew(self) -> None:
+    def begin_anew(self) -> MachineState:
         self.s.messages = 0
-        workflow.continue_as_new(self.s)
+        return self.s
 
 
 def describe_failure(failure: Failure) -> str:

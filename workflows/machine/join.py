@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
     from planners.health import judge
     from resources.machine import OperationState, OperationType, Phase
-    from resources.messages import JoinInput, NodeFacts, ReadyInput, StatusInput, StatusOutput
+    from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, StatusInput, StatusOutput
     from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
 
 R = TypeVar("R")
@@ -89,6 +89,7 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
             node_name=node.name,
             node_template=template,
             last_applied=m.status.last_applied_node_template,
+            story=[] if s.joined else list(m.journal),
         ),
         queue=cluster_queue(s.cluster, s.queue_prefix),
         summary=f"node template and token of {node.name}",
@@ -109,9 +110,14 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
 async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     s = m.s
     m.waiting("ReadyTaint", f"the taint {INSTANCE_NOT_READY_TAINT} is being removed from node {node.name}")
+    running = f"node {node.name} is Ready and takes work"
     handle = m.start(
         NodeActivities.remove_ready_taint,
-        ReadyInput(machine=m.ref, node_name=node.name),
+        ReadyInput(
+            machine=m.ref,
+            node_name=node.name,
+            story=[Happening(time=workflow.now(), reason="Running", message=running)],
+        ),
         queue=cluster_queue(s.cluster, s.queue_prefix),
         summary=f"remove the instance-not-ready taint from {node.name}",
     )
@@ -137,7 +143,7 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     m.deadlines.clear()
     m.status.waiting_for = None
     m.operation(OperationType.CREATE, OperationState.SUCCESSFUL, f"node {node.name} is Ready")
-    m.enter(Phase.RUNNING, "Running", f"node {node.name} is Ready and takes work")
+    m.enter(Phase.RUNNING, "Running", running)
 
 
 class _node_changes:

@@ -38,10 +38,12 @@ def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
         m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
         m.waiting(health.reason, health.message)
         m.enter(phase, health.reason, health.message)
+        m.tell()
     else:
         m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
         m.status.waiting_for = None
         m.enter(phase, "Recovered", f"{health.message} again")
+        m.tell()
 
 
 async def fail(m: MachineEntity) -> None:

@@ -76,6 +76,7 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
             node_name=m.status.node_name,
             provider_id=m.status.provider_id,
             force=force,
+            story=m.journal[-1:],
             deadline=deadline,
             poll=s.timings.poll,
         ),

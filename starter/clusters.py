@@ -1,0 +1,124 @@
+"""Clusters as HostlerClient sees them: what watches them, whether their API answers, and their end.
+
+for cluster in await hostler.clusters.list():
+    print(cluster.name, cluster.phase, cluster.machines)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from resources import attributes, names
+from resources.cluster import ClusterState
+from resources.messages import Intent
+from starter import intents, live
+from starter.errors import NoAnswer, NotFound, Refused, translated
+from starter.results import ClusterDescription, ClusterSummary, Sent
+from starter.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+
+NOT_WATCHED = "NotWatched"
+"""The phase of a cluster that the settings have and nobody watches: its first machine begins the watch."""
+SOME = 5
+"""Names in a message that are enough to go on with."""
+
+
+class Clusters:
+    """`HostlerClient.clusters`."""
+
+    def __init__(self, client: HostlerClient) -> None:
+        self._client = client
+        self._temporal = client.temporal
+
+    async def list(self) -> builtins.list[ClusterSummary]:
+        """Those that are watched and those of the settings, by name. From visibility, about a second behind."""
+        query = "WorkflowType='ClusterWorkflow' AND ExecutionStatus='Running'"
+        phases: dict[str, str] = dict.fromkeys(self._client.settings.clusters, NOT_WATCHED)
+        with translated():
+            async for execution in self._temporal.list_workflows(query):
+                name = execution.id.removeprefix(names.cluster_id(""))
+                phases[name] = execution.typed_search_attributes.get(attributes.PHASE, "")
+            ordered = sorted(phases)
+            counts = await asyncio.gather(*(self._count(name) for name in ordered))
+        configured = self._client.settings.clusters
+        return [
+            ClusterSummary(name, phases[name], count, configured=name in configured)
+            for name, count in zip(ordered, counts, strict=True)
+        ]
+
+    async def _count(self, cluster: str) -> int:
+        return (await self._temporal.count_workflows(live.machines_of(cluster))).count
+
+    async def describe(self, name: str) -> ClusterDescription:
+        """Also without a worker, and also of one that nobody watches. Raises NotFound for one that nobody knows."""
+        handle = self._handle(name)
+        with translated():
+            found = await live.described(handle)
+            configured = name in self._client.settings.clusters
+            if found is None and not configured:
+                raise await self._unknown(name)
+            count = await self._count(name)
+            if found is None or found.status is None or found.status.name != "RUNNING":
+                closed = found.close_time if found else None
+                return ClusterDescription(ClusterSummary(name, NOT_WATCHED, count, configured), ended=closed)
+            phase = found.typed_search_attributes.get(attributes.PHASE, "")
+            state, no_answer = None, ""
+            try:
+                state = await live.query(handle, ClusterState)
+            except NoAnswer as e:
+                no_answer = f"{await live.absence(self._temporal, found.task_queue, datetime.now(UTC))}; {e}"
+            return ClusterDescription(
+                ClusterSummary(name, phase, count, configured),
+                state=state,
+                no_answer=no_answer,
+                task_attempt=found.raw_description.pending_workflow_task.attempt or 1,
+                pending=await live.pending_of(found),
+                web=live.web_link(self._client.settings.temporal.ui, self._temporal.namespace, handle.id, found.run_id),
+            )
+
+    async def renew(self, name: str, *, reason: str = "") -> Sent:
+        """Asks the cluster's workflow to go on with the newest code, and to try again what stands still."""
+        return await self._send(name, "renew", reason)
+
+    async def remove(self, name: str, *, reason: str = "") -> Sent:
+        """Asks for the end of the watch. Raises Refused while the cluster has machines; nothing of the cluster itself
+        is touched."""
+        with translated():
+            there = [m async for m in self._temporal.list_workflows(live.machines_of(name), limit=SOME)]
+            count = await self._count(name) if there else 0
+        if there:
+            some = ", ".join(sorted(e.id.rsplit("/", 1)[-1] for e in there))
+            raise Refused(
+                f"cluster {name} still has {count} machine{'s' if count > 1 else ''} ({some}"
+                f"{', …' if count > len(there) else ''}): delete them first (hostler delete machine --all --cluster "
+                f"{name})"
+            )
+        return await self._send(name, "remove", reason)
+
+    async def _send(self, name: str, intent_name: str, reason: str) -> Sent:
+        handle = self._handle(name)
+        intent = Intent(id=intents.new_id(), requested_by=self._client.requested_by, reason=reason)
+        queue = names.workflow_queue(self._client.settings.queue_prefix)
+        with translated():
+            found = await live.described(handle)
+            if found is None and name not in self._client.settings.clusters:
+                raise await self._unknown(name)
+            if found is None or found.status is None or found.status.name != "RUNNING":
+                raise NotFound(f"cluster {name} is not watched: there is nothing to {intent_name}")
+            return await intents.send(handle, intent_name, intent, queue, f"cluster {name}")
+
+    async def _unknown(self, name: str) -> NotFound:
+        known = [c.name for c in await self.list()]
+        return NotFound(
+            f"cluster {name!r} is not known: `hostler get clusters` lists those that are{did_you_mean(name, known)}"
+        )
+
+    def _handle(self, name: str) -> Any:
+        if not names.is_name(name):
+            raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
+        return self._temporal.get_workflow_handle(names.cluster_id(name))
