@@ -29,6 +29,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.drain import DrainActivities
+from activities.instances import InstancesActivities
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
 from activities.watch import WatchActivities
@@ -56,12 +57,8 @@ def sandbox(strict: bool) -> WorkflowRunner:
 def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = ()) -> list[Worker]:
     """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's."""
     ours = settings.worker
-    machine, node, drain, watch = (
-        MachineActivities(deps),
-        NodeActivities(deps),
-        DrainActivities(deps),
-        WatchActivities(deps),
-    )
+    machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
+    watch, instances = WatchActivities(deps), InstancesActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -110,6 +107,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                         machine.update_machine,
                         machine.watch_machine,
                         machine.delete_machine,
+                        instances.watch_instances,
                     ],
                     max_task_queue_activities_per_second=cloud.calls_per_second,
                     **common,

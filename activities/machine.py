@@ -26,6 +26,7 @@ from resources.attributes import CLUSTER
 from resources.cluster import ClusterState
 from resources.errors import ErrorClass
 from resources.messages import (
+    Account,
     Announcement,
     CreateInput,
     CreateOutput,
@@ -183,14 +184,24 @@ class MachineActivities:
         """Tell the cluster which VM is which machine, before its node can join; starts the watch if need be."""
         machine = target.machine
         prefix = self.deps.settings.queue_prefix
+        region = target.provider_spec.get("region")
+        account = (
+            Account(
+                provider=target.provider,
+                region=region,
+                secret_ref=target.credentials_secret_ref or target.secret_ref,
+            )
+            if isinstance(region, str)
+            else None
+        )
         await self.deps.client.start_workflow(
             "ClusterWorkflow",
-            ClusterState(name=machine.cluster, queue_prefix=prefix, heartbeat=self.deps.settings.timings.heartbeat),
+            ClusterState.of(machine.cluster, prefix, self.deps.settings.timings),
             id=cluster_id(machine.cluster),
             task_queue=workflow_queue(prefix),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
             static_summary=f"Cluster {machine.cluster}: watches its nodes",
             search_attributes=TypedSearchAttributes([SearchAttributePair(CLUSTER, machine.cluster)]),
             start_signal="announce",
-            start_signal_args=[Announcement(provider_id=provider_id, machine=machine.name)],
+            start_signal_args=[Announcement(provider_id=provider_id, machine=machine.name, account=account)],
         )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from resources.machine import Phase
-from resources.messages import NodeFacts
+from resources.messages import NodeFacts, VmFacts
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,18 @@ class Health:
     message: str
 
 
-def judge(node: NodeFacts | None, listed: list[str]) -> Health:
-    """`listed`: condition types that must be False. An absent one is no trouble; Unknown is (MCM H14)."""
+WELL = ("pending", "running")
+
+
+def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) -> Health:
+    """`listed`: condition types that must be False. An absent one is no trouble; Unknown is (MCM H14).
+
+    `vm`: what the watch of the cloud account said last. A VM that does not run explains a silent node, so it comes
+    first; without news of it the node decides alone.
+    """
+    if vm is not None and vm.state not in WELL:
+        reason = "VMGone" if vm.state == "gone" else "VMNotRunning"
+        return Health(False, reason, f"{vm.provider_id} is {vm.state} at the cloud")
     if node is None:
         return Health(False, "NodeNotSeen", "no node has joined")
     if not node.exists:

@@ -7,8 +7,9 @@ from datetime import datetime, timedelta
 from pydantic import Field
 
 from resources.base import Duration, Model
-from resources.messages import Cursor, Happening, Reachability
+from resources.messages import Account, Cursor, Happening, InstancesOutput, Reachability
 from resources.names import DEFAULT_QUEUE
+from resources.timings import Timings
 
 
 class ClusterState(Model):
@@ -21,6 +22,13 @@ class ClusterState(Model):
     machines: dict[str, str] = Field(default_factory=dict)
     """provider_key(providerID) to machine name."""
     cursor: Cursor = Field(default_factory=Cursor)
+    cloud_watch: Duration = timedelta(seconds=60)
+    accounts: dict[str, Account] = Field(default_factory=dict)
+    """Cloud accounts that machines were announced from, by Account.key."""
+    vms: dict[str, InstancesOutput] = Field(default_factory=dict)
+    """By account: what the last watch of its instances returned."""
+    clouds: dict[str, Reachability] = Field(default_factory=dict)
+    """By account: whether it answers."""
     api: Reachability | None = None
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
@@ -29,3 +37,8 @@ class ClusterState(Model):
     parked: str | None = None
     """Why the life stands still: an error of our own code."""
     messages: int = 0
+
+    @classmethod
+    def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:
+        """A cluster as whoever starts it has its settings."""
+        return cls(name=name, queue_prefix=queue_prefix, heartbeat=timings.heartbeat, cloud_watch=timings.cloud_watch)

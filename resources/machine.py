@@ -11,7 +11,7 @@ from pydantic import Field
 from resources.base import Model, Value
 from resources.errors import Code
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
-from resources.messages import Happening, Intent, NodeFacts
+from resources.messages import Happening, Intent, NodeFacts, VmFacts
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -168,7 +168,9 @@ class MachineState(Model):
     made: datetime | None = None
     """When the cloud answered that there is a VM."""
     node: NodeFacts | None = None
-    """The newest that the watch told."""
+    """The newest that the watch of nodes told."""
+    vm: VmFacts | None = None
+    """The newest that the watch of the cloud account told: bad news, and good news after bad."""
     post_start_done: bool = False
     joined: bool = False
     """The Node carries the template and the token is revoked."""

@@ -71,11 +71,39 @@ class NodeFacts(Value):
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
 
 
+class VmFacts(Value):
+    """What the watch of a cloud account tells a machine of its VM: a whole snapshot, like NodeFacts."""
+
+    epoch: int
+    seq: int
+    provider_id: str = Field(alias="providerID")
+    state: str
+    """The driver's: pending, running, stopping, stopped, terminating; `gone` when a fresh read by id confirmed it."""
+    addresses: list[str] = Field(default_factory=list)
+
+    def newer_than(self, other: VmFacts | None) -> bool:
+        return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
+
+
+class Account(Value):
+    """A cloud account and region as a machine's class names it: what is listed in one go."""
+
+    provider: str
+    region: str
+    secret_ref: SecretRef
+    """Of the credentials."""
+
+    @property
+    def key(self) -> str:
+        return f"{self.provider}/{self.region}/{self.secret_ref.namespace}/{self.secret_ref.name}"
+
+
 class Announcement(Value):
-    """providerID → machine: from the create activity to the cluster, for the watch."""
+    """providerID → machine: from the create activity to the cluster, for the watches."""
 
     provider_id: str = Field(alias="providerID")
     machine: str
+    account: Account | None = None
 
 
 # -- activities of a machine ----------------------------------------------------------------------------------------
@@ -233,10 +261,32 @@ class WatchInput(Value):
     """The watch returns by itself after so long, so that new code reaches it."""
 
 
+class InstancesInput(Value):
+    cluster: str
+    account: Account
+    known: dict[str, str] = Field(default_factory=dict)
+    """providerID to machine, of the VMs that were there at the last look."""
+    told: dict[str, str] = Field(default_factory=dict)
+    """providerID to state, where a machine was told something bad."""
+    interval: Duration
+    duration: Duration
+    """It returns after so long, so that the cluster's next run knows what was told."""
+
+
+class InstancesOutput(Value):
+    known: dict[str, str] = Field(default_factory=dict)
+    told: dict[str, str] = Field(default_factory=dict)
+
+
 class Reachability(Value):
     reachable: bool
     message: str = ""
     time: datetime
+
+
+class CloudReachability(Reachability):
+    account: str
+    """Account.key"""
 
 
 class Note(Value):

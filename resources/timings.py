@@ -22,6 +22,8 @@ class Timings(Value):
     """Start to close of one attempt of an activity that makes a few calls."""
     poll: Duration = timedelta(seconds=5)
     """Between two passes of an activity that waits for something outside."""
+    cloud_watch: Duration = timedelta(seconds=60)
+    """Between two listings of a cloud account, which find the VM that died or was deleted behind our back."""
     settle: Duration = timedelta(seconds=30)
     """A node that was unhealthy must be healthy for so long before its machine is Running again."""
     consistency: Duration = timedelta(seconds=60)
@@ -34,6 +36,7 @@ class Timings(Value):
         return Timings(
             heartbeat=timedelta(seconds=1),
             poll=timedelta(milliseconds=500),
+            cloud_watch=timedelta(seconds=1),
             settle=timedelta(seconds=1),
             consistency=timedelta(seconds=2),
             retry=dict.fromkeys(ErrorClass, timedelta(seconds=1)),

@@ -170,9 +170,7 @@ class Planner:
 
     async def _cluster_step(self, name: str) -> Step:
         running = await self._client.cluster_is_watched(name)
-        state = ClusterState(
-            name=name, queue_prefix=self._settings.queue_prefix, heartbeat=self._settings.timings.heartbeat
-        )
+        state = ClusterState.of(name, self._settings.queue_prefix, self._settings.timings)
 
         async def run() -> Applied:
             await self._client.temporal.start_workflow(

@@ -97,7 +97,8 @@ def mark(stack: Stack, seen: Witness) -> None:
     """What is not ours: a tag on the VM, a label, an annotation and a cordon on the Node."""
     state: MachineState = seen.last
     node, vm = str(state.status.node_name), str(state.status.provider_id).rsplit("/", 1)[-1]
-    stack.tag(vm, *FOREIGN_TAG)
+    key, value = FOREIGN_TAG
+    stack.ec2().create_tags(Resources=[vm], Tags=[{"Key": key, "Value": value}])
     stack.kubectl("label", "node", node, f"{USER_KEY}=1")
     stack.kubectl("annotate", "node", node, f"{USER_KEY}=1")
     stack.kubectl("cordon", node)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from lifekit import CLUSTER, Stack, eventually, examples, plant
@@ -291,3 +292,45 @@ async def _events_of(stack: Stack, node_name: str) -> list[str]:
     found = json.loads(stack.kubectl("get", "events", "-o", "json"))["items"]
     ours = [e for e in found if e["source"].get("component") == "hostler" and e["involvedObject"]["name"] == node_name]
     return [e["reason"] for e in ours]
+
+
+@pytest.mark.parametrize(("deed", "reason"), [("kill", "VMGone"), ("stop", "VMNotRunning")])
+async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: Stack, deed: str, reason: str) -> None:
+    """The watch of the cloud account finds it, also before the node is silent for long enough."""
+    await stack.create("m-1")
+    await stack.create("m-2")
+    state = await stack.phase(Phase.RUNNING)
+    other = await stack.phase(Phase.RUNNING, "m-2")
+    instance = str(state.status.provider_id).rsplit("/", 1)[-1]
+    if deed == "kill":
+        stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    else:
+        stack.ec2().stop_instances(InstanceIds=[instance])
+    unknown = await stack.reason(reason)
+    assert unknown.status.phase == Phase.UNKNOWN
+    assert instance in unknown.status.waiting_for.message
+    if deed == "stop":
+        stack.ec2().start_instances(InstanceIds=[instance])
+        await stack.phase(Phase.RUNNING)
+    assert (await stack.state("m-2")).vm is None  # an undisturbed machine hears nothing
+    assert other.status.provider_id != state.status.provider_id
+    assert len(stack.launched()) == 2
+
+
+async def test_a_cloud_that_does_not_answer_is_said_and_nothing_is_decided(stack: Stack) -> None:
+    await stack.create()
+    await stack.phase(Phase.RUNNING)
+    cluster = stack.client.get_workflow_handle(f"cluster/{CLUSTER}")
+    await eventually(lambda: cluster.query("describe"), lambda s: s["clouds"], "the first listing")
+    fault(stack, service="ec2", operation="DescribeInstances", code="Unavailable", times=None, id="outage")
+    seen = await eventually(lambda: cluster.query("describe"), lambda s: not _answers(s), "unreachable")
+    assert "CloudUnreachable" in [h["reason"] for h in seen["journal"]]
+    assert (await stack.state()).status.phase == Phase.RUNNING
+    stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+    seen = await eventually(lambda: cluster.query("describe"), _answers, "reachable again")
+    assert "CloudReachable" in [h["reason"] for h in seen["journal"]]
+    assert (await stack.state()).status.phase == Phase.RUNNING
+
+
+def _answers(cluster: dict[str, Any]) -> bool:
+    return all(c["reachable"] for c in cluster["clouds"].values())

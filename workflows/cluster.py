@@ -1,4 +1,4 @@
-"""ClusterWorkflow: which VM is which machine, the watch of the cluster's nodes, and whether its API can be reached.
+"""ClusterWorkflow: which VM is which machine, the watches of nodes and of cloud accounts, and what of them answers.
 
 Identity: `cluster/<cluster>`. Started by the command line or by the first machine's create activity. Ends when it is
 removed. Continues as new when the watch has returned and enough was said; never decides anything about a machine.
@@ -13,15 +13,27 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import failure_of
+from workflows.calls import failure_of, poller
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
+    from activities.instances import InstancesActivities
     from activities.watch import WatchActivities
     from resources import attributes as at
     from resources.cluster import ClusterState
-    from resources.messages import Announcement, Answer, Cursor, Intent, Note, Reachability, WatchInput
-    from resources.names import provider_key, watch_queue
+    from resources.messages import (
+        Announcement,
+        Answer,
+        CloudReachability,
+        Cursor,
+        InstancesInput,
+        InstancesOutput,
+        Intent,
+        Note,
+        Reachability,
+        WatchInput,
+    )
+    from resources.names import cloud_queue, provider_key, watch_queue
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 
@@ -34,6 +46,8 @@ class ClusterWorkflow(Entity):
         self.s = state
         self.renewal_wanted = False
         self._phase = ""
+        self._nodes: workflow.ActivityHandle[Cursor] | None = None
+        self._clouds: dict[str, workflow.ActivityHandle[InstancesOutput]] = {}
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
@@ -43,15 +57,24 @@ class ClusterWorkflow(Entity):
         while self.s.parked and not self.s.removed:
             await self.until(lambda: self.s.removed or self.s.parked is None)
         while not self.s.removed:
-            await self._watch()
+            self._watch_nodes()
+            self._watch_clouds()
+            await self.until(self._something_to_do)
+            await self._collect()
             if self._renewal():
+                await self._stop()
                 await self.renew()
+        await self._stop()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
-    async def _watch(self) -> None:
-        """One watch activity, until it returns or is asked to: its cursor goes on in the next one."""
+    # -- the watches --------------------------------------------------------------------------------------------------
+
+    def _watch_nodes(self) -> None:
+        """One activity that lists and follows, until it returns or is asked to; its cursor goes on in the next one."""
         s = self.s
-        handle: workflow.ActivityHandle[Cursor] = workflow.start_activity_method(
+        if self._nodes is not None or "retry" in self.deadlines:
+            return
+        self._nodes = workflow.start_activity_method(
             WatchActivities.watch_nodes,
             WatchInput(
                 cluster=s.name,
@@ -67,20 +90,72 @@ class ClusterWorkflow(Entity):
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"watch the nodes of {s.name}",
         )
-        await self.until(lambda: handle.done() or s.removed or self._renewal())
-        if not handle.done():
-            handle.cancel()
-        try:
-            s.cursor = await handle
-        except ActivityError as e:
-            if handle.cancelled() or s.removed or self._renewal():
-                return  # cancelled before it could answer: the last cursor serves
-            failure = failure_of(e)
-            self.note("WatchFailed", failure.info.message)
-            s.api = Reachability(reachable=False, message=failure.info.message, time=workflow.now())
-            self.deadlines["retry"] = workflow.now() + 3 * s.heartbeat
-            await self.until(lambda: s.removed)
-            self.deadlines.pop("retry", None)
+
+    def _watch_clouds(self) -> None:
+        """One retrying activity for each account that machines were announced from, while there are machines."""
+        s = self.s
+        for key in self._unwatched():
+            account, last = s.accounts[key], s.vms.get(key, InstancesOutput())
+            self._clouds[key] = workflow.start_activity_method(
+                InstancesActivities.watch_instances,
+                InstancesInput(
+                    cluster=s.name,
+                    account=account,
+                    known=last.known,
+                    told=last.told,
+                    interval=s.cloud_watch,
+                    duration=s.watch_duration,
+                ),
+                task_queue=cloud_queue(account.provider, s.queue_prefix),
+                start_to_close_timeout=timedelta(minutes=5),
+                heartbeat_timeout=s.heartbeat,
+                retry_policy=poller(s.cloud_watch),
+                summary=f"watch the VMs of {key}",
+            )
+
+    def _unwatched(self) -> list[str]:
+        return sorted(k for k in self.s.accounts if k not in self._clouds) if self.s.machines else []
+
+    def _something_to_do(self) -> bool:
+        return (
+            self.s.removed
+            or self._renewal()
+            or (self._nodes is not None and self._nodes.done())
+            or any(h.done() for h in self._clouds.values())
+            or bool(self._unwatched())
+        )
+
+    async def _collect(self) -> None:
+        """What watches that ended have returned; a failed one is begun again, the nodes' after a while."""
+        if self.due("retry"):
+            del self.deadlines["retry"]
+        if self._nodes is not None and self._nodes.done():
+            try:
+                self.s.cursor = await self._nodes
+            except ActivityError as e:
+                failure = failure_of(e)
+                self.note("WatchFailed", failure.info.message)
+                self.s.api = Reachability(reachable=False, message=failure.info.message, time=workflow.now())
+                self.deadlines["retry"] = workflow.now() + 3 * self.s.heartbeat
+            self._nodes = None
+        for key in sorted(k for k, h in self._clouds.items() if h.done()):
+            try:
+                self.s.vms[key] = await self._clouds.pop(key)
+            except ActivityError as e:
+                self.note("WatchFailed", failure_of(e).info.message)
+                del self.s.accounts[key]  # the next machine that is announced from it brings it back
+
+    async def _stop(self) -> None:
+        """Ask the watches to return. One that cannot answer any more is no loss: its last cursor serves."""
+        for key in sorted(self._clouds):
+            self.drop(self._clouds.pop(key))
+        if self._nodes is not None:
+            self._nodes.cancel()
+            try:
+                self.s.cursor = await self._nodes
+            except ActivityError:
+                workflow.logger.info("the watch of %s ended without a cursor", self.s.name)
+            self._nodes = None
 
     # -- what the watch asks and tells --------------------------------------------------------------------------------
 
@@ -97,6 +172,8 @@ class ClusterWorkflow(Entity):
     def announce(self, announcement: Announcement) -> None:
         self.s.messages += 1
         self.s.machines[provider_key(announcement.provider_id)] = announcement.machine
+        if announcement.account is not None:
+            self.s.accounts[announcement.account.key] = announcement.account
 
     @workflow.signal
     def forget(self, provider_id: str) -> None:
@@ -114,6 +191,18 @@ class ClusterWorkflow(Entity):
             self.note("APIUnreachable", news.message)
         elif former is not None:
             self.note("APIReachable", f"the API server answers again, after {news.time - former.time}")
+
+    @workflow.signal
+    def cloud_reachability(self, news: CloudReachability) -> None:
+        self.s.messages += 1
+        former = self.s.clouds.get(news.account)
+        if former is not None and former.reachable == news.reachable:
+            return
+        self.s.clouds[news.account] = Reachability(**news.model_dump(exclude={"account"}))
+        if not news.reachable:
+            self.note("CloudUnreachable", f"{news.account}: {news.message}")
+        elif former is not None:
+            self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.time}")
 
     @workflow.signal(name="note")
     def note_by_signal(self, note: Note) -> None:
@@ -178,8 +267,14 @@ class ClusterWorkflow(Entity):
         words = "not known yet" if api is None else "answers" if api.reachable else f"cannot be reached: {api.message}"
         workflow.set_current_details(
             f"### Cluster {self.s.name}: {phase}\n\n- API server: {words}\n- VMs announced: {len(self.s.machines)}\n"
-            f"- Nodes told to their machines: {len(self.s.cursor.told)}"
+            f"- Nodes told to their machines: {len(self.s.cursor.told)}\n{self._cloud_words()}"
         )
+
+    def _cloud_words(self) -> str:
+        lines = []
+        for key, cloud in sorted(self.s.clouds.items()):
+            lines.append(f"- {key}: {'answers' if cloud.reachable else f'cannot be reached: {cloud.message}'}")
+        return "\n".join(lines)
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

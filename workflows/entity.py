@@ -111,6 +111,12 @@ class Entity:
         if delay > 0:
             await workflow.sleep(delay, summary=f"{name} deadline")
 
+    @staticmethod
+    def drop(handle: workflow.ActivityHandle[Any]) -> None:
+        """Cancel a poller whose news is of no interest any more."""
+        handle.add_done_callback(lambda h: h.cancelled() or h.exception())  # retrieved, so that nobody warns of it
+        handle.cancel()
+
     # -- the life -----------------------------------------------------------------------------------------------------
 
     async def keep(self, live: Callable[[], Coroutine[Any, Any, T]]) -> T:

@@ -176,12 +176,6 @@ class MachineEntity(Entity):
             handle.add_done_callback(lambda h: self.in_flight.discard(handle))
         return handle
 
-    @staticmethod
-    def drop(handle: workflow.ActivityHandle[Any]) -> None:
-        """Cancel a poller whose news is of no interest any more."""
-        handle.add_done_callback(lambda h: h.cancelled() or h.exception())  # retrieved, so that nobody warns of it
-        handle.cancel()
-
     async def answer(self, handle: workflow.ActivityHandle[R]) -> R:
         """The answer of a call whose effect must be known, however long it takes.
 

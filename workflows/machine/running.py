@@ -20,7 +20,7 @@ async def run(m: MachineEntity) -> None:
         if s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
             await apply_template(m, s.node)
             continue
-        health = judge(s.node, s.spec.node_conditions)
+        health = judge(s.node, s.spec.node_conditions, s.vm)
         verdict = plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle)
         s.healthy_since = verdict.healthy_since
         if verdict.settles_at:
@@ -57,14 +57,14 @@ async def fail(m: MachineEntity) -> None:
 
 async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
-    node, template, deletion = m.s.node, m.s.spec.node_template, m.s.deletion
-    await m.until(
-        lambda: (
-            m.s.node is not node or m.s.spec.node_template != template or m.s.deletion is not deletion or _renewal(m)
-        )
-    )
+    seen = _what_counts(m)
+    await m.until(lambda: _what_counts(m) != seen or _renewal(m))
     if _renewal(m) and m.s.deletion is None:
         await m.renew()
+
+
+def _what_counts(m: MachineEntity) -> tuple[object, ...]:
+    return m.s.node, m.s.vm, m.s.spec.node_template, m.s.deletion
 
 
 def _renewal(m: MachineEntity) -> bool:

@@ -17,7 +17,7 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import differing_fields
     from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
-    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts
+    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, VmFacts
     from resources.names import is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
@@ -99,6 +99,13 @@ class MachineWorkflow(MachineEntity):
         another = ours and facts.provider_id and provider_key(facts.provider_id) != provider_key(ours)
         if facts.newer_than(self.s.node) and not another:
             self.s.node = facts
+
+    @workflow.signal
+    def observe_vm(self, facts: VmFacts) -> None:
+        """What the watch of the cloud account saw of the VM."""
+        self.s.messages += 1
+        if facts.provider_id == self.status.provider_id and facts.newer_than(self.s.vm):
+            self.s.vm = facts
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
