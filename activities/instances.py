@@ -1,7 +1,7 @@
 """The watch of one cloud account: finds the VM that died or was deleted behind our back, with one listing a minute.
 
 It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity, one
-listing per attempt; what was seen and told is in its heartbeat details, its argument and its result.
+listing per attempt; what was seen and told is in its heartbeat details.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InstancesActivities:
         words = f"{len(look.known)} VMs of {input.account.key}"
         progress(message=words, known=look.known, told=look.told, reachable=True)
         if datetime.now(UTC) - activity.info().scheduled_time > input.duration:
-            return InstancesOutput(known=look.known, told=look.told)
+            return InstancesOutput(told=look.told)
         raise NotYet(words, input.interval)
 
 
@@ -52,8 +52,9 @@ class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
         self.deps, self.input = deps, input
         self.driver = deps.driver(input.account.provider)
-        self.known: dict[str, str] = dict(before.get("known", input.known))
-        """providerID to machine, of the VMs that were there at the last look."""
+        self.known: dict[str, str] = dict(before.get("known", {}))
+        """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
+        them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
         self.told: dict[str, str] = dict(before.get("told", input.told))
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")

@@ -264,8 +264,6 @@ class WatchInput(Value):
 class InstancesInput(Value):
     cluster: str
     account: Account
-    known: dict[str, str] = Field(default_factory=dict)
-    """providerID to machine, of the VMs that were there at the last look."""
     told: dict[str, str] = Field(default_factory=dict)
     """providerID to state, where a machine was told something bad."""
     interval: Duration
@@ -274,7 +272,6 @@ class InstancesInput(Value):
 
 
 class InstancesOutput(Value):
-    known: dict[str, str] = Field(default_factory=dict)
     told: dict[str, str] = Field(default_factory=dict)
 
 

@@ -101,7 +101,6 @@ class ClusterWorkflow(Entity):
                 InstancesInput(
                     cluster=s.name,
                     account=account,
-                    known=last.known,
                     told=last.told,
                     interval=s.cloud_watch,
                     duration=s.watch_duration,

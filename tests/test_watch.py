@@ -1,0 +1,414 @@
+"""The watch of nodes. Where nobody is to be told anything, one change follows, and it alone is seen."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import multiprocessing
+import os
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from kube_wire import NODES
+from lifekit import eventually
+from temporalio.testing import WorkflowEnvironment
+from watchkit import World, new_world, provider_id
+
+import worker
+from activities.watch import ASK_EVERY
+from resources.cluster import ClusterState
+from resources.machine import JOURNAL_LENGTH
+from resources.messages import Cursor, Happening, Intent, Reachability
+from resources.names import MACHINE_NAME_LABEL, provider_key
+from resources.settings import load_settings
+from starter.connection import connect
+from workflows.cluster import ClusterWorkflow
+
+LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+SIZE_LIMIT = 1 << 20  # bytes of the largest entity's state
+
+
+@pytest.fixture
+async def world(temporal: WorkflowEnvironment) -> AsyncIterator[World]:
+    """Watched by a worker in this process."""
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        yield world
+
+
+# -- whose node it is --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("announced", "joined"),
+    [("eu-west-1", "eu-west-1a"), ("eu-west-1a", "eu-west-1")],
+    ids=["by region, joins by zone", "by zone, joins by region"],
+)
+async def test_a_node_announced_before_it_joins(world: World, announced: str, joined: str) -> None:
+    await world.machine("m-1")
+    await world.announce("m-1", provider_id("i-1", announced))
+    await world.kube.create(NODES, {"metadata": {"name": "n-1"}, "spec": {"providerID": provider_id("i-1", joined)}})
+    (first,) = await world.told("m-1", 1)
+    assert (first.exists, first.name, first.provider_id, first.ready) == (
+        True,
+        "n-1",
+        provider_id("i-1", joined),
+        False,
+    )
+    assert first.reason == "the kubelet has not reported yet"
+    await world.ready("n-1", True, "KubeletReady", "")
+    _, second = await world.told("m-1", 2)
+    assert second.ready
+    assert second.newer_than(first)
+    labels = (await world.kube.get(f"{NODES}/n-1"))["metadata"]["labels"]
+    assert labels[MACHINE_NAME_LABEL] == "m-1"
+    assert len(world.calls("patch nodes")) == 1  # the label, once
+
+
+async def test_a_node_announced_after_it_joined(world: World) -> None:
+    """Asked about again and again, all unknown ones in one query, which leaves no history."""
+    await world.machine("m-1")
+    await world.node("n-1", "i-1")
+    await world.node("n-2", "i-2")
+    both = [provider_key(provider_id(vm)) for vm in ("i-1", "i-2")]
+    await eventually(lambda: _asked(world, both), lambda times: len(times) >= 2, "two questions about both")
+    before = (await world.cluster.describe()).history_length
+    times = await eventually(lambda: _asked(world, both), lambda times: len(times) >= 4, "four questions about both")
+    assert (await world.cluster.describe()).history_length == before
+    assert times[-1] - times[-2] > ASK_EVERY / 2
+    await world.announce("m-1", provider_id("i-1"))
+    (told,) = await world.told("m-1", 1)
+    assert told.ready
+    await world.only_this_change("m-1", 1)
+
+
+async def _asked(world: World, keys: list[str]) -> list[float]:
+    return [when for when, asked in world.spy.asked if asked == keys]
+
+
+async def test_a_node_without_provider_id_is_nobodys(world: World) -> None:
+    """A name alone may be a dead VM's."""
+    await world.machine("m-1")
+    await world.announce("m-1", provider_id("i-1"))
+    await world.node("m-1", None)
+    await world.patch("m-1", {"spec": {"providerID": provider_id("i-1")}})
+    (told,) = await world.told("m-1", 1)  # by the cloud-controller-manager's hand
+    assert told.provider_id == provider_id("i-1")
+
+
+async def test_of_two_nodes_with_one_vm_the_newer_counts(world: World) -> None:
+    await world.joined(node="old")
+    await asyncio.sleep(1.1)  # the API server's times are whole seconds: the node must be newer by one
+    await world.node("new", "i-1")
+    seen = await world.told("m-1", 2)
+    assert seen[-1].name == "new"
+    for n in range(5):
+        await world.ready("old", False, "KubeletNotReady", f"change {n * 'x'} of the old one")
+    await world.only_this_change("m-1", 2, "new")
+    notes = [h for h in (await world.state()).journal if h.reason == "DuplicateNode"]
+    assert [n.message for n in notes] == ["nodes old and new have the providerID of m-1; new counts"]
+    await world.delete("new")
+    seen = await world.told("m-1", 4)
+    assert (seen[-1].exists, seen[-1].name) == (True, "old")  # never "gone" in between
+    await world.delete("old")
+    seen = await world.told("m-1", 5)
+    assert not seen[-1].exists
+
+
+async def test_another_cluster_on_the_same_api(world: World) -> None:
+    other = f"{world.name}-b"
+    await world.watch(other)
+    await world.joined()
+    await world.machine("m-1", other)
+    await world.announce("m-1", provider_id("i-2"), other)
+    await world.node("n-2", "i-2")
+    await eventually(lambda: world.facts("m-1", other))
+    await world.only_this_change("m-1", 1, "n-1")
+    await world.ready("n-2", False, "KubeletNotReady", "")
+    seen = await eventually(lambda: world.facts("m-1", other), lambda seen: not seen[-1].ready)
+    assert {f.name for f in seen} == {"n-2"}
+    assert {f.name for f in await world.facts("m-1")} == {"n-1"}
+
+
+# -- what is told ------------------------------------------------------------------------------------------------------
+
+
+async def test_only_changes_are_told(world: World) -> None:
+    await world.joined()
+    lease = {"metadata": {"name": "n-1"}, "spec": {"holderIdentity": "n-1", "leaseDurationSeconds": 40}}
+    await world.kube.create(LEASES, lease)
+    for n in range(5):
+        await world.kube.patch(f"{LEASES}/n-1", {"spec": {"leaseTransitions": n}})
+        await world.ready("n-1", True, "KubeletReady", "kubelet is posting ready status")
+        await world.patch("n-1", {"status": {"allocatable": {"memory": f"{n + 1}Gi"}}}, "/status")
+        await world.patch("n-1", {"metadata": {"annotations": {"somebody": str(n)}}})
+    await world.patch("n-1", {"spec": {"unschedulable": True}})  # what a drain of ours does is no news
+    await world.only_this_change("m-1", 1)
+
+
+async def test_numbers_in_the_kubelets_words_are_no_change(world: World) -> None:
+    await world.joined()
+    for words in ("last seen active 3m5.25s ago", "last seen active 13m15s ago"):
+        await world.ready("n-1", False, "KubeletNotReady", f"PLEG is not healthy: pleg was {words}; threshold is 3m0s")
+    await world.ready("n-1", False, "KubeletNotReady", "container runtime is down")
+    seen = await world.told("m-1", 3)
+    assert [f.reason.partition(" ago")[0] for f in seen[1:]] == [
+        "KubeletNotReady: PLEG is not healthy: pleg was last seen active 3m5.25s",
+        "KubeletNotReady: container runtime is down",
+    ]
+
+
+async def test_a_deleted_node_is_told_once(world: World) -> None:
+    await world.joined()
+    await world.delete("n-1")
+    seen = await world.told("m-1", 2)
+    assert (seen[-1].exists, seen[-1].name) == (False, "n-1")
+    await world.node("n-1", "i-1")  # it registers again
+    seen = await eventually(lambda: world.facts("m-1"), lambda seen: seen[-1].ready)
+    assert [f.exists for f in seen[:3]] == [True, False, True]
+    assert seen[-1].uid != seen[0].uid
+    await world.only_this_change("m-1", len(seen))
+
+
+async def test_a_node_that_goes_while_its_owner_is_asked_for(world: World) -> None:
+    """The answer comes too late: nobody is told of a node that is not there any more."""
+    await world.machine("m-1")
+    await world.node("n-1", "i-1")
+    await eventually(lambda: _asked(world, [provider_key(provider_id("i-1"))]))
+    world.spy.gate.clear()
+    count = len(world.spy.asked)
+    await world.announce("m-1", provider_id("i-1"))
+    await eventually(lambda: _asked_since(world, count), what="an answer that is held back")
+    await world.delete("n-1")
+    gone = int((await world.kube.get(NODES))["metadata"]["resourceVersion"])
+    await eventually(world.beat, lambda beat: int(beat["message"].rpartition(" ")[2]) >= gone, "the deletion seen")
+    world.spy.gate.set()
+    await world.node("n-1", "i-1")
+    seen = await eventually(lambda: world.facts("m-1"), lambda seen: seen and seen[-1].ready)
+    uid = (await world.kube.get(f"{NODES}/n-1"))["metadata"]["uid"]
+    assert {f.uid for f in seen} == {uid}
+
+
+async def _asked_since(world: World, count: int) -> int:
+    return len(world.spy.asked) - count
+
+
+async def test_a_machine_that_has_ended_is_no_error(world: World) -> None:
+    await world.joined()
+    await world.joined("m-2", "n-2", "i-2")
+    ended = world.client.get_workflow_handle(f"machine/{world.name}/m-1")
+    await ended.signal("end")
+    await ended.result()
+    await world.ready("n-1", False, "KubeletNotReady", "nobody hears this")
+    await world.only_this_change("m-2", 1, "n-2")
+    assert (await world.attempt()).attempt == 1
+
+
+# -- going on ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_attempt_goes_on_where_it_was(world: World) -> None:
+    """What one attempt told, its heartbeat knows; what failed is told by the next attempt."""
+    await world.joined()
+    await world.joined("m-2", "n-2", "i-2")
+    await eventually(world.beat, lambda beat: len(beat.get("changed", ())) == 2)
+    world.spy.broken.add("observe")
+    await world.only_this_change("m-1", 1)
+    attempt = await world.attempt()
+    assert attempt.attempt == 2
+    assert "the test breaks this signal" in attempt.last_failure.message
+    seen = await world.facts("m-1")
+    assert seen[1].epoch > seen[0].epoch  # the newer attempt's word counts, whatever its sequence number
+    await world.only_this_change("m-1", 2)
+    assert len(await world.facts("m-2")) == 1
+
+
+def _serve(settings_file: str, address: str) -> None:
+    os.environ["TEMPORAL_ADDRESS"] = address
+
+    async def run() -> None:
+        settings = load_settings(Path(settings_file))
+        async with worker.running(await connect(settings), settings):
+            await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+async def test_a_killed_worker_tells_nothing_twice(temporal: WorkflowEnvironment) -> None:
+    async with new_world(temporal.client) as world:
+        await world.watch()
+        address = temporal.client.service_client.config.target_host
+        process = multiprocessing.get_context("spawn").Process(
+            target=_serve, args=(str(world.file), address), daemon=True
+        )
+        process.start()
+        try:
+            await world.joined()
+            await world.joined("m-2", "n-2", "i-2")
+            await world.joined("m-3", "n-3", "i-3")
+            await eventually(world.beat, lambda beat: len(beat.get("changed", ())) == 3)
+        finally:
+            process.kill()
+            await asyncio.to_thread(process.join)
+        await world.ready("n-2", False, "KubeletNotReady", "while nobody looked")
+        await world.delete("n-3")
+        async with world.worker():
+            assert (await world.told("m-2", 2))[-1].reason == "KubeletNotReady: while nobody looked"
+            assert not (await world.told("m-3", 2))[-1].exists
+            await world.only_this_change("m-1", 1)
+
+
+async def test_a_name_given_to_another_vm_while_nobody_looked(temporal: WorkflowEnvironment) -> None:
+    """A new VM got the dead one's address, and with it the node's name: the dead one's machine hears of it."""
+    async with new_world(temporal.client) as world:
+        await world.watch()
+        async with world.worker():
+            await world.joined()
+        await world.delete("n-1")
+        await world.machine("m-2")
+        await world.announce("m-2", provider_id("i-2"))
+        await world.node("n-1", "i-2")
+        async with world.worker():
+            assert (await world.told("m-2", 1))[-1].exists
+            assert not (await world.told("m-1", 2))[-1].exists
+
+
+async def test_a_new_run_tells_nothing_twice(world: World) -> None:
+    """Heartbeats carry what changed since the start; the argument has the rest."""
+    await world.joined()
+    await world.joined("m-2", "n-2", "i-2")
+    first = (await world.cluster.describe()).run_id
+    await world.cluster.execute_update(ClusterWorkflow.renew_by_update, Intent(id="renew"))
+    await eventually(lambda: _run(world), lambda now: now != first, "a new run")
+    await world.only_this_change("m-1", 1)
+    beat = await eventually(world.beat, lambda beat: beat["changed"])
+    assert set(beat["changed"]) == {"n-1"}
+    assert len(await world.facts("m-2")) == 1
+    assert set((await world.state()).cursor.told) == {"n-1", "n-2"}
+
+
+async def _run(world: World) -> str | None:
+    return (await world.cluster.describe()).run_id
+
+
+async def test_many_announcements_renew_the_workflow_and_none_is_lost(world: World) -> None:
+    await world.joined()
+    first = (await world.cluster.describe()).run_id
+    await asyncio.gather(*(world.announce(f"x-{n}", provider_id(f"x-{n}")) for n in range(1000)))
+
+    async def known() -> int:
+        return len((await world.state()).machines)
+
+    await eventually(known, lambda count: count == 1001, "every announcement")
+    await eventually(lambda: _run(world), lambda now: now != first, "a new run")
+    assert await known() == 1001
+    await world.only_this_change("m-1", 1)
+
+
+# -- trouble with the API server ---------------------------------------------------------------------------------------
+
+
+async def test_a_cut_in_the_middle_of_an_event(temporal: WorkflowEnvironment) -> None:
+    async with new_world(temporal.client) as world:
+        cut = world.fault("watch nodes", drop=True)
+        async with world.worker():
+            await world.watch()
+            await world.joined()
+            await world.only_this_change("m-1", len(await world.facts("m-1")))
+        assert cut.hits == 1
+        assert world.calls("watch nodes")[0].dropped
+        assert len(world.calls("list nodes")) == 1  # it goes on where it was
+        assert (await _api(world)).reachable
+        assert [h.reason for h in (await world.state()).journal] == []
+
+
+async def test_too_old_to_go_on(temporal: WorkflowEnvironment) -> None:
+    """A history of two events, a watch that breaks and comes back late: 410, as after a compaction."""
+    async with new_world(temporal.client, history=2) as world, world.worker():
+        cut = world.fault("watch nodes", drop=True)
+        late = world.fault("watch nodes", delay=1.0)
+        await world.watch()
+        await world.machine("m-1")
+        await world.announce("m-1", provider_id("i-1"))
+        await world.struck(cut)
+        await world.node("n-1", "i-1")
+        await world.struck(late)
+        for n in range(5):
+            await world.patch("n-1", {"metadata": {"annotations": {"somebody": str(n)}}})
+        await world.told("m-1", 1)
+        assert await _listed(world) == 2
+        assert len(world.calls("watch nodes")) == 2  # one was cut, one refused; the third is open
+        await world.only_this_change("m-1", 1)
+        assert [h.reason for h in (await world.state()).journal] == []
+
+
+async def _listed(world: World) -> int:
+    return len(world.calls("list nodes"))
+
+
+async def test_a_closed_port_and_back(world: World) -> None:
+    await world.joined()
+    began = datetime.now(UTC)
+    world.door.shut()
+    lost = await eventually(lambda: _api(world), lambda api: not api.reachable, "unreachable")
+    assert "cannot be reached" in lost.message
+    assert began - timedelta(seconds=1) < lost.time < datetime.now(UTC)
+    details = (await world.cluster.describe()).raw_description
+    await world.door.open()
+    await _reachable_again(world)
+    await world.only_this_change("m-1", 1)
+    assert details.workflow_execution_info.status == 1  # running: trouble is told, it ends nothing
+
+
+async def test_a_server_that_answers_503_and_recovers(temporal: WorkflowEnvironment) -> None:
+    """What happens meanwhile is told afterwards, once."""
+    async with new_world(temporal.client) as world, world.worker():
+        cut = world.fault("watch nodes", drop=True)
+        await world.watch()
+        await world.machine("m-1")
+        await world.announce("m-1", provider_id("i-1"))
+        await world.struck(cut)
+        for operation in ("list nodes", "watch nodes"):
+            world.fault(operation, code="ServiceUnavailable", message="etcd has no leader", times=None)
+        await world.node("n-1", "i-1")
+        lost = await eventually(lambda: _api(world), lambda api: not api.reachable, "unreachable")
+        assert lost.message == "etcd has no leader"
+        assert await world.facts("m-1") == []
+        world.frame.clear_faults()
+        await _reachable_again(world)
+        await world.told("m-1", 1)
+        await world.only_this_change("m-1", 1)
+
+
+async def _api(world: World) -> Reachability:
+    api = (await eventually(world.state, lambda state: state.api)).api
+    assert api is not None
+    return api
+
+
+async def _reachable_again(world: World) -> None:
+    await eventually(lambda: _api(world), lambda api: api.reachable, "reachable again")
+    lost, found = (await world.state()).journal
+    assert (lost.reason, found.reason) == ("APIUnreachable", "APIReachable")
+    assert found.message.startswith("the API server answers again, after 0:00:")
+
+
+# -- size --------------------------------------------------------------------------------------------------------------
+
+
+def test_the_state_of_five_thousand_nodes_is_small() -> None:
+    """With long names, a full journal, and everything told."""
+    machine = "shoot--team--prod-worker-pool-a-z1-7d9f4-{:05}".format
+    node = "ip-10-250-{:05}.eu-central-1.compute.internal".format
+    now = datetime.now(UTC)
+    state = ClusterState(
+        name="demo",
+        machines={provider_key(provider_id(f"i-{n:017x}")): machine(n) for n in range(5000)},
+        cursor=Cursor(resource_version="1", told={node(n): f"{'A' * 12} {machine(n)}" for n in range(5000)}),
+        journal=[Happening(time=now, reason="DuplicateNode", message="m" * 200)] * JOURNAL_LENGTH,
+    )
+    size = len(state.model_dump_json(by_alias=True))
+    assert size < SIZE_LIMIT
+    assert len(json.loads(state.model_dump_json())["machines"]) == 5000
