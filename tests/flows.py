@@ -41,10 +41,11 @@ async def whole_life(stack: Stack) -> None:
     """Create, post-start, join, ready; a user's marks on node and VM; drain, delete, forget."""
     name = new_name()
     handle = await stack.create(name)
-    seen = Witness([await stack.phase(Phase.RUNNING, name)])
-    check_ready(stack, seen)
+    seen = Witness([await stack.born(name)])
     check_i1(stack, seen)
     check_i5(stack, seen)
+    assert seen.last.status.phase == Phase.RUNNING, seen.last.journal
+    check_ready(stack, seen)
     mark(stack, seen)
     await stack.delete(name)
     check_i1(stack, seen)

@@ -122,6 +122,11 @@ class Stack:
     async def phase(self, phase: Phase, name: str = "m-1") -> MachineState:
         return await eventually(lambda: self.state(name), lambda s: s.status.phase == phase, f"{name} {phase}")
 
+    async def born(self, name: str = "m-1") -> MachineState:
+        """When it is decided whether it comes to life: Running or Failed."""
+        decided = (Phase.RUNNING, Phase.FAILED)
+        return await eventually(lambda: self.state(name), lambda s: s.status.phase in decided, f"{name} born")
+
     async def reason(self, reason: str, name: str = "m-1") -> MachineState:
         def waits(s: MachineState) -> bool:
             return s.status.waiting_for is not None and s.status.waiting_for.reason == reason

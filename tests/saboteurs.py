@@ -51,7 +51,7 @@ def break_i6() -> None:
     """A delete that believes itself."""
 
     @activity.defn(name="delete_machine")
-    async def trusting(self: MachineActivities, input: DeleteInput) -> DeleteOutput:
+    async def trusting(self, input: DeleteInput) -> DeleteOutput:
         return DeleteOutput()
 
     MachineActivities.delete_machine = trusting  # type: ignore[assignment]
@@ -99,8 +99,9 @@ def break_i8() -> None:
 def break_i10() -> None:
     """A drain that makes the node its own."""
 
+    # No annotation of self: temporalio takes an annotated one for the input.
     @activity.defn(name="drain_node")
-    async def rude(self: Any, input: DrainInput) -> DrainOutput:
+    async def rude(self, input: DrainInput) -> DrainOutput:
         kube = await self.deps.clusters.get(input.machine.cluster)
         await kube.merge_patch(node_path(input.node_name), {"metadata": {"annotations": {USER_KEY: None}}})
         return DrainOutput()

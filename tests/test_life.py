@@ -26,6 +26,12 @@ async def history(handle: WorkflowHandle[object, object]) -> list[str]:
     return [EventType.Name(e.event_type)[11:] async for e in handle.fetch_history_events()]
 
 
+def cost(events: list[str]) -> int:
+    """Events of a life that was told twice of its node: joined, and Ready. How many of a kubelet's reports in between
+    are seen apart is chance; each one more is a signal and a workflow task."""
+    return len(events) - 4 * max(0, events.count("WORKFLOW_EXECUTION_SIGNALED") - 2)
+
+
 def knobs(stack: Stack, name: str = "m-1*", **knobs: object) -> None:
     rule = KnobRule.model_validate({"match": name, "knobs": knobs})
     kubelets = stack.simulator.simulator.kubelets
@@ -80,7 +86,7 @@ async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
     ]
     cluster = await stack.client.get_workflow_handle(f"cluster/{CLUSTER}").query("describe")
     assert cluster["machines"] == {}
-    assert len(await history(handle)) <= LIFE_EVENTS
+    assert cost(await history(handle)) <= LIFE_EVENTS
 
 
 async def test_events_of_a_life_are_few(stack: Stack) -> None:
@@ -91,7 +97,7 @@ async def test_events_of_a_life_are_few(stack: Stack) -> None:
     events = await history(handle)
     assert events.count("ACTIVITY_TASK_SCHEDULED") == 5
     upserted = [i for i, e in enumerate(events) if e == "UPSERT_WORKFLOW_SEARCH_ATTRIBUTES"]
-    assert upserted[-1] + 1 <= RUNNING_EVENTS
+    assert cost(events[: upserted[-1] + 1]) <= RUNNING_EVENTS
     leases = len(stack.calls("* leases", "kubernetes"))
     await eventually(lambda: _more(stack, leases + 5), what="five more heartbeats")
     assert len(await history(handle)) == len(events)
