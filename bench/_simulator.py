@@ -1,0 +1,50 @@
+"""The simulator as a process for benchmarks: VMs, kubelets and pods without delay, heartbeats as in production.
+
+    python bench/_simulator.py --kubeconfig FILE
+
+`python -m simulator` has the speeds of the demo and of the tests; the ones heartbeat too slowly to boot at once, the
+others so fast that hundreds of kubelets would measure themselves. Prints one line of JSON with its addresses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+from pathlib import Path
+
+from simulator.kubelet import Timings
+from simulator.server import Simulator, SimulatorSettings
+
+TIMINGS = Timings(
+    launch=0,
+    boot=0,
+    join=0,
+    pod_start=0,
+    pod_stop=0,
+    terminate=0,
+    heartbeat=10,  # as a real kubelet
+    status=30,  # a real kubelet: 300; here each node reports several times while idle machines are looked at
+    grace=50,  # as a real kube-controller-manager
+)
+
+
+async def serve(kubeconfig: Path) -> None:
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    async with Simulator(SimulatorSettings(cluster="bench", timings=TIMINGS)) as simulator:
+        _write(kubeconfig, simulator.kubeconfig)
+        print(json.dumps({"ec2": simulator.ec2_url, "admin": simulator.admin_url}), flush=True)
+        await stop.wait()
+
+
+def _write(kubeconfig: Path, text: str) -> None:
+    kubeconfig.touch(mode=0o600)  # it holds a token
+    kubeconfig.write_text(text)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
+    asyncio.run(serve(parser.parse_args().kubeconfig))
