@@ -72,8 +72,8 @@ async def _beat(details: dict[str, Any]) -> None:
     if not timeout:
         return
     while True:
+        await asyncio.sleep(timeout.total_seconds() / 4)  # first: most activities are over by then
         activity.heartbeat(*([details] if details else []))
-        await asyncio.sleep(timeout.total_seconds() / 4)
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
@@ -11,12 +12,13 @@ from temporalio.client import Client
 
 from activities.kube import Clusters
 from activities.secrets import SecretMissing, Secrets
-from drivers.base import Driver, DriverSettings, Identity, MachineRequest, load_driver
+from drivers.base import Driver, DriverSettings, Identity, MachineRequest, Request, load_driver
 from resources.manifests import SecretRef
 from resources.messages import Target
 from resources.settings import CloudSettings, Settings
 
-R = TypeVar("R", bound=MachineRequest)
+M = TypeVar("M", bound=MachineRequest)
+R = TypeVar("R", bound=Request)
 T = TypeVar("T")
 
 
@@ -27,6 +29,8 @@ class Deps:
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
         self._drivers: dict[str, Driver] = {}
+        # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.
+        self._threads = ThreadPoolExecutor(settings.worker.max_concurrent_activities, thread_name_prefix="driver")
 
     def driver(self, provider: str) -> Driver:
         if provider not in self._drivers:
@@ -61,7 +65,7 @@ class Deps:
                 raise
             return default
 
-    async def request(self, kind: type[R], target: Target, **fields: Any) -> R:
+    async def request(self, kind: type[M], target: Target, **fields: Any) -> M:
         """A driver request about the target, with its credentials."""
         return kind(
             machine=self.identity(target),
@@ -70,10 +74,10 @@ class Deps:
             **fields,
         )
 
+    async def blocking(self, call: Callable[[R], T], request: R) -> T:
+        """A driver's call in a thread; the driver's own timeout bounds it, so no thread is left behind for ever."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call, request)
+
     async def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
         await self.clusters.close()
-
-
-async def blocking(call: Callable[..., T], *args: Any) -> T:
-    """A driver's call in a thread. It is bounded by the driver's own timeout, so no thread is left behind for ever."""
-    return await asyncio.to_thread(call, *args)

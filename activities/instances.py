@@ -13,7 +13,7 @@ from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import NotYet, last_progress, progress
-from activities.deps import Deps, blocking
+from activities.deps import Deps
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
@@ -67,7 +67,7 @@ class _Look:
         self.secret = (await self.deps.secrets.get(account.secret_ref)).values
         self.spec = {"region": account.region}
         request = ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=self.secret)
-        listed = {m.provider_id: m for m in (await blocking(self.driver.list_machines, request)).machines}
+        listed = {m.provider_id: m for m in (await self.deps.blocking(self.driver.list_machines, request)).machines}
         for vm in listed.values():
             if vm.name:
                 self.known[vm.provider_id] = vm.name
@@ -84,7 +84,7 @@ class _Look:
             provider_id=provider_id,
         )
         try:
-            vm = await blocking(self.driver.get_machine_status, request)
+            vm = await self.deps.blocking(self.driver.get_machine_status, request)
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise

@@ -9,7 +9,7 @@ from temporalio import activity
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from activities.boundary import NotYet, last_progress, progress
-from activities.deps import Deps, blocking
+from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.tokens import ensure_token, render
 from drivers.base import (
@@ -62,13 +62,13 @@ class MachineActivities:
         adopted = vm is not None
         if vm is None:
             request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
-            vm = await blocking(driver.create_machine, request)
+            vm = await self.deps.blocking(driver.create_machine, request)
         stale = await self._stale_node(kube, input, vm)
         if stale is not None:
             delete = await self.deps.request(
                 DeleteMachineRequest, target, provider_id=vm.provider_id, token=target.token
             )
-            await blocking(driver.delete_machine, delete)
+            await self.deps.blocking(driver.delete_machine, delete)
         else:
             await self._announce(target, vm.provider_id)
         return CreateOutput(
@@ -92,7 +92,7 @@ class MachineActivities:
             last_applied_provider_spec=input.last_applied,
         )
         try:
-            response = await blocking(self.deps.driver(target.provider).update_machine, request)
+            response = await self.deps.blocking(self.deps.driver(target.provider).update_machine, request)
         except Unimplemented:
             return UpdateOutput(supported=False)
         return UpdateOutput(changed=response.changed)
@@ -101,17 +101,17 @@ class MachineActivities:
     async def watch_machine(self, input: StatusInput) -> StatusOutput:
         """Looks at the VM of a Pending machine until it is cancelled; ends only with bad news.
 
-        When the VM has run for a while and no node has joined, the console's last lines are in the message.
+        The provider's own health checks and the console's last lines are in the message.
         """
         target = input.target
         age = datetime.now(UTC) - input.since
         try:
-            vm = await self._look(target, console=age > 6 * target.poll)
+            vm = await self._look(target, diagnose=True)
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
             if age < target.consistency:
-                raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", target.poll) from None
+                raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", input.interval) from None
             return StatusOutput(gone=True, message=e.message)
         if vm.state in (VmState.STOPPING, VmState.STOPPED, VmState.TERMINATING):
             return StatusOutput(gone=vm.state == VmState.TERMINATING, message=f"{vm.provider_id} is {vm.state}")
@@ -120,7 +120,7 @@ class MachineActivities:
             words += f"; the cloud says: {vm.impaired}"
         if vm.console:
             words += f"; console: {vm.console}"
-        raise NotYet(words, target.poll)
+        raise NotYet(words, input.interval)
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
@@ -132,7 +132,7 @@ class MachineActivities:
         request = await self.deps.request(
             DeleteMachineRequest, target, provider_id=target.provider_id, token=target.token
         )
-        found = await blocking(self.deps.driver(target.provider).delete_machine, request)
+        found = await self.deps.blocking(self.deps.driver(target.provider).delete_machine, request)
         if found.evidence == Evidence.TERMINATED:
             return DeleteOutput(kept=found.kept)
         if found.evidence == Evidence.PRESENT:
@@ -149,11 +149,11 @@ class MachineActivities:
             )
         return DeleteOutput(kept=found.kept)
 
-    async def _look(self, target: Target, console: bool = False) -> MachineStatus:
+    async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
         request = await self.deps.request(
-            GetMachineStatusRequest, target, provider_id=target.provider_id, token=target.token, console=console
+            GetMachineStatusRequest, target, provider_id=target.provider_id, token=target.token, diagnose=diagnose
         )
-        return await blocking(self.deps.driver(target.provider).get_machine_status, request)
+        return await self.deps.blocking(self.deps.driver(target.provider).get_machine_status, request)
 
     async def _find(self, target: Target) -> MachineStatus | None:
         try:

@@ -99,6 +99,8 @@ class NodeWatch:
         self.owners: dict[str, tuple[datetime, str]] = {}
         """Machine to the Node that counts: its creation and name."""
         self.unknown: dict[str, Unknown] = {}
+        self.labelled: dict[str, str] = {}
+        """Node uid to the machine whose name we wrote on it."""
         self.asking = asyncio.Event()
         self.turn = asyncio.Lock()
         """Who tells of nodes, `_follow` or `_ask`: what was seen earlier must not be told later."""
@@ -257,8 +259,10 @@ class NodeWatch:
                 )
                 self._told(name, f"{DUPLICATE} {machine}")
             return
-        if (node["metadata"].get("labels") or {}).get(MACHINE_NAME_LABEL) != machine:
+        uid, labels = node["metadata"]["uid"], node["metadata"].get("labels") or {}
+        if machine not in (labels.get(MACHINE_NAME_LABEL), self.labelled.get(uid)):
             await self._label(name, machine)
+            self.labelled[uid] = machine  # our own change may come back later than the next event
         if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
             await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
         facts = project(node, self.epoch, self._next())

@@ -65,20 +65,21 @@ class MachineStatus(Request):
     addresses: list[str] = Field(default_factory=list)
     state: VmState = VmState.PENDING
     impaired: str | None = None
-    """The provider's own health check fails, in its words."""
+    """The provider's own health check fails, in its words; read when a diagnosis was asked for."""
     uid: str | None = None
     """The machine uid in its tags."""
     name: str | None = None
     """The machine name in its tags."""
     console: str | None = None
-    """The last lines of the console, when they were asked for."""
+    """The last lines of the console, when a diagnosis was asked for."""
 
 
 class GetMachineStatusRequest(MachineRequest):
     provider_id: str | None = None
     """With it the VM is read by id; without, it is looked up by the machine's uid tag and by `token`."""
     token: str = ""
-    console: bool = False
+    diagnose: bool = False
+    """Also read the provider's own health checks and the console: further calls, for a VM that should be up by now."""
 
 
 class UpdateMachineRequest(MachineRequest):

@@ -167,6 +167,7 @@ class StatusInput(Value):
     target: Target
     since: datetime
     """When the VM was made: NotFound soon after is a suspicion only."""
+    interval: Duration
 
 
 class StatusOutput(Value):

@@ -22,6 +22,9 @@ class Timings(Value):
     """Start to close of one attempt of an activity that makes a few calls."""
     poll: Duration = timedelta(seconds=5)
     """Between two passes of an activity that waits for something outside."""
+    vm_look: Duration = timedelta(seconds=30)
+    """How long a VM whose node has not joined is left alone, and between two looks at it after that (`poll` at least).
+    """
     cloud_watch: Duration = timedelta(seconds=60)
     """Between two listings of a cloud account, which find the VM that died or was deleted behind our back."""
     settle: Duration = timedelta(seconds=30)
@@ -36,6 +39,7 @@ class Timings(Value):
         return Timings(
             heartbeat=timedelta(seconds=1),
             poll=timedelta(milliseconds=500),
+            vm_look=timedelta(0),
             cloud_watch=timedelta(seconds=1),
             settle=timedelta(seconds=1),
             consistency=timedelta(seconds=2),

@@ -295,6 +295,7 @@ class Planner:
         found = [
             SearchAttributePair(attributes.CLUSTER, state.cluster),
             SearchAttributePair(attributes.PHASE, str(Phase.PENDING)),
+            SearchAttributePair(attributes.REASON, "CreatingVM"),
             SearchAttributePair(attributes.CLASS, state.spec.class_.name),
         ]
         await self._client.temporal.start_workflow(

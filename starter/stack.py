@@ -19,9 +19,9 @@ from typing import Any, Literal, Self
 
 import yaml
 from temporalio.client import Client
-from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.service import RPCError
 
+from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.settings import Settings, load_settings
 from starter.connection import connect
@@ -233,7 +233,7 @@ class Stack:
     async def connect(self) -> Client:
         """A client of this stack's server, whatever TEMPORAL_* says in this shell."""
         if self.options.temporal_address is None:
-            return await Client.connect(self.temporal, data_converter=pydantic_data_converter)
+            return await Client.connect(self.temporal, data_converter=data_converter)
         try:
             return await connect(self.settings, target_host=self.temporal)
         except RuntimeError as e:
@@ -319,6 +319,8 @@ class Stack:
             # A crash, a wait and a retry cost seconds, so that a person can watch.
             "timings": {
                 "heartbeat": "1s",
+                "vmLook": "2s",
+                "cloudWatch": "5s",
                 "poll": "1s",
                 "settle": "2s",
                 "consistency": "2s",

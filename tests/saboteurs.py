@@ -36,9 +36,9 @@ def break_i5() -> None:
     """A look that takes an error for death."""
     looked = MachineActivities._look
 
-    async def hasty(self: MachineActivities, target: Any, console: bool = False) -> Any:
+    async def hasty(self: MachineActivities, target: Any, diagnose: bool = False) -> Any:
         try:
-            return await looked(self, target, console)
+            return await looked(self, target, diagnose)
         except DriverError:
             request = await self.deps.request(DeleteMachineRequest, target, provider_id=target.provider_id)
             await asyncio.to_thread(self.deps.driver(target.provider).delete_machine, request)
@@ -72,7 +72,6 @@ def break_i7() -> None:
         return deadline is not None and deadline + timedelta(seconds=15) <= workflow.now()
 
     Entity._ring, Entity.due = slow, due  # type: ignore[method-assign]
-    Entity._overdue = lambda self: any(self.due(name) for name in self.deadlines)  # type: ignore[method-assign]
 
 
 def break_i8() -> None:

@@ -185,10 +185,26 @@ async def test_a_node_that_is_ready_waits_for_the_post_start_update(machines: Ma
     assert len(machines.stubs.called("remove_ready_taint")) == 1
 
 
+async def test_a_vm_is_looked_at_only_when_its_node_takes_long(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """A machine that joins in time costs no look; one that does not is not moved from its deadline by the looking."""
+    handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
+    await reason(handle, "NodeNotSeen")
+    await temporal.fast_forward(handle, timedelta(seconds=20))
+    assert machines.stubs.called("watch_machine") == []
+    await temporal.fast_forward(handle, timedelta(seconds=11))
+    await eventually(lambda: _called(machines, "watch_machine"))
+    await temporal.fast_forward(handle, timedelta(minutes=5))
+    failed = await phase(handle, Phase.FAILED)
+    late = failed.journal[-1].time - failed.created - timedelta(minutes=5)
+    assert timedelta(0) <= late < timedelta(seconds=2)
+
+
 async def test_a_vm_that_is_gone_is_failed_not_created_again(machines: Machines) -> None:
     """MCM C11."""
     machines.stubs.then("watch_machine", StatusOutput(gone=True, message=f"{VM} is terminated"))
-    handle = await machines.start(machines.new_state("m-1"))
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(0))))
     failed = await phase(handle, Phase.FAILED)
     assert failed.journal[-1].reason == "VMGone"
     assert len(machines.stubs.called("create_machine")) == 1

@@ -84,27 +84,24 @@ class Entity:
     def earliest(self) -> datetime | None:
         return min(self.deadlines.values(), default=None)
 
-    async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until the condition holds or the earliest deadline of the table has passed."""
+    async def until(self, condition: Callable[[], bool], *names: str) -> None:
+        """Wait until the condition holds or one of these deadlines has passed; without names, any of the table."""
         self._arm()
         self.publish()
-        await workflow.wait_condition(lambda: condition() or self._overdue())
-
-    def _overdue(self) -> bool:
-        earliest = self.earliest()
-        return earliest is not None and earliest <= workflow.now()
+        await workflow.wait_condition(lambda: condition() or any(map(self.due, names or tuple(self.deadlines))))
 
     def _arm(self) -> None:
-        """One timer, for the earliest deadline; it moves only when that does."""
-        earliest = self.earliest()
-        if earliest == self._armed:
+        """One timer, for the earliest deadline to come; it moves only when that does."""
+        now = workflow.now()
+        name = min((n for n, d in self.deadlines.items() if d > now), key=lambda n: self.deadlines[n], default=None)
+        at = self.deadlines[name] if name else None
+        if at == self._armed:
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._armed, self._timer = earliest, None
-        if earliest is not None:
-            name = min(self.deadlines, key=lambda n: self.deadlines[n])
-            self._timer = asyncio.create_task(self._ring(earliest, name))
+        self._armed, self._timer = at, None
+        if name and at:
+            self._timer = asyncio.create_task(self._ring(at, name))
 
     async def _ring(self, at: datetime, name: str) -> None:
         delay = (at - workflow.now()).total_seconds()

@@ -112,7 +112,7 @@ def _reason(instance: Resource) -> str:
 
 
 def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
-    """One call by id, else two by tag and token; one more for a VM that runs, as only that can be impaired."""
+    """One call by id, else two by tag and token; with a diagnosis two more, of the checks only for a VM that runs."""
     machine = request.machine
     if request.provider_id:
         known = by_id(ec2, instance_id(request.provider_id))
@@ -126,12 +126,11 @@ def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
         what = f"machine {machine.name} (uid {machine.uid})"
     instance = the_one(found, what)
     status = describe(instance, ec2.region)
-    more: dict[str, Any] = {}
-    if status.state is VmState.RUNNING:
-        more["impaired"] = _impaired(ec2, instance["InstanceId"])
-    if request.console:
-        more["console"] = _console(ec2, instance["InstanceId"])
-    return status.model_copy(update=more)
+    if not request.diagnose:
+        return status
+    vm = instance["InstanceId"]
+    impaired = _impaired(ec2, vm) if status.state is VmState.RUNNING else None
+    return status.model_copy(update={"impaired": impaired, "console": _console(ec2, vm)})
 
 
 def list_machines(ec2: Ec2, cluster: str) -> list[MachineStatus]:

@@ -36,9 +36,9 @@ def test_states_and_impairment(cloud: AwsCloud, ec2: Any) -> None:
     made = cloud.driver.create_machine(given.creation())
     vm = made.provider_id.rsplit("/", 1)[-1]
     assert state() is VmState.RUNNING
-    assert cloud.driver.get_machine_status(given.status(made.provider_id)).impaired is None
     cloud.do(lambda: cloud.ec2.impair(vm, True))
-    impaired = cloud.driver.get_machine_status(given.status(made.provider_id)).impaired
+    assert cloud.driver.get_machine_status(given.status(made.provider_id)).impaired is None  # nobody asked
+    impaired = cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True)).impaired
     assert impaired == "instance status impaired (reachability failed)"
     cloud.set_delays(boot=0.0, terminate=60.0)
     ec2.stop_instances(InstanceIds=[vm])
@@ -71,7 +71,7 @@ def test_the_console_is_its_last_lines_without_the_token(cloud: AwsCloud) -> Non
     vm = made.provider_id.rsplit("/", 1)[-1]
     text = "".join(f"line {n}\n" for n in range(100)) + "join with abcdef.0123456789abcdef failed\n"
     cloud.do(lambda: cloud.ec2.set_console(vm, text))
-    console = cloud.driver.get_machine_status(given.status(made.provider_id, console=True)).console
+    console = cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True)).console
     assert console is not None
     lines = console.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (25, "line 76", "join with abcdef.*** failed")
@@ -82,10 +82,10 @@ def test_a_console_that_cannot_be_read_does_not_hide_the_status(cloud: AwsCloud)
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     fault(cloud, "GetConsoleOutput", "UnsupportedOperation")  # an older type: no `Latest`
-    status = cloud.driver.get_machine_status(given.status(made.provider_id, console=True))
+    status = cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True))
     assert status.console == ""
     fault(cloud, "GetConsoleOutput", "UnauthorizedOperation")
-    status = cloud.driver.get_machine_status(given.status(made.provider_id, console=True))
+    status = cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True))
     assert status.state is VmState.RUNNING
     assert "UnauthorizedOperation" in (status.console or "")
 
@@ -94,7 +94,7 @@ def test_status_checks_that_lag_behind_their_vm_are_no_trouble(cloud: AwsCloud) 
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     rule = fault(cloud, "DescribeInstanceStatus", "InvalidInstanceID.NotFound")
-    assert cloud.driver.get_machine_status(given.status(made.provider_id)).impaired is None
+    assert cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True)).impaired is None
     assert rule.hits == 1
 
 

@@ -145,7 +145,7 @@ def test_reads_change_nothing(cloud: Cloud) -> None:
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     before = mark(cloud)
-    cloud.driver.get_machine_status(given.status(made.provider_id, console=True))
+    cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True))
     cloud.driver.get_machine_status(given.status())
     cloud.driver.list_machines(given.listing())
     cloud.driver.get_volume_ids(GetVolumeIDsRequest(persistent_volume_specs=[{"csi": {"driver": "x"}}]))

@@ -32,6 +32,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import MachineRef, Target, TellInput
     from resources.names import cloud_queue, cluster_queue
 
+IN_FLIGHT = {"CreatingVM", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
+
 P = TypeVar("P")
 R = TypeVar("R")
 
@@ -43,7 +45,8 @@ class MachineEntity(Entity):
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
         self.renewal_wanted = False
-        self._published: dict[str, Any] = {}
+        started_with = workflow.info().typed_search_attributes
+        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -179,13 +182,11 @@ class MachineEntity(Entity):
     async def answer(self, handle: workflow.ActivityHandle[R]) -> R:
         """The answer of a call whose effect must be known, however long it takes.
 
-        A deadline that passes meanwhile counts exactly then, and the answer is awaited all the same.
+        The creation deadline that passes meanwhile counts exactly then, and the answer is awaited all the same.
         """
-        await self.until(handle.done)
-        while not handle.done():
-            if not self.failed_at_deadline():
-                self.deadlines.pop(min(self.deadlines, key=lambda n: self.deadlines[n]))
-            await self.until(handle.done)
+        await self.until(handle.done, "creation")
+        if self.failed_at_deadline():
+            await self.until(handle.done, "creation")
         return await handle
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
@@ -202,8 +203,7 @@ class MachineEntity(Entity):
         """Until then, or a deletion, the creation deadline, or the condition."""
         leaving = self.leaving
         self.deadlines["retry"] = until
-        while not (self.due("retry") or self.due("creation") or self.leaving != leaving or unless()):
-            await self.until(lambda: self.leaving != leaving or unless())
+        await self.until(lambda: self.leaving != leaving or unless(), "retry", "creation", "drain")
         self.deadlines.pop("retry", None)
 
     def failed_at_deadline(self) -> bool:
@@ -233,8 +233,8 @@ class MachineEntity(Entity):
             at.DEADLINE: self.earliest(),
         }
         changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        # The deadline alone is no news worth an event; it goes along with the next.
-        if set(changed) - {at.DEADLINE}:
+        # A deadline, or that a call is in flight, is no news worth an event of its own; it goes along with the next.
+        if set(changed) - ({at.DEADLINE, at.REASON} if reason in IN_FLIGHT else {at.DEADLINE}):
             workflow.upsert_search_attributes(
                 [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
             )

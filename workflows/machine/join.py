@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -18,39 +16,47 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, StatusInput, StatusOutput
     from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
 
-R = TypeVar("R")
+VmWatch = workflow.ActivityHandle[StatusOutput]
 
 
 async def join(m: MachineEntity) -> None:
     """Ends with the machine Running, Failed, or with a deletion wanted.
 
-    Meanwhile one retrying activity looks at the VM, so that one that dies is not waited for until the deadline.
+    When it takes long, one retrying activity looks at the VM, so that one that died is not waited for until the
+    deadline, and what its console says is seen.
     """
-    if m.leaving or m.s.was_running:
+    s = m.s
+    if m.leaving or s.was_running:
         return
-    vm = _watch_vm(m)
-    try:
-        while not (m.leaving or m.s.was_running or m.failed_at_deadline()):
-            if not vm.done():
-                await _step(m, vm)
-            elif not await _bad_news(m, vm):
-                vm = _watch_vm(m)
-    finally:
+    assert s.made is not None
+    m.deadlines["look"] = s.made + s.timings.vm_look
+    vm: VmWatch | None = None
+    while not (m.leaving or s.was_running or m.failed_at_deadline()):
+        if m.due("look"):
+            del m.deadlines["look"]
+            vm = _watch_vm(m)
+        if vm is None or not vm.done():
+            await _step(m, vm)
+        elif not await _bad_news(m, vm):
+            vm = _watch_vm(m)
+    m.deadlines.pop("look", None)
+    if vm is not None:
         m.drop(vm)
 
 
-def _watch_vm(m: MachineEntity) -> workflow.ActivityHandle[StatusOutput]:
+def _watch_vm(m: MachineEntity) -> VmWatch:
     assert m.s.made is not None
+    timings = m.s.timings
     return m.start(
         MachineActivities.watch_machine,
-        StatusInput(target=m.target(), since=m.s.made),
+        StatusInput(target=m.target(), since=m.s.made, interval=max(timings.vm_look, timings.poll)),
         queue=m.cloud,
         summary="watch the VM until its node joins",
         polls=True,
     )
 
 
-async def _bad_news(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput]) -> bool:
+async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
     """Whether the VM is gone or stopped, which makes the machine Failed: an id was recorded. Else look again later."""
     try:
         output = await vm
@@ -62,7 +68,7 @@ async def _bad_news(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput])
     return True
 
 
-async def _step(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput]) -> None:
+async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
     health = judge(node, m.s.spec.node_conditions)
     if node is not None and node.exists and not m.s.joined:
@@ -72,7 +78,7 @@ async def _step(m: MachineEntity, vm: workflow.ActivityHandle[StatusOutput]) -> 
     else:
         m.waiting(health.reason, f"{m.status.provider_id} has started; {health.message}")
         news = _node_changes(m)
-        await m.until(lambda: m.leaving or vm.done() or news())
+        await m.until(lambda: m.leaving or (vm is not None and vm.done()) or news())
 
 
 async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
