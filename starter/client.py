@@ -41,6 +41,8 @@ CONNECT_TIMEOUT = 10.0
 """Seconds; an address that swallows packets must not hold up a command for minutes."""
 WAIT_POLL = 0.5
 """Seconds between two looks of `wait`, each one cheap read of the server's records."""
+SELECT_TRIES = 3
+"""Questions to one machine before a selection is given up; one, where nobody polls."""
 DELETED = "deleted"
 
 Progress = Callable[[Life], Awaitable[None]]
@@ -162,16 +164,21 @@ class HostlerClient:
 
     async def _labelled(self, summary: MachineSummary) -> MachineState | None:
         """None for a machine that has ended since it was listed."""
-        handle = self._handle(summary.name, summary.cluster)
-        try:
-            return await live.ask_running(handle)
-        except NoAnswer as e:
-            queue = names.workflow_queue(self.settings.queue_prefix)
-            absence = await live.absence(self.temporal, queue, datetime.now(UTC))
-            raise Unreachable(
-                f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}. "
-                "Nothing is selected, since the selection could not be whole; start a worker, or give names"
-            ) from None
+        handle, queue = self._handle(summary.name, summary.cluster), names.workflow_queue(self.settings.queue_prefix)
+        left = SELECT_TRIES
+        while True:
+            left -= 1
+            try:
+                return await live.ask_running(handle)
+            except NoAnswer as e:
+                now = datetime.now(UTC)
+                if left and live.lately(await live.last_poll(self.temporal, queue), now):
+                    continue  # so many questions at once may keep a small worker busy
+                absence = await live.absence(self.temporal, queue, now)
+                raise Unreachable(
+                    f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}"
+                    ". Nothing is selected, since the selection could not be whole; start a worker, or give names"
+                ) from None
 
     async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
         """A machine's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
@@ -277,9 +284,8 @@ class HostlerClient:
         life = first = await self.life(name, cluster=cluster)
         while not _reached(life, first, target):
             if end is not None and time.monotonic() >= end:
-                raise WaitTimeout(
-                    f"machine {name} is {_where(life)}, not {until}, after {_text(timeout)}; it may get there yet"
-                )
+                after = f", after {format_duration(timeout)}" if timeout else ""
+                raise WaitTimeout(f"machine {name} is {_where(life)}, not {until}{after}; it may get there yet")
             if progress is not None:
                 await progress(life)
             await asyncio.sleep(WAIT_POLL)
@@ -317,10 +323,6 @@ def _word(name: str) -> str:
     if not names.is_name(name):
         raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
     return name
-
-
-def _text(timeout: timedelta | None) -> str:
-    return format_duration(timeout) if timeout is not None else "no time"
 
 
 def _since(life: Life) -> str:

@@ -11,6 +11,8 @@ import builtins
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+
 from resources import attributes, names
 from resources.cluster import ClusterState
 from resources.messages import Intent
@@ -63,7 +65,7 @@ class Clusters:
             if found is None and not configured:
                 raise await self._unknown(name)
             count = await self._count(name)
-            if found is None or found.status is None or found.status.name != "RUNNING":
+            if found is None or not _runs(found):
                 closed = found.close_time if found else None
                 return ClusterDescription(ClusterSummary(name, NOT_WATCHED, count, configured), ended=closed)
             phase = found.typed_search_attributes.get(attributes.PHASE, "")
@@ -86,31 +88,39 @@ class Clusters:
         return await self._send(name, "renew", reason)
 
     async def remove(self, name: str, *, reason: str = "") -> Sent:
-        """Asks for the end of the watch. Raises Refused while the cluster has machines; nothing of the cluster itself
-        is touched."""
+        """Asks for the end of the watch; nothing of the cluster itself is touched. Raises as `removable`."""
+        await self.removable(name)
+        return await self._send(name, "remove", reason)
+
+    async def removable(self, name: str) -> None:
+        """Raises Refused while the cluster has machines, NotFound when nobody watches it."""
+        await self._watched(name, "remove")
         with translated():
             there = [m async for m in self._temporal.list_workflows(live.machines_of(name), limit=SOME)]
             count = await self._count(name) if there else 0
         if there:
-            some = ", ".join(sorted(e.id.rsplit("/", 1)[-1] for e in there))
+            some = ", ".join(sorted(e.id.rsplit("/", 1)[-1] for e in there)) + (", …" if count > len(there) else "")
             raise Refused(
-                f"cluster {name} still has {count} machine{'s' if count > 1 else ''} ({some}"
-                f"{', …' if count > len(there) else ''}): delete them first (hostler delete machine --all --cluster "
-                f"{name})"
+                f"cluster {name} still has {count} machine{'s' if count > 1 else ''} ({some}): delete them first "
+                f"(hostler delete machine --all --cluster {name})"
             )
-        return await self._send(name, "remove", reason)
 
     async def _send(self, name: str, intent_name: str, reason: str) -> Sent:
-        handle = self._handle(name)
+        handle = await self._watched(name, intent_name)
         intent = Intent(id=intents.new_id(), requested_by=self._client.requested_by, reason=reason)
         queue = names.workflow_queue(self._client.settings.queue_prefix)
         with translated():
-            found = await live.described(handle)
-            if found is None and name not in self._client.settings.clusters:
-                raise await self._unknown(name)
-            if found is None or found.status is None or found.status.name != "RUNNING":
-                raise NotFound(f"cluster {name} is not watched: there is nothing to {intent_name}")
             return await intents.send(handle, intent_name, intent, queue, f"cluster {name}")
+
+    async def _watched(self, name: str, purpose: str) -> Any:
+        handle = self._handle(name)
+        with translated():
+            found = await live.described(handle)
+        if found is None and name not in self._client.settings.clusters:
+            raise await self._unknown(name)
+        if found is None or not _runs(found):
+            raise NotFound(f"cluster {name} is not watched: there is nothing to {purpose}")
+        return handle
 
     async def _unknown(self, name: str) -> NotFound:
         known = [c.name for c in await self.list()]
@@ -122,3 +132,7 @@ class Clusters:
         if not names.is_name(name):
             raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
         return self._temporal.get_workflow_handle(names.cluster_id(name))
+
+
+def _runs(found: WorkflowExecutionDescription) -> bool:
+    return found.status == WorkflowExecutionStatus.RUNNING

@@ -6,6 +6,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any, cast
 from urllib.parse import quote
 
@@ -30,6 +33,21 @@ class KubeError(HostlerError):
         self.code = code
 
 
+@dataclass(frozen=True)
+class Right:
+    """What an account may do to a resource: in a namespace, or (empty) in all of them and on what has none."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
+
+
 class KubeClient:
     """One cluster's API server; made by `connect_cluster`."""
 
@@ -37,17 +55,39 @@ class KubeClient:
         self._api = api
         self._cluster = cluster
 
-    async def nodes(self) -> list[Json]:
-        """Every Node, in pages."""
+    @property
+    def host(self) -> str:
+        return str(self._api.configuration.host)
+
+    async def version(self) -> tuple[Json, datetime | None]:
+        """The answer of /version, and the server's clock (RFC 9110: whole seconds), where the answer tells it."""
+        answer, content = await self._send("GET", "/version")
+        date = answer.response.headers.get("Date")
+        return cast(Json, json.loads(content)), parsedate_to_datetime(date) if date else None
+
+    async def may(self, right: Right) -> bool:
+        """Whether this account has the right, by a SelfSubjectAccessReview."""
+        asked = {f: getattr(right, f) for f in ("verb", "resource", "group", "subresource", "namespace")}
+        body: Json = {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": {k: v for k, v in asked.items() if v}},
+        }
+        review = await self._call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body=body)
+        return bool(review["status"].get("allowed"))
+
+    async def nodes(self, labels: str | None = None) -> list[Json]:
+        """Every Node, or those that a label selector chooses, in pages."""
         nodes: list[Json] = []
-        query = {"limit": str(PAGE)}
+        first = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
+        query = first
         while True:
             page = await self._call("GET", "/api/v1/nodes", query=query)
             nodes += page.get("items") or []
             token = (page.get("metadata") or {}).get("continue")
             if not token:
                 return nodes
-            query = {"limit": str(PAGE), "continue": token}
+            query = {**first, "continue": token}
 
     async def node(self, name: str) -> Json:
         return await self._call("GET", f"/api/v1/nodes/{quote(name, safe='')}")
@@ -69,7 +109,11 @@ class KubeClient:
         path = f"{_secrets(namespace)}/{quote(name, safe='')}"
         return await self._call("PATCH", path, body=patch, content_type=MERGE_PATCH, private=True)
 
-    async def _call(
+    async def _call(self, method: str, path: str, **options: Any) -> Json:
+        _, content = await self._send(method, path, **options)
+        return cast(Json, json.loads(content))
+
+    async def _send(
         self,
         method: str,
         path: str,
@@ -78,7 +122,7 @@ class KubeClient:
         body: Json | None = None,
         content_type: str = "application/json",
         private: bool = False,
-    ) -> Json:
+    ) -> tuple[Any, bytes]:
         """`private`: the server's message may quote what was sent, so only its reason is told."""
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body is not None else {})
         request = await self._api.param_serialize(
@@ -93,15 +137,14 @@ class KubeClient:
             answer = await self._api.call_api(*request, _request_timeout=CALL_TIMEOUT)
             content = await answer.response.read()
         except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            host = self._api.configuration.host
             raise Unreachable(
-                f"cluster {self._cluster}: its API at {host} does not answer: {e or type(e).__name__}"
+                f"cluster {self._cluster}: its API at {self.host} does not answer: {e or type(e).__name__}"
             ) from e
         if answer.status >= 400:
             raise KubeError(
                 answer.status, f"cluster {self._cluster}: {method} {path}: {_reason(content, answer, private)}"
             )
-        return cast(Json, json.loads(content))
+        return answer, content
 
 
 def _secrets(namespace: str) -> str:

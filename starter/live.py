@@ -24,7 +24,7 @@ from temporalio.client import (
 )
 from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError, TimeoutType
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, TimeoutType
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -114,19 +114,18 @@ async def pending_of(description: WorkflowExecutionDescription) -> tuple[Pending
 
 async def _pending(info: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
     next_try = info.next_attempt_schedule_time.ToDatetime(UTC) if info.HasField("next_attempt_schedule_time") else None
+    error = await converter.decode_failure(info.last_failure) if info.HasField("last_failure") else None
     return PendingActivity(
         type=info.activity_type.name,
         attempt=info.attempt,
         running=info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
-        last_failure=await _last_failure(info, converter),
+        last_failure=await _last_failure(error, info, converter) if error else "",
         next_try=next_try,
+        waits=isinstance(error, ApplicationError) and error.category == ApplicationErrorCategory.BENIGN,
     )
 
 
-async def _last_failure(info: PendingActivityInfo, converter: DataConverter) -> str:
-    if not info.HasField("last_failure"):
-        return ""
-    error = await converter.decode_failure(info.last_failure)
+async def _last_failure(error: BaseException, info: PendingActivityInfo, converter: DataConverter) -> str:
     if isinstance(error, TemporalTimeout) and error.type == TimeoutType.HEARTBEAT:
         # A worker that died tells nothing itself: the last it said is the blocker, not "heartbeat timeout".
         details = await converter.decode(list(info.heartbeat_details.payloads)) or list(error.last_heartbeat_details)
@@ -180,8 +179,8 @@ async def query(
         raise
 
 
-async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
-    """Who polls the queue, in words, for an operator whose question nobody answered."""
+async def last_poll(temporal: Client, task_queue: str) -> tuple[datetime, str] | None:
+    """When and by whom a queue of workflows was polled last; the server forgets it after 5 minutes."""
     answer = await temporal.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=temporal.namespace,
@@ -189,12 +188,22 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
             task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
         )
     )
-    seen = [(p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers]
-    if not seen:
+    return max(((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers), default=None)
+
+
+def lately(poll: tuple[datetime, str] | None, now: datetime) -> bool:
+    """Whether a worker that polled then may still be there."""
+    return poll is not None and (now - poll[0]).total_seconds() <= POLL_WINDOW
+
+
+async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
+    """Who polls the queue, in words, for an operator whose question nobody answered."""
+    poll = await last_poll(temporal, task_queue)
+    if poll is None:
         return f"nobody polls {task_queue} (no worker was seen there in the last 5 minutes)"
-    time, identity = max(seen)
+    time, identity = poll
     words = f"last poll at {time:%H:%M:%S} UTC by {identity}"
-    if (now - time).total_seconds() > POLL_WINDOW:
+    if not lately(poll, now):
         return f"nobody polls {task_queue} ({words})"
     return f"nobody polls {task_queue}, or the worker there does not get on ({words})"
 

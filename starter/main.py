@@ -15,7 +15,7 @@ import typer.core
 from typer.exceptions import Abort, Exit, TyperException
 from typer.main import get_command
 
-from starter.commands.common import AsOption, Globals
+from starter.commands.common import AsOption, ClusterOption, Globals
 
 DEBUG = "HOSTLER_DEBUG"
 INTERRUPTED = 130
@@ -33,6 +33,7 @@ class Lazy:
     name: str
     help: str
     group: bool = False
+    hidden: bool = False
 
     def load(self) -> Any:
         """The command, made of its function; a group of its `app`."""
@@ -40,22 +41,26 @@ class Lazy:
         if self.group:
             return get_command(found)
         alone = typer.Typer(add_completion=False, rich_markup_mode=None)
-        alone.command(epilog=EPILOG)(found)
+        alone.command(epilog=EPILOG, hidden=self.hidden)(found)
         return get_command(alone)
 
 
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change machines, their classes and Secrets."),
-    "get": Lazy("get", "get", "List machines or nodes."),
-    "describe": Lazy("describe", "describe", "Tell everything of a machine: what it waits for and why."),
+    "get": Lazy("get", "get", "List machines, nodes or clusters."),
+    "describe": Lazy("describe", "describe", "Tell everything of a machine or cluster: what it waits for and why."),
     "events": Lazy("describe", "events", "Tell a machine's story."),
-    "wait": Lazy("wait", "wait", "Wait until a machine is in a phase, or gone."),
-    "renew": Lazy("delete", "renew", "Let a machine go on with the newest code and try again."),
+    "wait": Lazy("wait", "wait", "Wait until machines are in a phase, or gone."),
+    "renew": Lazy("delete", "renew", "Let machines go on with the newest code and try again."),
     "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node."),
+    "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
+    "doctor": Lazy("doctor", "doctor", "Find out what is wrong with settings, Temporal, workers and clusters."),
     "worker": Lazy("run", "worker", "Run a worker."),
     "setup": Lazy("run", "setup", "Prepare Temporal: register the search attributes."),
     "simulator": Lazy("simulator", "app", "Faults, calls and knobs of the simulator.", group=True),
+    "completion": Lazy("completion", "completion", "Print the completion script of a shell."),
+    "__complete": Lazy("completion", "complete", "For the completion scripts.", hidden=True),
 }
 
 
@@ -65,7 +70,7 @@ class LazyGroup(typer.core.TyperGroup):
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
         for name, lazy in COMMANDS.items():
-            self.add_command(typer.core.TyperCommand(name, help=lazy.help), name)
+            self.add_command(typer.core.TyperCommand(name, help=lazy.help, hidden=lazy.hidden), name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> tuple[str | None, Any, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
@@ -125,7 +130,7 @@ def root(
             help="Settings file; default: $HOSTLER_SETTINGS, .hostler/settings.yaml, then ~/.config/hostler.",
         ),
     ] = None,
-    cluster: Annotated[str | None, typer.Option("--cluster", help="The cluster; default: the settings' own.")] = None,
+    cluster: ClusterOption = None,
     requested_by: AsOption = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")

@@ -69,7 +69,7 @@ class Table:
     widths: list[int] = field(default_factory=list)
 
     def lines(self, rows: Sequence[Sequence[str]], *, header: bool = True) -> list[str]:
-        filled = [[cell or NONE for cell in row] for row in rows]
+        filled = [[" ".join(cell.split("\n")) or NONE for cell in row] for row in rows]  # a row is a line
         shown = [self.header, *filled] if header else filled
         wide = [max(len(row[i]) for row in [self.header, *filled]) for i in range(len(self.header))]
         self.widths = [max(a, b) for a, b in zip(wide, self.widths or wide, strict=True)]

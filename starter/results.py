@@ -80,6 +80,8 @@ class PendingActivity:
     last_failure: str = ""
     """Of the attempt before; for one that went silent, what its last heartbeat said."""
     next_try: datetime | None = None
+    waits: bool = False
+    """The last failure is none: a poller says that it is not yet so."""
 
 
 @dataclass(frozen=True)

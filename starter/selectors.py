@@ -1,4 +1,5 @@
-"""Label selectors as kubectl takes them (apimachinery, labels.Parse): `pool=demo,zone!=a`, `zone in (a, b)`, `gpu`, `!gpu`.
+"""Label selectors as kubectl takes them (apimachinery, labels.Parse): `pool=demo,zone!=a`, `zone in (a, b)`, `gpu`,
+`!gpu`.
 
 Not taken: `key>1` and `key<1`, which the API knows for node affinity only.
 """

@@ -40,6 +40,15 @@ async def setup(client: Client) -> Registered:
     registration without a word and keep the first type), or the server refuses.
     """
     await check_namespace(client)
+    missing = await missing_attributes(client)
+    if missing:
+        await _add(client, missing)
+    return Registered(present=tuple(n for n in WANTED if n not in missing), added=tuple(missing))
+
+
+async def missing_attributes(client: Client) -> dict[str, IndexedValueType.ValueType]:
+    """The search attributes that the namespace does not have yet. Raises SetupError when one has another type, or the
+    server does not say."""
     known = await _registered(client)
     wrong = [
         f"{name} is {_word(known[name])}, not {_word(kind)}"
@@ -51,10 +60,7 @@ async def setup(client: Client) -> Registered:
             f"namespace {client.namespace!r} has search attributes of other types: {', '.join(wrong)}; "
             f"remove them (temporal operator search-attribute remove -n {client.namespace} --name …) and repeat"
         )
-    missing = {name: kind for name, kind in WANTED.items() if name not in known}
-    if missing:
-        await _add(client, missing)
-    return Registered(present=tuple(n for n in WANTED if n not in missing), added=tuple(missing))
+    return {name: kind for name, kind in WANTED.items() if name not in known}
 
 
 def _word(kind: IndexedValueType.ValueType) -> str:

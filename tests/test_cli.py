@@ -344,11 +344,15 @@ async def test_exit_codes_and_words(place: Place) -> None:
         "wait",
         "renew",
         "delete",
+        "explain",
+        "doctor",
         "worker",
         "setup",
         "simulator",
+        "completion",
     ):
         assert f"\n  {command} " in shown
+    assert "__complete" not in shown
 
 
 async def test_clusters_of_the_settings(working: Place) -> None:

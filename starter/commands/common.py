@@ -9,21 +9,61 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter import completion
+from starter.spelling import did_you_mean
+
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from resources.settings import Settings
     from starter.client import HostlerClient
 
-ClusterOption = Annotated[str | None, typer.Option("--cluster", help="The cluster; default: the settings' own.")]
-SettingsOption = Annotated[Path | None, typer.Option("--settings", help="Settings file.", show_default=False)]
-AsOption = Annotated[str | None, typer.Option("--as", help="Who asks, for the journal; default: user@host.")]
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="machine; also machines, mc, machine/NAME.")]
-NameArgument = Annotated[str | None, typer.Argument(metavar="NAME", help="The machine's name.", show_default=False)]
-
 MACHINE = "machine"
 NODE = "node"
-ALIASES = {"machine": MACHINE, "machines": MACHINE, "mc": MACHINE, "node": NODE, "nodes": NODE, "no": NODE}
+CLUSTER = "cluster"
+ALIASES = {
+    **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
+    **dict.fromkeys(("node", "nodes", "no"), NODE),
+    **dict.fromkeys(("cluster", "clusters"), CLUSTER),
+}
+
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", help="The cluster; default: the settings' own.", autocompletion=completion.clusters),
+]
+SettingsOption = Annotated[Path | None, typer.Option("--settings", help="Settings file.", show_default=False)]
+AsOption = Annotated[str | None, typer.Option("--as", help="Who asks, for the journal; default: user@host.")]
+MachineArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=completion.kinds(MACHINE)
+    ),
+]
+KindArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        help="machine or cluster; also machine/NAME.",
+        autocompletion=completion.kinds(MACHINE, CLUSTER),
+    ),
+]
+NameArgument = Annotated[
+    str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False, autocompletion=completion.names)
+]
+NamesArgument = Annotated[
+    list[str] | None, typer.Argument(metavar="NAME", show_default=False, autocompletion=completion.names)
+]
+SelectorOption = Annotated[
+    str | None,
+    typer.Option(
+        "-l",
+        "--selector",
+        help="Those with these labels, as kubectl: pool=demo,zone!=a; 'zone in (a, b)'; gpu; !gpu.",
+        show_default=False,
+    ),
+]
+AllOption = Annotated[bool, typer.Option("--all", help="All machines of the cluster.")]
+AllClustersOption = Annotated[bool, typer.Option("-A", "--all-clusters", help="Of every cluster.")]
 
 
 @dataclass(frozen=True)
@@ -76,18 +116,19 @@ def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MAC
         given = [name, *(n.partition("/")[2] if n.partition("/")[0] in ALIASES else n for n in given)]
     known = ALIASES.get(word)
     if known is None or known not in kinds:
-        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(kinds)}")
+        spelled = did_you_mean(word, [alias for alias, kind in ALIASES.items() if kind in kinds])
+        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(kinds)}{spelled}")
     if not all(given):
         raise typer.BadParameter(f"{kind!r} names nothing; write {word}/NAME or {word} NAME")
     return known, given
 
 
-def one_machine(kind: str, name: str | None) -> str:
-    """The one name that the command needs."""
-    _, names = target(kind, [name])
+def one(kind: str, name: str | None, kinds: Collection[str] = (MACHINE,)) -> tuple[str, str]:
+    """Kind and the one name that the command needs."""
+    known, names = target(kind, [name], kinds)
     if len(names) != 1:
-        raise typer.BadParameter("give one machine: machine NAME")
-    return names[0]
+        raise typer.BadParameter(f"give one {known}: {known} NAME")
+    return known, names[0]
 
 
 def span(text: str | None) -> timedelta | None:

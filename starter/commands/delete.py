@@ -2,38 +2,58 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter import completion
 from starter.commands.common import (
+    CLUSTER,
+    MACHINE,
+    AllClustersOption,
+    AllOption,
     AsOption,
     ClusterOption,
     KindArgument,
-    NameArgument,
+    NamesArgument,
+    SelectorOption,
+    Session,
     SettingsOption,
-    one_machine,
+    one,
     session,
     span,
     target,
 )
+from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
 
+KINDS = (MACHINE, CLUSTER)
+
 
 def delete(
     ctx: typer.Context,
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="machine", show_default=False)] = None,
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="KIND", help="machine or cluster.", show_default=False, autocompletion=completion.kinds(*KINDS)
+        ),
+    ] = None,
+    names: NamesArgument = None,
     files: Annotated[
         list[str] | None, typer.Option("-f", "--filename", help="Delete the Machines of these manifests; repeatable.")
     ] = None,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
     force: Annotated[
         bool,
         typer.Option("--force", help="Shorten the drain: pods are deleted, not evicted. Clean-up is never skipped."),
     ] = False,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would be deleted; delete none.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = False,
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="With --wait: give up after so long.", show_default="no limit")
@@ -42,29 +62,48 @@ def delete(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Delete machines: drain, then the VM, its disks and its Node. Classes and Secrets of a file are left alone."""
+    """Delete machines: drain, then the VM, its disks and its Node. Classes and Secrets of a file are left alone.
+
+    `delete cluster NAME` ends the watch of a cluster that has no machines any more; the cluster itself is not touched.
+    """
     here = session(ctx, cluster, settings, requested_by)
     limit = span(timeout)
-    given = target(kind, names or [])[1] if kind else []
-    if not given and not files:
-        raise typer.BadParameter("give names (machine NAME...) or files (-f)")
+    which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
+    if which == CLUSTER:
+        if selector is not None or everything or all_clusters or force or files or wait:
+            raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
+        _remove_cluster(here, one(kind or "", given[0] if len(given) == 1 else None, KINDS)[1], reason, dry_run)
+        return
+    if files and (given or selector is not None or everything):
+        raise typer.BadParameter("files (-f), or machines: one of them")
+    chosen = Selection() if files else choice(given, selector, everything, all_clusters)
 
     async def body(client: HostlerClient) -> None:
-        machines = [(client.cluster, n) for n in given] + _of_files(client, here.cluster, files or [])
-        await _delete_all(client, machines, force, reason)
-        if wait:
-            from starter.commands.wait import wait_for
-
+        machines = _of_files(client, here.cluster, files) if files else await chosen.keys(client)
+        if not machines:
+            typer.echo(chosen.nothing(client), err=True)
+            return
+        if dry_run:
             for its_cluster, machine in machines:
-                await wait_for(client, machine, "deleted", limit, its_cluster)
+                await client.life(machine, cluster=its_cluster)  # a name typed wrong is said here too
+            typer.echo("\n".join(f"{chosen.label(key)} deletion (dry run)" for key in machines))
+            return
+
+        async def ask(key: Key) -> str:
+            sent = await client.delete(key[1], force=force, reason=reason, cluster=key[0])
+            return sent.message if sent.gone else f"deletion: {sent.message}"
+
+        await _tell_all(machines, chosen, ask)
+        if wait:
+            from starter.commands.wait import wait_for_all
+
+            await wait_for_all(client, machines, chosen, "deleted", limit)
 
     here.run(body)
 
 
-def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> list[tuple[str, str]]:
+def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> list[Key]:
     """Cluster and name of every Machine of the files."""
-    if not files:
-        return []
     from starter import files as manifests
     from starter.output import warn
 
@@ -76,17 +115,16 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> l
     return [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
 
 
-async def _delete_all(client: HostlerClient, machines: list[tuple[str, str]], force: bool, reason: str) -> None:
+async def _tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
     """All of them, also after one that fails; raises what failed at the end."""
     from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
 
     failures = []
     async with Busy("waiting for a worker's answer") as busy:
-        for cluster, name in machines:
+        for key in machines:
             try:
-                sent = await client.delete(name, force=force, reason=reason, cluster=cluster)
-                busy.echo(f"machine/{name} {sent.message}" if sent.gone else f"machine/{name} deletion: {sent.message}")
+                busy.echo(f"{chosen.label(key)} {await ask(key)}")
             except Unreachable:
                 raise
             except HostlerError as e:
@@ -98,20 +136,60 @@ async def _delete_all(client: HostlerClient, machines: list[tuple[str, str]], fo
 def renew(
     ctx: typer.Context,
     kind: KindArgument,
-    name: NameArgument = None,
+    names: NamesArgument = None,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Let a machine go on with the newest code, and try again what stands still."""
-    machine = one_machine(kind, name)
+    """Let machines, or a cluster's watch, go on with the newest code, and try again what stands still."""
+    here = session(ctx, cluster, settings, requested_by)
+    which, given = target(kind, names or [], KINDS)
+    if which == CLUSTER:
+        if selector is not None or everything or all_clusters:
+            raise typer.BadParameter("of a cluster: renew cluster NAME [--reason TEXT]")
+        _renew_cluster(here, one(kind, given[0] if len(given) == 1 else None, KINDS)[1], reason)
+        return
+    chosen = choice(given, selector, everything, all_clusters)
 
+    async def body(client: HostlerClient) -> None:
+        machines = await chosen.keys(client)
+        if not machines:
+            typer.echo(chosen.nothing(client), err=True)
+
+        async def ask(key: Key) -> str:
+            return f"renewal: {(await client.renew(key[1], reason=reason, cluster=key[0])).message}"
+
+        await _tell_all(machines, chosen, ask)
+
+    here.run(body)
+
+
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+def _remove_cluster(here: Session, name: str, reason: str, dry_run: bool) -> None:
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
 
         async with Busy("waiting for a worker's answer") as busy:
-            sent = await client.renew(machine, reason=reason)
-            busy.echo(f"machine/{machine} renewal: {sent.message}")
+            if dry_run:
+                await client.clusters.removable(name)
+                busy.echo(f"cluster/{name} removal (dry run)")
+                return
+            busy.echo(f"cluster/{name} removal: {(await client.clusters.remove(name, reason=reason)).message}")
 
-    session(ctx, cluster, settings, requested_by).run(body)
+    here.run(body)
+
+
+def _renew_cluster(here: Session, name: str, reason: str) -> None:
+    async def body(client: HostlerClient) -> None:
+        from starter.output import Busy
+
+        async with Busy("waiting for a worker's answer") as busy:
+            busy.echo(f"cluster/{name} renewal: {(await client.clusters.renew(name, reason=reason)).message}")
+
+    here.run(body)

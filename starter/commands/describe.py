@@ -9,12 +9,23 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.common import ClusterOption, KindArgument, NameArgument, SettingsOption, one_machine, session
+from starter.commands.common import (
+    CLUSTER,
+    MACHINE,
+    ClusterOption,
+    KindArgument,
+    MachineArgument,
+    NameArgument,
+    SettingsOption,
+    one,
+    session,
+)
 
 if TYPE_CHECKING:
     from resources.machine import MachineResult, MachineState
+    from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
-    from starter.results import Description, Event, PendingActivity
+    from starter.results import ClusterDescription, Description, Event, PendingActivity
 
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
@@ -29,18 +40,21 @@ def describe(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Tell everything of a machine: what it is, what it waits for and why, and what happened to it.
+    """Tell everything of a machine, or of a cluster: what it is, what it waits for and why, and what happened to it.
 
     Without a worker it says so and tells what Temporal has; of a machine that is gone, what is left of it.
     """
-    machine = one_machine(kind, name)
+    which, asked = one(kind, name, (MACHINE, CLUSTER))
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
 
-        async with Busy(f"asking machine {machine}") as busy:
-            found = await client.describe(machine)
-            busy.echo("\n".join(page(found, datetime.now(UTC))))
+        async with Busy(f"asking {which} {asked}") as busy:
+            if which == CLUSTER:
+                lines = cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
+            else:
+                lines = page(await client.describe(asked), datetime.now(UTC))
+            busy.echo("\n".join(lines))
 
     session(ctx, cluster, settings).run(body)
 
@@ -59,16 +73,62 @@ def page(found: Description, now: datetime) -> list[str]:
     if found.state is not None and not found.no_answer:
         lines += _status(found.state, now)
     lines += _pending(found.life.pending, now)
-    journal = found.state.journal if found.state else found.result.journal if found.result else []
-    if journal:
-        lines += ["", "Journal:"]
-        lines += _table(
-            ("AGE", "REASON", "MESSAGE"),
-            [(f"{_age(now, h.time)}", h.reason, h.message) for h in journal[-RECENT:]],
-        )
+    lines += _journal(found.state.journal if found.state else found.result.journal if found.result else [], now)
     if found.web:
         lines += ["", f"Web UI: {found.web}"]
     return lines
+
+
+def _journal(journal: Sequence[Happening], now: datetime) -> list[str]:
+    if not journal:
+        return []
+    rows = [(f"{_age(now, h.time)}", h.reason, h.message) for h in journal[-RECENT:]]
+    return ["", "Journal:", *_table(("AGE", "REASON", "MESSAGE"), rows)]
+
+
+def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
+    """The whole answer for a cluster, as lines."""
+    from starter.output import fields, moment
+
+    summary, state = found.summary, found.state
+    pairs = [
+        ("Name", summary.name),
+        ("Phase", summary.phase),
+        ("Machines", str(summary.machines)),
+        ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
+        ("Ended", moment(found.ended, now)),
+    ]
+    if state is not None:
+        pairs += [
+            ("API server", _reachability(state.api, now)),
+            *((f"Cloud {account}", _reachability(it, now)) for account, it in sorted(state.clouds.items())),
+            ("VMs known", str(len(state.machines))),
+            ("Nodes told of", str(len(state.cursor.told))),
+        ]
+    lines = fields(pairs)
+    if found.no_answer:
+        lines += ["", f"No answer: {found.no_answer}.", "What is above is what Temporal knows without a worker."]
+    if found.task_attempt > 1:
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+    if state is not None and state.parked:
+        lines += [
+            "",
+            f"Stands still: {state.parked}",
+            f"Once a fixed worker runs: hostler renew cluster {summary.name}",
+        ]
+    lines += _pending(found.pending, now) + _journal(state.journal if state else [], now)
+    if found.web:
+        lines += ["", f"Web UI: {found.web}"]
+    return lines
+
+
+def _reachability(news: Reachability | None, now: datetime) -> str:
+    from starter.output import moment
+
+    if news is None:
+        return "not known yet"
+    words = "answers" if news.reachable else f"cannot be reached: {news.message}"
+    return f"{words}\nsince {moment(news.time, now)}"
 
 
 def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
@@ -175,14 +235,14 @@ def _age(now: datetime, time: datetime) -> str:
 
 def events(
     ctx: typer.Context,
-    kind: KindArgument,
+    kind: MachineArgument,
     name: NameArgument = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until the machine is gone, or Ctrl-C.")] = False,
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
     """Tell a machine's story: its journal, merged with the histories that Temporal still has, in time order."""
-    machine = one_machine(kind, name)
+    machine = one(kind, name)[1]
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Table

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -11,12 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands.common import MACHINE, NODE, ClusterOption, Session, SettingsOption, session, target
+from starter import completion
+from starter.commands.common import (
+    CLUSTER,
+    MACHINE,
+    NODE,
+    AllClustersOption,
+    ClusterOption,
+    NamesArgument,
+    SelectorOption,
+    Session,
+    SettingsOption,
+    session,
+    target,
+)
+from starter.commands.selection import Selection, listing
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
     from starter.kube import KubeClient
-    from starter.results import Json, MachineSummary
+    from starter.results import ClusterSummary, Json, MachineSummary
 
 INTERVAL = 2.0
 """Seconds between two looks of `-w`."""
@@ -25,6 +39,10 @@ MACHINE_COLUMNS = ("NAME", "PHASE", "REASON", "NODE", AGE)
 MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "PROVIDER-ID", "DEADLINE")
 NODE_COLUMNS = ("NAME", "STATUS", "MACHINE", AGE, "VERSION")
 NODE_WIDE = (*NODE_COLUMNS, "INTERNAL-IP", "PROVIDER-ID", "TAINTS")
+CLUSTER_COLUMNS = ("NAME", "PHASE", "MACHINES")
+CLUSTER_WIDE = (*CLUSTER_COLUMNS, "IN-SETTINGS")
+OF = "CLUSTER"
+"""The first column under -A."""
 
 
 class Form(StrEnum):
@@ -37,7 +55,8 @@ class Form(StrEnum):
 
 @dataclass(frozen=True)
 class Row:
-    name: str
+    key: tuple[str, ...]
+    """What it is, for `-o name`: kind, cluster where there may be several, name."""
     cells: dict[str, str]
 
     def facts(self) -> dict[str, str]:
@@ -47,52 +66,74 @@ class Row:
 
 def get(
     ctx: typer.Context,
-    kind: Annotated[str, typer.Argument(metavar="KIND", help="machines (machine, mc) or nodes (node, no).")],
-    names: Annotated[list[str] | None, typer.Argument(metavar="NAME", show_default=False)] = None,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="machines (machine, mc), nodes (node, no) or clusters.",
+            autocompletion=completion.kinds("machines", "nodes", "clusters"),
+        ),
+    ],
+    names: NamesArgument = None,
     form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on and print what changes, until Ctrl-C.")] = False,
+    selector: SelectorOption = None,
+    all_clusters: AllClustersOption = False,
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """List machines or nodes.
+    """List machines, nodes or clusters.
 
     Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
-    `-o yaml` prints manifests that `hostler apply -f -` takes back.
+    With -l each machine is asked for its labels, which takes a worker. `-o yaml` prints manifests that
+    `hostler apply -f -` takes back.
     """
-    which, given = target(kind, names or [], (MACHINE, NODE))
+    which, given = target(kind, names or [], (MACHINE, NODE, CLUSTER))
     if watch and form in (Form.JSON, Form.YAML):
         raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
     here = session(ctx, cluster, settings)
+    if which == CLUSTER:
+        if selector is not None or all_clusters:
+            raise typer.BadParameter("clusters have no labels, and are in no cluster: get clusters [NAME...]")
+        here.run(lambda client: _clusters(client, given, form, watch))
+        return
+    chosen = listing(given, selector, all_clusters)
     if which == NODE:
-        asyncio.run(_nodes(here, given, form, watch))
+        asyncio.run(_nodes(here, chosen, form, watch))
     else:
-        here.run(lambda client: _machines(client, given, form, watch))
+        here.run(lambda client: _machines(client, chosen, form, watch))
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
 
-async def _machines(client: HostlerClient, names: list[str], form: Form, watch: bool) -> None:
+async def _machines(client: HostlerClient, chosen: Selection, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
-        found = await _machine_manifests(client, names)
-        await _print_objects(found, form, single=len(names) == 1)
+        found = await _machine_manifests(client, chosen)
+        await _print_objects(found, form, single=len(chosen.names) == 1)
         return
 
     async def rows() -> list[Row]:
-        return [_machine_row(m) for m in await _summaries(client, names)]
+        return [_machine_row(m, chosen) for m in await _summaries(client, chosen)]
 
     columns = MACHINE_WIDE if form is Form.WIDE else MACHINE_COLUMNS
-    await _print_rows(MACHINE, columns, rows, form, watch, f"No machines found in cluster {client.cluster}.")
+    await _print_rows(_under(chosen, columns), "PHASE", rows, form, watch, chosen.nothing(client))
 
 
-async def _summaries(client: HostlerClient, names: list[str]) -> list[MachineSummary]:
-    """All, or those named, which must exist: these are read from the server's records, without visibility's delay."""
+def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
+    return (OF, *columns) if chosen.all_clusters else columns
+
+
+async def _summaries(client: HostlerClient, chosen: Selection) -> list[MachineSummary]:
+    """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
     from starter.errors import NotFound
 
-    if not names:
-        return await client.list()
+    if chosen.selector is not None:
+        return [m.summary for m in await client.select(chosen.selector, all_clusters=chosen.all_clusters)]
+    if not chosen.names:
+        return await client.list(all_clusters=chosen.all_clusters)
     found = []
-    for name in names:
+    for name in chosen.names:
         life = await client.life(name)
         if not life.running:
             since = f" since {life.closed:%Y-%m-%d %H:%M:%S} UTC" if life.closed else ""
@@ -101,23 +142,27 @@ async def _summaries(client: HostlerClient, names: list[str]) -> list[MachineSum
     return found
 
 
-def _machine_row(m: MachineSummary) -> Row:
+def _machine_row(m: MachineSummary, chosen: Selection) -> Row:
     from starter.output import age, relative
 
     now = datetime.now(UTC)
-    cells = (m.name, m.phase, m.reason, m.node, age(now - m.created), m.machine_class, m.provider_id)
-    return Row(m.name, dict(zip(MACHINE_WIDE, (*cells, relative(m.deadline, now)), strict=True)))
+    cells = (m.cluster, m.name, m.phase, m.reason, m.node, age(now - m.created), m.machine_class, m.provider_id)
+    named = dict(zip((OF, *MACHINE_WIDE), (*cells, relative(m.deadline, now)), strict=True))
+    return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named)
 
 
-async def _machine_manifests(client: HostlerClient, names: list[str]) -> list[Json]:
+async def _machine_manifests(client: HostlerClient, chosen: Selection) -> list[Json]:
     from starter.output import warn
     from starter.results import machine_manifest
 
+    if chosen.selector is not None:
+        selected = await client.select(chosen.selector, all_clusters=chosen.all_clusters)
+        return [machine_manifest(m.state) for m in selected]
     slots = asyncio.Semaphore(10)
 
     async def one(m: MachineSummary) -> Json | None:
         async with slots:
-            found = await client.describe(m.name)
+            found = await client.describe(m.name, cluster=m.cluster)
         if found.state is None:
             return None  # gone since it was listed
         manifest = machine_manifest(found.state)
@@ -127,36 +172,52 @@ async def _machine_manifests(client: HostlerClient, names: list[str]) -> list[Js
             manifest["status"] = {k: v for k, v in known.items() if v}
         return manifest
 
-    found = await asyncio.gather(*(one(m) for m in await _summaries(client, names)))
+    found = await asyncio.gather(*(one(m) for m in await _summaries(client, chosen)))
     return [m for m in found if m is not None]
 
 
 # -- nodes ------------------------------------------------------------------------------------------------------------
 
 
-async def _nodes(here: Session, names: list[str], form: Form, watch: bool) -> None:
+async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> None:
+    from contextlib import AsyncExitStack
+
+    from starter.errors import HostlerError
     from starter.kube import connect_cluster
 
-    cluster = here.cluster or here.settings.default_cluster
-    async with connect_cluster(here.settings, cluster) as kube:
+    clusters = [here.cluster or here.settings.default_cluster]
+    if chosen.all_clusters:
+        clusters = sorted(here.settings.clusters)
+        if not clusters:
+            raise HostlerError("the settings have no clusters: nothing says where their nodes could be read")
+    async with AsyncExitStack() as stack:
+        apis = {c: await stack.enter_async_context(connect_cluster(here.settings, c)) for c in clusters}
+
+        async def read() -> list[tuple[str, Json]]:
+            every = await asyncio.gather(*(_read_nodes(kube, chosen) for kube in apis.values()))
+            return [(c, node) for c, nodes in zip(apis, every, strict=True) for node in nodes]
+
         if form in (Form.JSON, Form.YAML):
-            await _print_objects(await _read_nodes(kube, names), form, single=len(names) == 1)
+            await _print_objects([n for _, n in await read()], form, single=len(chosen.names) == 1)
             return
 
         async def rows() -> list[Row]:
-            return [_node_row(n) for n in await _read_nodes(kube, names)]
+            return [_node_row(c, n, chosen) for c, n in await read()]
 
         columns = NODE_WIDE if form is Form.WIDE else NODE_COLUMNS
-        await _print_rows(NODE, columns, rows, form, watch, f"No nodes found in cluster {cluster}.")
+        labelled = f" with labels {chosen.selector}" if chosen.selector else ""
+        nothing = f"No nodes found in cluster {', '.join(clusters)}{labelled}."
+        await _print_rows(_under(chosen, columns), "STATUS", rows, form, watch, nothing)
 
 
-async def _read_nodes(kube: KubeClient, names: list[str]) -> list[Json]:
+async def _read_nodes(kube: KubeClient, chosen: Selection) -> list[Json]:
     """Whole objects; those of a list come without apiVersion and kind."""
-    found = [await kube.node(n) for n in names] if names else await kube.nodes()
+    labels = str(chosen.selector) if chosen.selector else None
+    found = [await kube.node(n) for n in chosen.names] if chosen.names else await kube.nodes(labels)
     return [{"apiVersion": "v1", "kind": "Node", **n} for n in found]
 
 
-def _node_row(node: Json) -> Row:
+def _node_row(cluster: str, node: Json, chosen: Selection) -> Row:
     from resources.names import MACHINE_NAME_LABEL
     from starter.output import age
 
@@ -165,6 +226,7 @@ def _node_row(node: Json) -> Row:
     addresses = status.get("addresses") or []
     taints = [f"{t['key']}:{t['effect']}" for t in spec.get("taints") or []]
     cells = (
+        cluster,
         metadata["name"],
         _node_status(spec, status),
         (metadata.get("labels") or {}).get(MACHINE_NAME_LABEL, ""),
@@ -174,7 +236,8 @@ def _node_row(node: Json) -> Row:
         spec.get("providerID", ""),
         ",".join(taints),
     )
-    return Row(metadata["name"], dict(zip(NODE_WIDE, cells, strict=True)))
+    key = (NODE, cluster, metadata["name"]) if chosen.all_clusters else (NODE, metadata["name"])
+    return Row(key, dict(zip((OF, *NODE_WIDE), cells, strict=True)))
 
 
 def _node_status(spec: Json, status: Json) -> str:
@@ -184,30 +247,64 @@ def _node_status(spec: Json, status: Json) -> str:
     return f"{words},SchedulingDisabled" if spec.get("unschedulable") else words
 
 
+# -- clusters ---------------------------------------------------------------------------------------------------------
+
+
+async def _clusters(client: HostlerClient, names: list[str], form: Form, watch: bool) -> None:
+    async def found() -> list[ClusterSummary]:
+        if names:
+            return [(await client.clusters.describe(name)).summary for name in names]
+        return await client.clusters.list()
+
+    if form in (Form.JSON, Form.YAML):
+        await _print_objects([_cluster_object(c) for c in await found()], form, single=len(names) == 1)
+        return
+
+    async def rows() -> list[Row]:
+        return [_cluster_row(c) for c in await found()]
+
+    columns = CLUSTER_WIDE if form is Form.WIDE else CLUSTER_COLUMNS
+    await _print_rows(
+        columns, "PHASE", rows, form, watch, "No clusters found: the settings have none, none is watched."
+    )
+
+
+def _cluster_row(c: ClusterSummary) -> Row:
+    cells = (c.name, c.phase, str(c.machines), "yes" if c.configured else "no")
+    return Row((CLUSTER, c.name), dict(zip(CLUSTER_WIDE, cells, strict=True)))
+
+
+def _cluster_object(c: ClusterSummary) -> Json:
+    """In Kubernetes' form, for programs; no manifest: clusters are in the settings."""
+    status = {"phase": c.phase, "machines": c.machines, "inSettings": c.configured}
+    return {"apiVersion": "hostler.io/v1", "kind": "Cluster", "metadata": {"name": c.name}, "status": status}
+
+
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-async def _print_objects(objects: list[dict[str, Any]], form: Form, *, single: bool) -> None:
+async def _print_objects(objects: Sequence[dict[str, Any]], form: Form, *, single: bool) -> None:
     from starter.output import dump
 
     typer.echo(dump(objects, form, single=single and bool(objects)))
 
 
 async def _print_rows(
-    kind: str,
     columns: tuple[str, ...],
+    state: str,
     fetch: Callable[[], Awaitable[list[Row]]],
     form: Form,
     watch: bool,
     nothing: str,
 ) -> None:
+    """`state` is the column that says Gone under -w."""
     from starter.output import Table
 
     table = Table(columns)
 
     def show(rows: list[Row], header: bool) -> None:
         if form is Form.NAME:
-            lines = [f"{kind}/{r.name}" for r in rows]
+            lines = ["/".join(r.key) for r in rows]
         else:
             lines = table.lines([[r.cells[c] for c in columns] for r in rows], header=header)
         if lines:
@@ -218,27 +315,27 @@ async def _print_rows(
         typer.echo(nothing, err=True)
     if rows or watch:
         show(rows, header=True)
-    seen = {r.name: r for r in rows}
+    seen = {r.key: r for r in rows}
     while watch:
         await asyncio.sleep(INTERVAL)
-        seen = await _changes(fetch, columns[1], seen, show)
+        seen = await _changes(fetch, state, seen, show)
 
 
 async def _changes(
     fetch: Callable[[], Awaitable[list[Row]]],
     state: str,
-    seen: dict[str, Row],
+    seen: dict[tuple[str, ...], Row],
     show: Callable[[list[Row], bool], None],
-) -> dict[str, Row]:
+) -> dict[tuple[str, ...], Row]:
     """Prints what is new, changed or gone since `seen`, and answers with what is there now."""
     from starter.errors import NotFound
 
     try:
-        now = {r.name: r for r in await fetch()}
+        now = {r.key: r for r in await fetch()}
     except NotFound:
         now = {}  # the one that was named is gone
-    changed = [r for name, r in now.items() if name not in seen or r.facts() != seen[name].facts()]
-    gone = [Row(r.name, {**r.cells, state: "Gone"}) for name, r in seen.items() if name not in now]
+    changed = [r for key, r in now.items() if key not in seen or r.facts() != seen[key].facts()]
+    gone = [Row(key, {**r.cells, state: "Gone"}) for key, r in seen.items() if key not in now]
     if changed or gone:
         show(changed + gone, False)
     return now

@@ -2,50 +2,64 @@
 
 from __future__ import annotations
 
+import time
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter import completion
 from starter.commands.common import (
+    AllClustersOption,
+    AllOption,
     ClusterOption,
-    KindArgument,
-    NameArgument,
+    MachineArgument,
+    NamesArgument,
+    SelectorOption,
     SettingsOption,
-    one_machine,
     session,
     span,
+    target,
 )
+from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from starter.client import HostlerClient
     from starter.results import Life
 
 
 def wait(
     ctx: typer.Context,
-    kind: KindArgument,
-    name: NameArgument = None,
+    kind: MachineArgument,
+    names: NamesArgument = None,
     until: Annotated[
-        str, typer.Option("--for", help="phase=Running (or another phase), or deleted.")
+        str,
+        typer.Option("--for", help="phase=Running (or another phase), or deleted.", autocompletion=completion.goals),
     ] = "phase=Running",
     timeout: Annotated[
-        str, typer.Option("--timeout", help="Give up after so long (20m, 1h30m): exit code 124.")
+        str, typer.Option("--timeout", help="Give up after so long (20m, 1h30m), in all: exit code 124.")
     ] = "20m",
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Wait until a machine is in a phase, or gone.
+    """Wait until machines are in a phase, or gone. Those that -l and --all mean are those of the beginning.
 
-    Exit code 0: reached; 1: it ended otherwise, or cannot come there any more; 124: not in time.
+    Exit code 0: reached; 1: one ended otherwise, or cannot come there any more; 124: not in time.
     """
-    machine = one_machine(kind, name)
+    chosen = choice(target(kind, names or [])[1], selector, everything, all_clusters)
     goal = parse_goal(until)
     limit = span(timeout)
 
     async def body(client: HostlerClient) -> None:
-        await wait_for(client, machine, goal, limit)
+        from starter.errors import NotFound
+
+        machines = await chosen.keys(client)
+        if not machines:
+            raise NotFound(chosen.nothing(client))
+        await wait_for_all(client, machines, chosen, goal, limit)
 
     session(ctx, cluster, settings).run(body)
 
@@ -63,19 +77,45 @@ def parse_goal(text: str) -> str:
     return phase
 
 
-async def wait_for(
-    client: HostlerClient, machine: str, goal: str, limit: timedelta | None, cluster: str | None = None
+async def wait_for_all(
+    client: HostlerClient, machines: list[Key], chosen: Selection, goal: str, limit: timedelta | None
 ) -> None:
-    """Waits, with progress, and prints the end as kubectl does."""
+    """Waits for one after the other, within `limit` in all, with progress, and prints each end as kubectl does.
+
+    Raises at the end what failed; WaitTimeout when nothing else did.
+    """
+    from starter.errors import HostlerError, Unreachable, WaitTimeout
+
+    left, end = limit, None if limit is None else time.monotonic() + limit.total_seconds()
+    late, failed = [], []
+    for key in machines:
+        try:
+            await _wait_for(client, key, chosen, goal, left)
+        except WaitTimeout as e:
+            late.append(str(e))
+        except Unreachable:
+            raise
+        except HostlerError as e:
+            failed.append(str(e))
+        if end is not None:
+            left = timedelta(seconds=round(max(0.0, end - time.monotonic()), 1))
+    if failed:
+        raise HostlerError("\n".join(failed + late))
+    if late:
+        raise WaitTimeout("\n".join(late))
+
+
+async def _wait_for(client: HostlerClient, key: Key, chosen: Selection, goal: str, limit: timedelta | None) -> None:
     from starter.output import Busy
 
-    async with Busy(f"machine/{machine}: waiting") as busy:
+    label = chosen.label(key)
+    async with Busy(f"{label}: waiting") as busy:
 
         async def progress(life: Life) -> None:
-            busy.text = f"machine/{machine}: {_where(life)}"
+            busy.text = f"{label}: {_where(life)}"
 
-        await client.wait(machine, goal, timeout=limit, progress=progress, cluster=cluster)
-        busy.echo(f"machine/{machine} {'deleted' if goal == 'deleted' else f'is {goal}'}")
+        await client.wait(key[1], goal, timeout=limit, progress=progress, cluster=key[0])
+        busy.echo(f"{label} {'deleted' if goal == 'deleted' else f'is {goal}'}")
 
 
 def _where(life: Life) -> str:

@@ -1,0 +1,80 @@
+"""hostler doctor"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.common import ClusterOption, Globals, SettingsOption
+
+if TYPE_CHECKING:
+    from starter.doctor import Finding
+
+COLOURS = {"warning": typer.colors.YELLOW, "problem": typer.colors.RED}
+
+
+class Form(StrEnum):
+    TEXT = "text"
+    JSON = "json"
+
+
+def doctor(
+    ctx: typer.Context,
+    form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TEXT,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """Look at everything that the settings imply, and say what is wrong and what to do. Changes nothing.
+
+    Settings, Temporal, task queues and their workers, workflows that stand still, clusters (API, rights, watch), the
+    source of secrets, clouds, clocks. Exit code 0: no problem; 1: at least one.
+    """
+    from starter.doctor import Level
+
+    found = asyncio.run(_examine(ctx, cluster, settings))
+    levels = Counter(f.level for f in found)
+    if form is Form.JSON:
+        import json
+
+        whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
+        typer.echo(json.dumps({**whole, "findings": [asdict(f) for f in found]}, indent=2, ensure_ascii=False))
+    else:
+        typer.echo("\n".join([*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING])]))
+    if levels[Level.PROBLEM]:
+        raise typer.Exit(1)
+
+
+async def _examine(ctx: typer.Context, cluster: str | None, settings: SettingsOption) -> list[Finding]:
+    from starter.doctor import examine
+    from starter.output import Busy
+
+    given: Globals = ctx.obj or Globals()
+    async with Busy("looking at everything"):
+        return await examine(settings or given.settings, cluster or given.cluster)
+
+
+def _page(found: Sequence[Finding]) -> list[str]:
+    """A block for each subject, in the order in which they come."""
+    lines: list[str] = []
+    for subject in dict.fromkeys(f.subject for f in found):
+        lines.append(subject)
+        for f in found:
+            if f.subject == subject:
+                level = typer.style(f"{f.level:8}", fg=COLOURS.get(f.level))
+                lines += [
+                    f"  {level} {line}" if i == 0 else f"           {line}"
+                    for i, line in enumerate(f.message.splitlines())
+                ]
+                lines += [f"           → {f.remedy}"] if f.remedy else []
+    return lines
+
+
+def _summary(problems: int, warnings: int) -> str:
+    counted = [f"{n} {word}{'s' if n > 1 else ''}" for n, word in ((problems, "problem"), (warnings, "warning")) if n]
+    return f"{', '.join(counted)}." if counted else "All is well."

@@ -1,0 +1,73 @@
+"""Which machines a command is about: those named, those with some labels, or all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+    from starter.selectors import Selector
+
+Key = tuple[str, str]
+"""Cluster and name of a machine."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    names: tuple[str, ...] = ()
+    selector: Selector | None = None
+    """Neither names nor a selector: all."""
+    all_clusters: bool = False
+
+    def label(self, key: Key) -> str:
+        """`machine/m1`; where several clusters are meant, as its workflow's id has it: `machine/demo/m1`."""
+        return f"machine/{'/'.join(key)}" if self.all_clusters else f"machine/{key[1]}"
+
+    def nothing(self, client: HostlerClient) -> str:
+        where = "any cluster" if self.all_clusters else f"cluster {client.cluster}"
+        return f"No machines found in {where}" + (f" with labels {self.selector}." if self.selector else ".")
+
+    async def keys(self, client: HostlerClient) -> list[Key]:
+        """What is meant, by cluster and name; those named are not looked up. Raises Unreachable when a selector cannot
+        be told for sure."""
+        if self.names:
+            return [(client.cluster, name) for name in self.names]
+        if self.selector is not None:
+            found = await client.select(self.selector, all_clusters=self.all_clusters)
+            return [(m.summary.cluster, m.summary.name) for m in found]
+        return [(m.cluster, m.name) for m in await client.list(all_clusters=self.all_clusters)]
+
+
+def choice(names: list[str], selector: str | None, everything: bool, all_clusters: bool) -> Selection:
+    """Of a command that changes or waits: it takes all only where that is asked for. Raises a usage error."""
+    if names and (selector is not None or everything):
+        raise typer.BadParameter("names, or -l, or --all: one of them")
+    if selector is not None and everything:
+        raise typer.BadParameter("-l, or --all: one of them")
+    if not names and selector is None and not everything:
+        raise typer.BadParameter("say which: names (machine NAME...), -l SELECTOR, or --all")
+    return listing(names, selector, all_clusters)
+
+
+def listing(names: list[str], selector: str | None, all_clusters: bool) -> Selection:
+    """Of a command that only shows: all unless told otherwise. Raises a usage error."""
+    if names and selector is not None:
+        raise typer.BadParameter("names, or -l: one of them")
+    if names and all_clusters:
+        raise typer.BadParameter("a name is one cluster's: use --cluster in place of -A")
+    return Selection(tuple(names), labels(selector), all_clusters)
+
+
+def labels(selector: str | None) -> Selector | None:
+    """The selector of `-l`. Raises a usage error."""
+    from starter.selectors import SelectorError, parse
+
+    if selector is None:
+        return None
+    try:
+        return parse(selector)
+    except SelectorError as e:
+        raise typer.BadParameter(f"-l: {e}") from None

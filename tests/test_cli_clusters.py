@@ -1,0 +1,123 @@
+"""Clusters on the command line, against the real ClusterWorkflow (whose watch nobody serves here)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+
+import pytest
+from cli_support import (
+    Place,
+    PlayedMachine,
+    class_yaml,
+    drain_node,
+    eventually,
+    impatient,
+    machine_yaml,
+    place,
+    text,
+)
+from temporalio.worker import Worker
+
+import worker
+from resources.messages import Reachability
+from resources.names import cluster_id
+from workflows.cluster import ClusterWorkflow
+
+__all__ = ["impatient", "place"]  # fixtures
+
+
+@contextlib.asynccontextmanager
+async def serving(place: Place) -> AsyncIterator[None]:
+    async with Worker(
+        place.client,
+        task_queue=place.queue,
+        workflows=[PlayedMachine, ClusterWorkflow],
+        activities=[drain_node],
+        workflow_runner=worker.sandbox(strict=False),
+    ):
+        yield
+
+
+async def begin(place: Place) -> None:
+    (await place.run("apply", "-f", "-", stdin=text(class_yaml(), machine_yaml("m1")))).ok()
+
+
+async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None:
+    name = place.cluster
+    place.write_settings(clusters={name: {}, f"{name}-idle": {}})
+    async with serving(place):
+        await begin(place)
+
+        async def listed() -> list[str]:
+            rows = [r.split() for r in (await place.run("get", "clusters", "-o", "wide")).ok().splitlines()]
+            return (
+                [r for r in rows if r[0].startswith(name) or r[0] == "NAME"]
+                if [name, "Watching", "1", "yes"] in rows
+                else []
+            )
+
+        assert await eventually(listed, "the cluster in the list") == [
+            ["NAME", "PHASE", "MACHINES", "IN-SETTINGS"],
+            [name, "Watching", "1", "yes"],
+            [f"{name}-idle", "NotWatched", "0", "yes"],
+        ]
+        found = json.loads((await place.run("get", "cluster", name, "-o", "json")).ok())
+        assert found["status"] == {"phase": "Watching", "machines": 1, "inSettings": True}
+
+        described = (await place.run("describe", "cluster", name)).ok()
+        for words in ("Phase:          Watching", "API server:     not known yet", "watch_nodes", "Web UI: http"):
+            assert words in described
+        handle = place.client.get_workflow_handle(cluster_id(name))
+        news = Reachability(reachable=False, message="connection refused", time=datetime.now(UTC))
+        await handle.signal("reachability", news)
+        described = (await place.run("describe", "cluster", name)).ok()
+        assert "cannot be reached: connection refused" in described
+        assert "APIUnreachable" in described  # the journal
+
+        refused = await place.run("delete", "cluster", name)
+        assert (refused.code, refused.out) == (1, "")
+        assert f"cluster {name} still has 1 machine (m1): delete them first" in refused.err
+        assert (await place.run("delete", "cluster", name, "--dry-run")).code == 1
+        renewed = await place.run("renew", "cluster", name)
+        assert renewed.ok() == f"cluster/{name} renewal: a new run begins when the watch has returned\n"
+
+        (await place.run("delete", "machine", "m1", "--wait")).ok()
+
+        async def removable() -> bool:
+            return (
+                await place.run("delete", "cluster", name, "--dry-run")
+            ).out == f"cluster/{name} removal (dry run)\n"
+
+        await eventually(removable, "a list without the machine")
+        removed = await place.run("delete", "cluster", name, "--reason", "no longer ours")
+        assert removed.ok() == f"cluster/{name} removal: cluster {name} is no longer watched\n"
+        await handle.result()
+    ended = (await place.run("describe", "cluster", name)).ok()
+    assert "NotWatched" in ended
+    assert "Ended:" in ended
+    again = await place.run("delete", "cluster", name)
+    assert (again.code, "is not watched: there is nothing to remove" in again.err) == (1, True)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_clusters_without_a_worker(place: Place) -> None:
+    name = place.cluster
+    async with serving(place):
+        await begin(place)
+        handle = place.client.get_workflow_handle(cluster_id(name))
+
+        async def watching() -> bool:
+            return bool((await handle.describe()).raw_description.pending_activities)
+
+        await eventually(watching, "the watch")
+    described = (await place.run("describe", "cluster", name)).ok()
+    assert "No answer: nobody polls" in described
+    assert "In settings:  no" in described
+    kept = await place.run("renew", "cluster", name)
+    assert kept.ok() == f"cluster/{name} renewal: recorded; no worker is polling {place.queue}\n"
+    wrong = await place.run("describe", "cluster", f"{name}x")
+    assert (wrong.code, wrong.out) == (1, "")
+    assert f"did you mean {name}?" in wrong.err

@@ -1,0 +1,125 @@
+"""`hostler explain`: fields as the models have them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import CliRunner
+
+from resources.effects import Effect, effects
+from resources.manifests import PROVIDER_SPECS
+from starter.errors import NotFound, Refused
+from starter.explain import PROVIDER_SPEC, ROOTS, Field, explain, fields_of
+from starter.main import app
+
+
+def run(*args: str) -> str:
+    done = CliRunner().invoke(app, ["explain", *args], prog_name="hostler")
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def below(path: str) -> dict[str, Field]:
+    return {f.name: f for f in explain(path).fields}
+
+
+def test_types_defaults_and_constraints() -> None:
+    spec = below("machine.spec")
+    assert (spec["class"].required, spec["class"].type_name) == (True, "ClassRef")
+    assert (spec["creationTimeout"].type_name, spec["creationTimeout"].default) == ("duration", "20m")
+    assert spec["creationTimeout"].constraints == ("more than 0s",)
+    assert spec["nodeConditions"].type_name == "[]string"
+    assert spec["nodeConditions"].default.startswith("[KernelDeadlock, ")
+    assert spec["nodeConditions"].description.startswith("Conditions of the Node that must be False")
+    assert spec["nodeTemplate"].description.startswith("Labels, annotations and taints")  # of the model: it has no own
+    assert below("machine.metadata")["labels"].type_name == "map[string]string"
+    assert below("machine.spec.nodeTemplate.spec.taints")["effect"].constraints == (
+        "one of NoSchedule, PreferNoSchedule, NoExecute",
+    )
+    aws = below("machineclass.providerSpec")
+    assert (aws["networkInterfaces"].type_name, aws["networkInterfaces"].constraints) == (
+        "[]NetworkInterface",
+        ("not empty",),
+    )
+    assert explain("machineclass.providerSpec.placement.partitionNumber").field.constraints == (
+        "at least 1",
+        "at most 7",
+    )
+    worker = below("settings.worker")
+    assert (worker["maxCachedWorkflows"].type_name, worker["maxCachedWorkflows"].default) == ("integer", "1000")
+    assert worker["strictSandbox"].default == "false"
+    assert "file" not in below("settings")
+    assert below("machine.status.lastOperation")["errorCode"].description.startswith("cluster-autoscaler reads")
+
+
+def test_what_a_change_does() -> None:
+    spec = below("machineclass.providerSpec")
+    assert spec["vmTags"].effects == (Effect.HOT,)
+    assert spec["ami"].effects == (Effect.HASH,)
+    assert spec["srcAndDstChecksEnabled"].effects == (Effect.POST_START,)
+    assert spec["monitoring"].effects == (Effect.NONE,)
+    assert set(spec["networkInterfaces"].effects) == {Effect.HASH, Effect.POST_START}
+    assert below("machine.spec")["providerID"].effects == ()
+
+
+def tree(fields: tuple[Field, ...], provider: str) -> Iterator[Field]:
+    for field in fields:
+        yield field
+        yield from tree(tuple(fields_of(field, provider)), provider)
+
+
+@pytest.mark.parametrize("provider", sorted(PROVIDER_SPECS))
+def test_every_field_of_a_provider_spec_has_the_effect_of_the_table(provider: str) -> None:
+    found = explain("machineclass.providerSpec", provider)
+    leaves = {f.path: f.effects for f in tree(found.fields, provider) if f.model is None}
+    wanted = {path.replace("[]", ""): (effect,) for path, effect in effects(PROVIDER_SPECS[provider])}
+    assert leaves == {f"{PROVIDER_SPEC}.{path}": effect for path, effect in wanted.items()}
+    for path in leaves:  # and each can be asked for by its path
+        assert explain(f"machineclass.{path}", provider).field.path == path
+
+
+@pytest.mark.parametrize("kind", sorted(ROOTS))
+def test_everything_can_be_shown(kind: str) -> None:
+    shown = run(kind.lower(), "--recursive")
+    every = list(tree(explain(kind).fields, "AWS"))
+    assert len(every) > 5
+    for field in every:
+        assert f"{field.name}\t<{field.type_name}>" in shown
+    assert "any" not in {f.type_name for f in every} - {"map[string]any"}  # a type that the table does not know
+
+
+def test_the_page() -> None:
+    shown = run("machineclass.providerSpec.blockDevices.ebs", "--provider", "aws")
+    for words in (
+        "KIND:      MachineClass",
+        "PROVIDER:  AWS",
+        "FIELD:     providerSpec.blockDevices.ebs <Ebs>",
+        "EFFECT:    hash, none: see the fields",
+        "  throughput\t<integer>\n    MiB/s, gp3 only. At least 0. Effect: hash.\n",
+    ):
+        assert words in shown
+    one = run("MachineClass.providerSpec.vmTags")
+    assert "EFFECT:    hot: Updatable: changed in place, no machine is replaced." in one
+    assert "FIELDS" not in one
+    assert "-required-" in run("machine")
+
+
+def test_names_typed_wrong() -> None:
+    for path, words in (
+        ("mashine", "did you mean Machine"),
+        (
+            "machine.spec.drainTimout",
+            "Machine.spec has no field 'drainTimout'; it has class, .*did you mean drainTimeout",
+        ),
+        ("machine.spec.drainTimeout.x", "Machine.spec.drainTimeout is of type duration: it has no field 'x'"),
+        ("machineclass.providerSpec.AMI", "did you mean ami"),
+        ("machine.zzz", "it has apiVersion, kind, metadata, spec, status$"),
+    ):
+        with pytest.raises(NotFound, match=words):
+            explain(path)
+    with pytest.raises(Refused, match=r"provider 'awz' has no driver.*did you mean AWS"):
+        explain("machineclass.providerSpec", "awz")
+    done = CliRunner().invoke(app, ["explain", "machine.spek"], prog_name="hostler")
+    assert (done.exit_code, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: Machine has no field 'spek'; it has ")
