@@ -55,10 +55,11 @@ class DrainActivities:
         pods = [p for p in await _pods(kube, input.node_name) if not _left_alone(p)]
         total = max(last_progress().get("pods", 0), len(pods))
         progress(message=f"{total - len(pods)} of {total} pods gone", pods=total)
-        seen = await self._pass(kube, input, pods, dead=_kubelet_is_dead(node))
+        dead = input.dead or _kubelet_is_dead(node)
+        seen = await self._pass(kube, input, pods, dead)
         volumes = sorted(v["name"] for v in (node.get("status") or {}).get("volumesAttached") or ())
         waiting = seen.moving + seen.blocked
-        if not waiting and (not volumes or _kubelet_is_dead(node) or input.force):
+        if not waiting and (not volumes or dead or input.force):
             return DrainOutput(pods=total, left=seen.abandoned + [f"volume {v} still attached" for v in volumes])
         raise NotYet(_words(seen, total, len(waiting), volumes, input.deadline), input.poll)
 

@@ -35,6 +35,7 @@ class Ebs(Manifest):
     delete_on_termination: bool | None = None
     """Default true, as MCM."""
     encrypted: bool | None = None
+    """The account's default when absent."""
     iops: int | None = Field(default=None, ge=0)
     throughput: int | None = Field(default=None, ge=0)
     """MiB/s, gp3 only."""
@@ -43,6 +44,7 @@ class Ebs(Manifest):
     volume_size: int | None = Field(default=None, ge=1)
     """GiB; the image's own size when absent."""
     volume_type: str | None = None
+    """gp3, gp2, io2, …; EC2's default when absent."""
 
 
 class BlockDevice(Manifest):
@@ -127,10 +129,15 @@ class AwsProviderSpec(Manifest):
     api_version: Annotated[str | None, Effect.NONE] = None
     kind: Annotated[str | None, Effect.NONE] = None
     ami: str = Field(min_length=1)
+    """The image, `ami-…`."""
     region: str = Field(min_length=1)
+    """E.g. eu-west-1."""
     machine_type: str = Field(min_length=1)
+    """Instance type, e.g. m5.large."""
     key_name: str | None = None
+    """EC2 key pair for SSH."""
     iam: Iam | None = None
+    """The instance profile that the VM runs under."""
     block_devices: list[BlockDevice] = Field(default_factory=list)
     network_interfaces: list[NetworkInterface] = Field(min_length=1)
     tags: Annotated[Tags, Effect.HOT] = Field(default_factory=dict)

@@ -74,8 +74,11 @@ class MachineSpec(Manifest):
     node_template: NodeTemplate = Field(default_factory=NodeTemplate)
     provider_id: str | None = Field(default=None, alias="providerID")
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
+    """From the machine's creation: not Running by then, it is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
+    """How long it may be Unknown."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
+    """From the deletion: what is not evicted by then is deleted with no grace."""
     node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
     """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
 

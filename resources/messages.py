@@ -212,6 +212,8 @@ class DrainInput(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     force: bool = False
     """What an eviction does not move is deleted with no grace."""
+    dead: bool = False
+    """The VM does not run: nobody will confirm that a pod has stopped."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
     deadline: datetime | None = None

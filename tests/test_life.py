@@ -340,3 +340,25 @@ async def test_a_cloud_that_does_not_answer_is_said_and_nothing_is_decided(stack
 
 def _answers(cluster: dict[str, Any]) -> bool:
     return all(c["reachable"] for c in cluster["clouds"].values())
+
+
+async def test_a_drain_does_not_wait_for_a_kubelet_whose_vm_is_gone(stack: Stack) -> None:
+    """Nobody will confirm that a pod has stopped; the drain deadline would be two hours away."""
+    await stack.create()
+    state = await stack.phase(Phase.RUNNING)
+    stack.kubectl("run", "web", "--image=i", f"--overrides={_pod_on(str(state.status.node_name))}")
+    await eventually(lambda: _pod_phase(stack), lambda p: p == "Running")
+    instance = str(state.status.provider_id).rsplit("/", 1)[-1]
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    await stack.reason("VMGone")
+    result = await stack.delete()
+    (drained,) = [h for h in result.journal if h.reason == "Drained"]
+    assert "default/web: still terminating after its grace period" in drained.message
+
+
+def _pod_on(node_name: str) -> str:
+    return json.dumps({"spec": {"nodeName": node_name, "terminationGracePeriodSeconds": 1}})
+
+
+async def _pod_phase(stack: Stack) -> str:
+    return stack.kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}")

@@ -14,6 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.drain import DrainActivities
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
+    from planners.health import WELL
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
@@ -76,6 +77,7 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
             node_name=m.status.node_name,
             provider_id=m.status.provider_id,
             force=force,
+            dead=s.vm is not None and s.vm.state not in WELL,
             story=m.journal[-1:],
             deadline=deadline,
             poll=s.timings.poll,
