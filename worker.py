@@ -31,6 +31,7 @@ from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.instances import InstancesActivities
 from activities.machine import MachineActivities
+from activities.news import NewsActivities
 from activities.node import NodeActivities
 from activities.watch import WatchActivities
 from resources import names
@@ -58,7 +59,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's."""
     ours = settings.worker
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
-    watch, instances = WatchActivities(deps), InstancesActivities(deps)
+    watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -74,6 +75,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                 client,
                 task_queue=names.workflow_queue(settings.queue_prefix),
                 workflows=WORKFLOWS,
+                activities=[news.tell_machines],
                 workflow_runner=sandbox(ours.strict_sandbox),
                 max_cached_workflows=ours.max_cached_workflows,
                 sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,

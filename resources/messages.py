@@ -289,6 +289,11 @@ class CloudReachability(Reachability):
     """Account.key"""
 
 
+class NewsInput(Value):
+    cluster: str
+    api: Reachability
+
+
 class Note(Value):
     """Something odd that the watch saw, for the cluster's journal."""
 

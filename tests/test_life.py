@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from lifekit import CLUSTER, Stack, eventually, examples, plant
+from lifekit import CLUSTER, Stack, eventually, examples, new_stack, plant
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from watchkit import Door
 
 from resources.errors import Code
 from resources.machine import MachineResult, OperationState, OperationType, Phase
@@ -362,3 +365,31 @@ def _pod_on(node_name: str) -> str:
 
 async def _pod_phase(stack: Stack) -> str:
     return stack.kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}")
+
+
+async def test_an_api_server_out_of_reach_is_said_by_every_machine_that_waits(
+    temporal: WorkflowEnvironment,
+) -> None:
+    async with new_stack(temporal.client) as stack:
+        url = stack.simulator.simulator.kube_url
+        door = Door(url)
+        await door.open()
+        kubeconfig = stack.kubeconfig.read_text().replace(url, f"https://127.0.0.1:{door.port}")
+        stack.settings.path(Path("kubeconfig")).write_text(kubeconfig)
+        async with stack.worker():
+            knobs(stack, name="waits", never_joins=True)
+            await stack.create("waits")
+            await stack.create("runs")
+            await stack.reason("NodeNotSeen", "waits")
+            await stack.phase(Phase.RUNNING, "runs")
+
+            async def conditions() -> list[str]:
+                return [c.type for c in (await stack.state("waits")).status.conditions]
+
+            door.shut()
+            await eventually(conditions, lambda c: c == ["APIUnreachable"], "the news of the outage")
+            running = await stack.state("runs")
+            assert (running.status.phase, running.status.conditions) == (Phase.RUNNING, [])  # I5, and no noise
+            await door.open()
+            await eventually(conditions, lambda c: c == [], "the news of the recovery")
+            door.shut()

@@ -13,11 +13,12 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import failure_of, poller
+from workflows.calls import SHORT, failure_of, poller
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
+    from activities.news import NewsActivities
     from activities.watch import WatchActivities
     from resources import attributes as at
     from resources.cluster import ClusterState
@@ -29,11 +30,12 @@ with workflow.unsafe.imports_passed_through():
         InstancesInput,
         InstancesOutput,
         Intent,
+        NewsInput,
         Note,
         Reachability,
         WatchInput,
     )
-    from resources.names import cloud_queue, provider_key, watch_queue
+    from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 
@@ -47,6 +49,7 @@ class ClusterWorkflow(Entity):
         self.renewal_wanted = False
         self._phase = ""
         self._nodes: workflow.ActivityHandle[Cursor] | None = None
+        self._untold = False
         self._clouds: dict[str, workflow.ActivityHandle[InstancesOutput]] = {}
 
     @workflow.run
@@ -59,6 +62,7 @@ class ClusterWorkflow(Entity):
         while not self.s.removed:
             self._watch_nodes()
             self._watch_clouds()
+            self._tell_machines()
             await self.until(self._something_to_do)
             await self._collect()
             if self._renewal():
@@ -112,6 +116,22 @@ class ClusterWorkflow(Entity):
                 summary=f"watch the VMs of {key}",
             )
 
+    def _tell_machines(self) -> None:
+        """Once for each change. Nobody waits for it: a machine that was not told learns it from its own next call."""
+        if not self._untold or self.s.api is None:
+            return
+        self._untold = False
+        handle = workflow.start_activity_method(
+            NewsActivities.tell_machines,
+            NewsInput(cluster=self.s.name, api=self.s.api),
+            task_queue=workflow_queue(self.s.queue_prefix),
+            start_to_close_timeout=timedelta(minutes=5),
+            heartbeat_timeout=self.s.heartbeat,
+            retry_policy=SHORT,
+            summary=f"tell machines that wait: the API server {'answers' if self.s.api.reachable else 'is silent'}",
+        )
+        handle.add_done_callback(lambda h: h.cancelled() or h.exception())
+
     def _unwatched(self) -> list[str]:
         return sorted(k for k in self.s.accounts if k not in self._clouds) if self.s.machines else []
 
@@ -122,6 +142,7 @@ class ClusterWorkflow(Entity):
             or (self._nodes is not None and self._nodes.done())
             or any(h.done() for h in self._clouds.values())
             or bool(self._unwatched())
+            or self._untold
         )
 
     async def _collect(self) -> None:
@@ -186,6 +207,7 @@ class ClusterWorkflow(Entity):
         if former is not None and former.reachable == news.reachable:
             return
         self.s.api = news
+        self._untold = former is not None or not news.reachable
         if not news.reachable:
             self.note("APIUnreachable", news.message)
         elif former is not None:

@@ -225,6 +225,7 @@ class MachineEntity(Entity):
         status = self.status
         reason = status.waiting_for.reason if status.waiting_for else ""
         values: dict[Any, Any] = {
+            at.CLUSTER: self.s.cluster,
             at.PHASE: str(status.phase),
             at.REASON: reason or None,
             at.CLASS: self.snapshot.name,

@@ -12,12 +12,12 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.machine import create, join, post_start, running, terminate
-from workflows.machine.entity import MachineEntity
+from workflows.machine.entity import MachineEntity, details
 
 with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import differing_fields
     from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
-    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, VmFacts
+    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, Reachability, VmFacts
     from resources.names import is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
@@ -99,6 +99,7 @@ class MachineWorkflow(MachineEntity):
         another = ours and facts.provider_id and provider_key(facts.provider_id) != provider_key(ours)
         if facts.newer_than(self.s.node) and not another:
             self.s.node = facts
+            self.drop_condition("APIUnreachable")  # it has just been heard
 
     @workflow.signal
     def observe_vm(self, facts: VmFacts) -> None:
@@ -106,6 +107,16 @@ class MachineWorkflow(MachineEntity):
         self.s.messages += 1
         if facts.provider_id == self.status.provider_id and facts.newer_than(self.s.vm):
             self.s.vm = facts
+
+    @workflow.signal
+    def cluster_news(self, api: Reachability) -> None:
+        """Whether the cluster's API server can be reached: it explains a wait, and nothing is decided by it."""
+        self.s.messages += 1
+        if api.reachable:
+            self.drop_condition("APIUnreachable")
+        else:
+            self.condition("APIUnreachable", "APIUnreachable", f"{api.message}; nothing is known of the node meanwhile")
+        workflow.set_current_details(details(self.s))
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
