@@ -1,5 +1,5 @@
-# Needs Python 3.11 or newer, make and PyPI. The first target that needs them makes .venv and installs the versions of
-# constraints.txt; afterwards only when pyproject.toml or constraints.txt changed.
+# Needs Python 3.11 or newer, make and PyPI; `make kube` also Go. The first target that needs them makes .venv and
+# installs the versions of constraints.txt; afterwards only when pyproject.toml or constraints.txt changed.
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -14,7 +14,7 @@ PYTHON := python3
 endif
 endif
 
-.PHONY: help install demo up test lint format bench constraints clean
+.PHONY: help install demo up test faults histories kube lint format bench constraints clean
 .DEFAULT_GOAL := help
 
 help:  ## What can be made
@@ -29,14 +29,17 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 
 install: $(STAMP)  ## The virtual environment in .venv
 
-demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs
-	@$(BIN)/python -m starter.demo
+demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; KUBE=real after `make kube`
+	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/realkube.py $(BIN)/python) -m starter.demo
 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
 	@$(BIN)/hostler up $(ARGS)
 
 test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some
 	@$(BIN)/python -m pytest $(ARGS)
+
+kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
+	@$(BIN)/python tests/realkube_build.py
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check .
@@ -46,6 +49,9 @@ lint: $(STAMP)  ## ruff and mypy
 format: $(STAMP)  ## Let ruff write
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+faults: $(STAMP)  ## Every fault at every boundary of every flow
+	@HOSTLER_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
 
 bench: $(STAMP)  ## Every program in bench/
 	@for program in bench/[a-z]*.py; do \
@@ -58,3 +64,6 @@ constraints: $(STAMP)  ## Write constraints.txt from what is installed
 clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
+
+histories: $(STAMP)  ## Record the histories that the replay test replays
+	@$(BIN)/python tests/record_histories.py

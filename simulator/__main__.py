@@ -24,20 +24,25 @@ SPEEDS = {"fast": Timings.fast, "demo": Timings.demo}
 def main() -> int:
     options = _parser().parse_args()
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    settings = SimulatorSettings(
+    try:
+        asyncio.run(_run(_settings(options), options.kubeconfig, options.die_with_parent))
+    except (PortTakenError, ValueError, OSError) as e:
+        print(f"simulator: {e}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _settings(options: argparse.Namespace) -> SimulatorSettings:
+    cluster = options.api_server_kubeconfig
+    return SimulatorSettings(
         kube_port=options.kube_port,
         ec2_port=options.ec2_port,
         admin_port=options.admin_port,
+        api_server_kubeconfig=None if cluster is None else cluster.read_text(),
         state_dir=options.state_dir,
         cluster=options.cluster,
         timings=SPEEDS[options.speed](),
     )
-    try:
-        asyncio.run(_run(settings, options.kubeconfig, options.die_with_parent))
-    except (PortTakenError, ValueError) as e:
-        print(f"simulator: {e}", file=sys.stderr)
-        return 1
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +50,12 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--state-dir", type=Path, help="where state is kept; without it nothing outlives the process")
     for name in ("kube", "ec2", "admin"):
         parser.add_argument(f"--{name}-port", type=int, default=0, metavar="N", help="0: any free one (default)")
+    parser.add_argument(
+        "--api-server-kubeconfig",
+        type=Path,
+        metavar="FILE",
+        help="join the machines to this cluster, as its administrator, instead of a simulated one",
+    )
     parser.add_argument("--cluster", default="demo", help="the cluster's name in the kubeconfig (default: demo)")
     parser.add_argument(
         "--speed", choices=SPEEDS, default="demo", help="demo: to be watched (default); fast: for tests"

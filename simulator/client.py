@@ -236,16 +236,12 @@ def from_kubeconfig(pool: ConnectionPool, text: str, *, user_agent: str) -> Kube
 
     Raises ValueError for a kubeconfig that names files or an exec plugin: nothing here reads them.
     """
-    config = yaml.safe_load(text)
-    context = _named(config, "context", config["current-context"])
-    cluster = _named(config, "cluster", context["cluster"])
-    user = _named(config, "user", context["user"])
+    context, cluster, user = _current(text)
     if "token" not in user and "client-certificate-data" not in user:
         raise ValueError(f"kubeconfig user {context['user']!r} has neither token nor client-certificate-data")
     tls = None
     if cluster["server"].startswith("https:"):
-        data = cluster.get("certificate-authority-data")
-        tls = server_trust(base64.b64decode(data).decode() if data else None)
+        tls = server_trust(_authority(cluster))
         if cluster.get("insecure-skip-tls-verify"):
             tls.check_hostname = False
             tls.verify_mode = ssl.CERT_NONE
@@ -256,6 +252,17 @@ def from_kubeconfig(pool: ConnectionPool, text: str, *, user_agent: str) -> Kube
                 base64.b64decode(user["client-key-data"]).decode(),
             )
     return KubeClient(pool, cluster["server"], token=user.get("token"), tls=tls, user_agent=user_agent)
+
+
+def server_of(text: str) -> tuple[str, str | None]:
+    """URL and CA (PEM; None: the system's) of a kubeconfig's current cluster.
+
+    Raises ValueError where it names a CA file, or wants no verification: kubelets always verify their server.
+    """
+    _, cluster, _ = _current(text)
+    if cluster.get("insecure-skip-tls-verify"):
+        raise ValueError(f"kubeconfig cluster at {cluster['server']} has insecure-skip-tls-verify")
+    return cluster["server"], _authority(cluster)
 
 
 def server_trust(ca_pem: str | None) -> ssl.SSLContext:
@@ -282,6 +289,24 @@ def micro_timestamp() -> str:
     fraction when they write the object back, and a real API server refuses that."""
     now = datetime.now(UTC)
     return now.replace(microsecond=now.microsecond or 1).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _current(text: str) -> tuple[Obj, Obj, Obj]:
+    """A kubeconfig's current context, its cluster and its user. Raises ValueError for what is no kubeconfig."""
+    try:
+        config = yaml.safe_load(text)
+        context = _named(config, "context", config["current-context"])
+        return context, _named(config, "cluster", context["cluster"]), _named(config, "user", context["user"])
+    except (yaml.YAMLError, KeyError, TypeError) as e:
+        # The problem's kind only: the text around it may be a token.
+        raise ValueError(f"this is no kubeconfig with a current context ({type(e).__name__})") from None
+
+
+def _authority(cluster: Obj) -> str | None:
+    if "certificate-authority" in cluster:
+        raise ValueError("kubeconfig names a certificate-authority file: certificate-authority-data is read only")
+    data = cluster.get("certificate-authority-data")
+    return base64.b64decode(data).decode() if data else None
 
 
 def _named(config: Obj, kind: str, name: str) -> Obj:

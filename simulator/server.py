@@ -20,6 +20,7 @@ from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.admin import Admin
+from simulator.client import server_of
 from simulator.controllers import Controllers
 from simulator.ec2 import Ec2, Vm, World
 from simulator.frame import FaultRule, Frame, Lag
@@ -52,6 +53,9 @@ class SimulatorSettings(BaseModel):
     kube_port: int = Field(default=0, ge=0, le=65535)
     ec2_port: int = Field(default=0, ge=0, le=65535)
     admin_port: int = Field(default=0, ge=0, le=65535)
+    api_server_kubeconfig: str | None = Field(default=None, repr=False)
+    """YAML of an administrator's kubeconfig, everything inline: kubelets join this cluster, whose controllers are its
+    own. The simulator then has no Kubernetes API and no controllers."""
     state_dir: Path | None = None
     cluster: str = "demo"
     timings: Timings = Field(default_factory=Timings.demo)
@@ -76,15 +80,14 @@ class Simulator:
         self._ports: dict[str, int] = dict(own.get("ports", {}))
         self.frame.faults.extend(FaultRule.model_validate(rule) for rule in own.get("faults", ()))
         self.frame.lag = Lag.model_validate(own.get("lag", {}))
-        self.kube = KubeApi(self.frame, admin_token=self._admin_token)
+        self.kube = self._own_cluster()
+        """None beside another API server."""
         self.ec2 = Ec2(
             self.frame,
             world=self.settings.world,
             boot_delay=timings.launch,
             terminate_delay=timings.terminate,
         )
-        if "kubernetes" in self._saved:
-            self.kube.load(self._saved["kubernetes"])
         if "ec2" in self._saved:
             self.ec2.load(self._saved["ec2"])
         self.kubelets: Kubelets
@@ -107,18 +110,19 @@ class Simulator:
     async def start(self) -> None:
         """Serve, and bring kubelets and controllers to life. Raises `PortTakenError`; then nothing is left running."""
         async with contextlib.AsyncExitStack() as stack:
-            self.kube_url = await self._serve(stack, self.kube.app, "kube_port", self.kube.ssl_context())
+            self.kubeconfig = self.settings.api_server_kubeconfig or ""
+            if self.kube is not None:
+                url = await self._serve(stack, self.kube.app, "kube_port", self.kube.ssl_context())
+                self.kubeconfig = self.kube.kubeconfig(url, cluster=self.settings.cluster)
+            self.kube_url, authority = server_of(self.kubeconfig)
             self.ec2_url = await self._serve(stack, self.ec2.app, "ec2_port")
-            self.kubeconfig = self.kube.kubeconfig(self.kube_url, cluster=self.settings.cluster)
             await self.ec2.start()
             stack.push_async_callback(self.ec2.stop)
-            await self._start_kubelets(stack)
+            await self._start_kubelets(stack, authority)
             admin = Admin(self.frame, self.ec2, self.kubelets, self._note_change)
             self.admin_url = await self._serve(stack, admin.app, "admin_port")
-            timings = self.settings.timings
-            controllers = Controllers(self.kubeconfig, grace=timings.grace, resync=timings.grace)
-            await controllers.start()
-            stack.push_async_callback(controllers.stop)
+            if self.kube is not None:
+                await self._start_controllers(stack)
             self._stack = stack.pop_all()
         if self.frame.state_file is not None:
             self._saver = asyncio.create_task(self._save_in_time(), name="saver")
@@ -133,16 +137,35 @@ class Simulator:
 
     # -- parts
 
-    async def _start_kubelets(self, stack: contextlib.AsyncExitStack) -> None:
+    def _own_cluster(self) -> KubeApi | None:
+        external = self.settings.api_server_kubeconfig is not None
+        if self._saved and external == bool(self._saved.get("kubernetes")):
+            # The kubelets' identities are of one cluster.
+            theirs, asked = ("a simulated", "another") if external else ("another", "a simulated")
+            raise ValueError(f"the saved state is of machines of {theirs} cluster: begin anew to use {asked} one")
+        if external:
+            return None
+        kube = KubeApi(self.frame, admin_token=self._admin_token)
+        kube.load(self._saved.get("kubernetes", {}))
+        return kube
+
+    async def _start_controllers(self, stack: contextlib.AsyncExitStack) -> None:
+        grace = self.settings.timings.grace
+        controllers = Controllers(self.kubeconfig, grace=grace, resync=grace)
+        await controllers.start()
+        stack.push_async_callback(controllers.stop)
+
+    async def _start_kubelets(self, stack: contextlib.AsyncExitStack, authority: str | None) -> None:
         own = self._saved.get("simulator", {})
         rules = [KnobRule.model_validate(rule) for rule in own["knobs"]] if "knobs" in own else self.settings.knobs
         self.kubelets = Kubelets(
             self.kube_url,
-            self.kube.ca_pem,
+            authority,
             rules,
             self.settings.timings,
             console=self.ec2.set_console,
             sizes=_sizes(self.settings.world),
+            changed=self._note_change,
         )
         self.kubelets.load(self._saved.get("kubelets", {}))
         await self.kubelets.start()
@@ -220,7 +243,7 @@ class Simulator:
     def _picture(self) -> Callable[[], None]:
         """Take a picture now; the function that it answers writes it, in any thread: nothing in it changes later."""
         services: dict[str, Any] = {
-            "kubernetes": self.kube.dump(),
+            "kubernetes": {} if self.kube is None else self.kube.dump(),
             "ec2": self.ec2.dump(),
             "kubelets": self.kubelets.dump(),
             "simulator": {

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest_asyncio
 from lifekit import Stack, new_stack
+from realkube import assets
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from resources.attributes import ALL
@@ -22,6 +23,10 @@ KNOBS = {
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
+
+
+def pytest_report_header() -> str:
+    return f"kubernetes: {assets().words}"
 
 
 @pytest_asyncio.fixture(scope="session")

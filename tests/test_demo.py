@@ -17,8 +17,8 @@ from process_support import alive, children, until
 from rich.console import Console
 
 from resources.machine import ClassSnapshot, MachineState, Phase, Status, WaitingFor
-from resources.messages import Happening
 from resources.manifests import load_manifests
+from resources.messages import Happening
 from starter.demo_view import LineView, LiveView, table, view
 from starter.up import EXAMPLES
 

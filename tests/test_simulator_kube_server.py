@@ -162,14 +162,6 @@ async def test_a_watch_ends_with_a_bookmark_of_the_latest_version(kube: KubeTarg
     assert [(e["type"], e["object"]["metadata"]["resourceVersion"]) for e in events] == [("BOOKMARK", latest)]
 
 
-async def test_a_version_of_the_future_is_refused(kube: KubeTarget) -> None:
-    (event,) = await kube.watched(NODES, resourceVersion="999999999")
-    assert event["object"]["code"] == 504
-    listed = await kube.call("GET", NODES, resourceVersion="999999999")
-    assert listed.reason == "504 Timeout"
-    assert "Too large resource version" in listed.message
-
-
 async def test_shutdown_ends_open_watches() -> None:
     async with serving(KubeApi(Frame(), admin_token=ADMIN_TOKEN)) as kube:
         opened = asyncio.Event()

@@ -22,7 +22,9 @@ TOKEN_BLOCK = "HOSTLER BEARER TOKEN"
 NODE_PREFIX = "system:node:"
 NODES_GROUP = "system:nodes"
 BOOTSTRAPPERS_GROUP = "system:bootstrappers"
-_USAGES = {"digital signature", "client auth"}
+# Exactly these; key encipherment is for RSA keys, and not looked at further (ValidateKubeletClientCSR).
+_USAGES = ({"digital signature", "client auth"}, {"digital signature", "key encipherment", "client auth"})
+_FOR_ANY_NODE = {BOOTSTRAPPERS_GROUP, "system:masters"}
 _DECISIONS = ("Approved", "Denied")
 
 
@@ -65,7 +67,7 @@ def _decisions(csr: Obj) -> set[str]:
 def node_of(csr: Obj) -> str | None:
     """The node of a well-formed kubelet client request: signer, usages and subject are checked (isNodeClientCert)."""
     spec = csr["spec"]
-    if spec.get("signerName") != KUBELET_SIGNER or set(spec.get("usages") or ()) != _USAGES:
+    if spec.get("signerName") != KUBELET_SIGNER or set(spec.get("usages") or ()) not in _USAGES:
         return None
     request = _parse(spec.get("request"))
     if request is None:
@@ -74,17 +76,20 @@ def node_of(csr: Obj) -> str | None:
     names = [a.value for a in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if organizations != [NODES_GROUP] or len(names) != 1:
         return None
-    name = str(names[0])
-    return name.removeprefix(NODE_PREFIX) if name.startswith(NODE_PREFIX) and name != NODE_PREFIX else None
+    name = str(names[0])  # what follows the prefix is looked at by nobody, not even whether there is anything
+    return name.removeprefix(NODE_PREFIX) if name.startswith(NODE_PREFIX) else None
 
 
 def may_be_approved(csr: Obj) -> bool:
-    """The approving controller's rule: bootstrappers for any node, a node for itself; everything else stays Pending."""
+    """The approving controller's rule: bootstrappers and administrators for any node, a node for itself.
+
+    Everything else stays Pending.
+    """
     node = node_of(csr)
     if node is None:
         return False
     spec = csr["spec"]
-    return BOOTSTRAPPERS_GROUP in spec["groups"] or spec["username"] == NODE_PREFIX + node
+    return not _FOR_ANY_NODE.isdisjoint(spec["groups"]) or spec["username"] == NODE_PREFIX + node
 
 
 def approve(csr: Obj) -> None:

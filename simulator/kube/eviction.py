@@ -23,9 +23,8 @@ def evict(registry: Registry, pod: Item, body: Any, options: Options) -> None:
     """Raises 429 when a budget forbids it, 500 when the pod has several budgets."""
     if not isinstance(body, dict) or body.get("kind", "Eviction") != "Eviction":
         raise bad_request("the body of an eviction is an Eviction of policy/v1")
-    named = (body.get("metadata") or {}).get("name", pod.name)
-    if named != pod.name:
-        raise bad_request(f"name in URL does not match name in Eviction object: {pod.name} != {named}")
+    if (body.get("metadata") or {}).get("name") != pod.name:
+        raise bad_request("name in URL does not match name in Eviction object")
     delete_options = body.get("deleteOptions") or {}
     if delete_options.get("dryRun"):
         options.dry_run = True
@@ -55,7 +54,7 @@ def _ask_budget(registry: Registry, pod: Item, options: Options) -> None:
     if len(budgets) > 1:
         raise ApiError(
             500,
-            "InternalError",
+            "",  # a real server gives no reason either
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )
     if not budgets:

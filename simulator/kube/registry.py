@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator.kube import admission, codec, crds, deletion, patches, schema
+from simulator.kube import admission, codec, crds, deletion, patches, restriction, schema
 from simulator.kube.auth import User
 from simulator.kube.errors import (
     FieldErrors,
@@ -297,6 +297,7 @@ class Registry:
             check_metadata(resource, obj, old, errors)
             if resource.custom is not None:
                 self._fit(resource, obj, options, errors)
+            restriction.check(resource, obj, old, options.user)
             admission.admit(resource, obj, old, errors)
         except (AttributeError, KeyError, TypeError) as e:
             # Built-in kinds have no schema here: a field of another type than its rule expects shows as one of these.

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from simulator.frame import FaultRule, Frame
 from simulator.kube import crds, discovery, openapi
-from simulator.kube.auth import ADMIN, ANONYMOUS, Attributes, Authenticator, Authorizer, User, unauthorized
+from simulator.kube.auth import ADMIN, ANONYMOUS, Attributes, Authenticator, Authorizer, User
 from simulator.kube.encoding import Encoder, dumps, error_response, json_response
 from simulator.kube.errors import STATUS_OF_REASON, ApiError, method_not_allowed, no_such_resource
 from simulator.kube.handlers import Handlers, Reply, decode_body, options_of
@@ -136,7 +136,7 @@ class KubeApi:
             await asyncio.sleep(rule.delay)
         user = ANONYMOUS
         try:
-            user = self._caller(request, info)
+            user = self._authenticator.authenticate(request.headers.get("Authorization"))
             if rule is not None and rule.code:
                 raise _fault(rule)
             if info.verb == "watch":
@@ -144,7 +144,7 @@ class KubeApi:
             reply = self._answer(request, info, user, raw)
         except Exception as caught:
             e = _as_answer(caught, info)
-            self._record(info, user, raw, status=e.status, error=e.reason, dropped=_drops(rule))
+            self._record(info, user, raw, status=e.status, error=e.reason or str(e.status), dropped=_drops(rule))
             return _cut(request) if _drops(rule) else error_response(e)
         self._record(info, user, raw, status=reply.status, result=reply.result, dropped=_drops(rule))
         return _cut(request) if _drops(rule) else reply.response()
@@ -159,17 +159,12 @@ class KubeApi:
             **outcome,
         )
 
-    def _caller(self, request: web.Request, info: RequestInfo) -> User:
-        """Raises 401. Health and version are open to everybody, so that a supervisor needs no token."""
-        user = self._authenticator.authenticate(request.headers.get("Authorization"))
-        if user is not None:
-            return user
-        if info.path.rstrip("/") in _OPEN:
-            return ANONYMOUS
-        raise unauthorized()
-
     def _answer(self, request: web.Request, info: RequestInfo, user: User, raw: bytes) -> Reply:
         if not info.is_resource:
+            # Health and version are open to everybody, so that a supervisor needs no token.
+            if user is ANONYMOUS and info.path.rstrip("/") not in _OPEN:
+                why = f'User "{user.name}" cannot {info.verb} path "{info.path}"'
+                raise ApiError(403, "Forbidden", f"forbidden: {why}")
             return self._page(info)
         resource, selector = self._target(info)
         body = decode_body(info, request.content_type if raw else "", raw) if info.mutating else None

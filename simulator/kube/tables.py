@@ -11,7 +11,9 @@ from typing import Any
 from simulator.kube.jsonpath import Step, compile_path
 from simulator.kube.objects import Obj, condition, dig, parse_time
 from simulator.kube.resources import (
+    CONFIG_MAPS,
     DAEMON_SETS,
+    DEFINITIONS,
     DEPLOYMENTS,
     DISRUPTION_BUDGETS,
     EVENTS,
@@ -133,6 +135,26 @@ def _replicas(pod_count: str, wanted: str) -> Callable[[Obj], str]:
     return lambda obj: f"{dig(obj, pod_count) or 0}/{dig(obj, wanted) or 0}"
 
 
+def _of_containers(field: str) -> Callable[[Obj], str]:
+    return lambda obj: ",".join(str(c.get(field, "")) for c in dig(obj, "spec.template.spec.containers") or ())
+
+
+def _labels(path: str) -> Callable[[Obj], str]:
+    def value(obj: Obj) -> str:
+        return ",".join(f"{key}={text}" for key, text in sorted((dig(obj, path) or {}).items())) or _NONE
+
+    return value
+
+
+def _csr_duration(csr: Obj) -> str:
+    seconds = dig(csr, "spec.expirationSeconds")
+    return _NONE if seconds is None else human_duration(seconds)
+
+
+def _event_first_seen(event: Obj) -> str:
+    return age_of(event.get("firstTimestamp") or event.get("eventTime") or event["metadata"].get("creationTimestamp"))
+
+
 def _csr_condition(csr: Obj) -> str:
     shown = [kind for kind in ("Approved", "Denied", "Failed") if condition(csr, kind) is not None]
     if dig(csr, "status.certificate"):
@@ -152,6 +174,11 @@ def _event_subject(event: Obj) -> str:
 
 NAME = Column("Name", lambda obj: obj["metadata"]["name"])
 AGE = Column("Age", lambda obj: age_of(obj["metadata"].get("creationTimestamp")))
+_TEMPLATE = (
+    Column("Containers", _of_containers("name"), wide=True),
+    Column("Images", _of_containers("image"), wide=True),
+    Column("Selector", _labels("spec.selector.matchLabels"), wide=True),
+)
 
 _COLUMNS: dict[ResourceId, tuple[Column, ...]] = {
     NODES.id: (
@@ -174,8 +201,12 @@ _COLUMNS: dict[ResourceId, tuple[Column, ...]] = {
         AGE,
         Column("IP", _at("status.podIP"), wide=True),
         Column("Node", _at("spec.nodeName"), wide=True),
+        Column("Nominated Node", _at("status.nominatedNodeName"), wide=True),
+        Column("Readiness Gates", lambda obj: "<none>", wide=True),
     ),
     NAMESPACES.id: (NAME, Column("Status", _at("status.phase")), AGE),
+    CONFIG_MAPS.id: (NAME, Column("Data", lambda obj: len(obj.get("data") or {})), AGE),
+    DEFINITIONS.id: (NAME, Column("Created At", _at("metadata.creationTimestamp"))),
     SECRETS.id: (NAME, Column("Type", _at("type")), Column("Data", lambda obj: len(obj.get("data") or {})), AGE),
     LEASES.id: (NAME, Column("Holder", _at("spec.holderIdentity")), AGE),
     EVENTS.id: (
@@ -183,7 +214,11 @@ _COLUMNS: dict[ResourceId, tuple[Column, ...]] = {
         Column("Type", _at("type")),
         Column("Reason", _at("reason")),
         Column("Object", _event_subject),
+        Column("Subobject", _at("involvedObject.fieldPath", ""), wide=True),
+        Column("Source", _at("source.component", ""), wide=True),
         Column("Message", lambda obj: str(obj.get("message", "")).strip()),
+        Column("First Seen", _event_first_seen, wide=True),
+        Column("Count", _at("count", 1), wide=True),
         Column("Name", NAME.value, wide=True),
     ),
     SIGNING_REQUESTS.id: (
@@ -191,6 +226,7 @@ _COLUMNS: dict[ResourceId, tuple[Column, ...]] = {
         AGE,
         Column("SignerName", _at("spec.signerName")),
         Column("Requestor", _at("spec.username")),
+        Column("RequestedDuration", _csr_duration),
         Column("Condition", _csr_condition),
     ),
     DISRUPTION_BUDGETS.id: (
@@ -205,15 +241,27 @@ _COLUMNS: dict[ResourceId, tuple[Column, ...]] = {
         Column("Desired", _at("status.desiredNumberScheduled", 0)),
         Column("Current", _at("status.currentNumberScheduled", 0)),
         Column("Ready", _at("status.numberReady", 0)),
+        Column("Up-to-date", _at("status.updatedNumberScheduled", 0)),
+        Column("Available", _at("status.numberAvailable", 0)),
+        Column("Node Selector", _labels("spec.template.spec.nodeSelector")),
         AGE,
+        *_TEMPLATE,
     ),
-    DEPLOYMENTS.id: (NAME, Column("Ready", _replicas("status.readyReplicas", "spec.replicas")), AGE),
+    DEPLOYMENTS.id: (
+        NAME,
+        Column("Ready", _replicas("status.readyReplicas", "spec.replicas")),
+        Column("Up-to-date", _at("status.updatedReplicas", 0)),
+        Column("Available", _at("status.availableReplicas", 0)),
+        AGE,
+        *_TEMPLATE,
+    ),
     REPLICA_SETS.id: (
         NAME,
         Column("Desired", _at("spec.replicas", 0)),
         Column("Current", _at("status.replicas", 0)),
         Column("Ready", _at("status.readyReplicas", 0)),
         AGE,
+        *_TEMPLATE,
     ),
 }
 

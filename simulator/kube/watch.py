@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from aiohttp import web
 
 from simulator.kube.encoding import dumps
-from simulator.kube.errors import FieldErrors, expired, version_too_large
+from simulator.kube.errors import FieldErrors, expired
 from simulator.kube.objects import Obj
 from simulator.kube.registry import Registry
 from simulator.kube.requests import RequestInfo
@@ -80,9 +80,6 @@ class Watch:
                 response, expired(f"too old resource version: {self._since} ({collection.floor})").body()
             )
             return
-        if self._since > current:
-            await self._refuse(response, version_too_large(self._since, current).body())
-            return
         subscription = self._subscribe(collection, current)
         try:
             await self._stream(request, response, subscription)
@@ -108,9 +105,13 @@ class Watch:
         end = start + self._seconds
         bookmark = self._next_bookmark(start, end)
         initial = self._initial
+        # A version that is not yet is no error to a real server: it tells what comes after it, and nothing until then.
+        future = 0 if initial else self._since
         while True:
             while subscription.queue:
                 kind, item = subscription.queue.popleft()
+                if int(item.version) <= future:
+                    continue
                 line = _line(kind, self._encode(item))
                 if self._cut:
                     await self._cut_in(request, response, line)

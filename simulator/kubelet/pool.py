@@ -42,7 +42,8 @@ class Kubelets:
     """A kubelet for every running VM: fed with VM states by `observe`, it joins them to one API server.
 
     `ca` is the API server's CA in PEM (None: the system's). `console` gets (instance id, text) for the VM's console;
-    `sizes` is the cloud's table of instance types.
+    `sizes` is the cloud's table of instance types; `changed` is called when `dump` has something new that no VM's
+    state tells.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Kubelets:
         *,
         console: Callable[[str, str], None] | None = None,
         sizes: Mapping[str, Size] | None = None,
+        changed: Callable[[], None] | None = None,
     ) -> None:
         self.timings = timings or Timings.demo()
         self._server = api_server
@@ -64,6 +66,7 @@ class Kubelets:
         self._resumable: set[str] = set()
         self._numbers = 0
         self._pool: ConnectionPool | None = None
+        self._changed = changed or (lambda: None)
         self._tls = server_trust(ca) if api_server.startswith("https:") else None
         self._surroundings = Surroundings(
             timings=self.timings,
@@ -160,6 +163,7 @@ class Kubelets:
 
     def _keep(self, instance_id: str, identity: Identity) -> None:
         self._disks[instance_id].identity = identity
+        self._changed()  # lost with a crash, it could not be had again: its bootstrap token may be revoked
 
     def _pod_address(self, instance_id: str, n: int) -> str:
         number = self._disks[instance_id].number % (64 * 256)

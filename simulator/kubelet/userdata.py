@@ -14,6 +14,8 @@ from typing import Any
 
 import yaml
 
+from simulator.node_labels import OWN_PREFIXES, kubelet_may_set
+
 BOOTSTRAP_KUBECONFIG = "bootstrap-kubeconfig"  # the end of that file's path
 KUBELET_DEFAULTS = "/etc/default/kubelet"
 
@@ -36,23 +38,6 @@ _NO_EFFECT = frozenset(
         "v",
     }
 )
-# k8s.io/kubelet/pkg/apis/well_known_labels.go: what kubelet may set on its own Node in Kubernetes' label namespaces.
-_OWN_LABELS = frozenset(
-    {
-        "kubernetes.io/hostname",
-        "kubernetes.io/arch",
-        "kubernetes.io/os",
-        "beta.kubernetes.io/arch",
-        "beta.kubernetes.io/os",
-        "beta.kubernetes.io/instance-type",
-        "node.kubernetes.io/instance-type",
-        "failure-domain.beta.kubernetes.io/region",
-        "failure-domain.beta.kubernetes.io/zone",
-        "topology.kubernetes.io/region",
-        "topology.kubernetes.io/zone",
-    }
-)
-_OWN_PREFIXES = ("kubelet.kubernetes.io", "node.kubernetes.io")
 
 
 class UserDataError(ValueError):
@@ -185,22 +170,15 @@ def _labels(value: str) -> dict[str, str]:
         if not equals:
             raise UserDataError(f"failed to parse kubelet flag --node-labels: {pair} must be formatted as key=value")
         labels[key] = content
-    refused = sorted(key for key in labels if not _own_label(key))
+    refused = sorted(key for key in labels if not kubelet_may_set(key))
     if refused:
         # The kubelet of a worker may not give itself a role: NodeRestriction would refuse it anyway.
         raise UserDataError(
             f"failed to validate kubelet flags: unknown 'kubernetes.io' or 'k8s.io' labels specified with "
             f"--node-labels: [{' '.join(refused)}]; those in the 'kubernetes.io' namespace must begin with an allowed "
-            f"prefix ({', '.join(_OWN_PREFIXES)}) or be in the specifically allowed set"
+            f"prefix ({', '.join(OWN_PREFIXES)}) or be in the specifically allowed set"
         )
     return labels
-
-
-def _own_label(key: str) -> bool:
-    namespace = key.partition("/")[0] if "/" in key else ""
-    if not f".{namespace}".endswith((".kubernetes.io", ".k8s.io")):
-        return True
-    return key in _OWN_LABELS or any(namespace == p or namespace.endswith("." + p) for p in _OWN_PREFIXES)
 
 
 def _taints(value: str) -> tuple[dict[str, str], ...]:

@@ -7,13 +7,18 @@ from collections.abc import AsyncIterator
 import pytest
 from kube_wire import KubeTarget, simulated
 from kubernetes.aio.client import ApiClient
+from realkube import CERTIFICATES, real_kube, required_assets
 
 
-@pytest.fixture(scope="session", params=["simulator"])
+@pytest.fixture(scope="session", params=["simulator", "real"])
 async def kube(request: pytest.FixtureRequest) -> AsyncIterator[KubeTarget]:
-    """A Kubernetes API server with an administrator's token."""
-    async with simulated() as target:
-        yield target
+    """A Kubernetes API server with an administrator's token; only its signing requests are written by others."""
+    if request.param == "simulator":
+        async with simulated() as target:
+            yield target
+    else:
+        async with real_kube(required_assets(), CERTIFICATES) as real:
+            yield real.target
 
 
 @pytest.fixture(scope="session")

@@ -367,6 +367,24 @@ async def test_a_lease_time_without_six_decimals_is_refused(kube: KubeTarget) ->
     assert (await kube.create(LEASES, body))["spec"]["renewTime"] == "2026-01-01T00:00:00.000000Z"
 
 
+async def test_the_official_client_cannot_write_back_a_lease_of_a_whole_second(
+    kube: KubeTarget, kube_client: ApiClient
+) -> None:
+    """It prints a time without microseconds without its fraction, which no server takes: kubelets never write one."""
+    api = CoordinationV1Api(kube_client)
+
+    async def lease(renewed: str) -> V1Lease:
+        name = unique("l")
+        await kube.create(LEASES, {"metadata": {"name": name}, "spec": {"renewTime": renewed}})
+        return await api.read_namespaced_lease(name, "default")
+
+    whole, other = await lease("2026-01-01T00:00:00.000000Z"), await lease("2026-01-01T00:00:00.000001Z")
+    with pytest.raises(ApiException) as refused:
+        await api.replace_namespaced_lease(whole.metadata.name, "default", whole)
+    assert refused.value.status == 400
+    assert (await api.replace_namespaced_lease(other.metadata.name, "default", other)).spec == other.spec
+
+
 async def test_a_lease_is_created_by_put_and_updated_only_with_a_version(kube: KubeTarget) -> None:
     name = unique("l")
     body = {"metadata": {"name": name, "namespace": "default"}, "spec": {"holderIdentity": "a"}}
@@ -406,6 +424,45 @@ async def test_a_table_has_columns_and_the_metadata_of_its_rows(kube: KubeTarget
     row = table["rows"][0]
     assert row["cells"][:3] == [name, "Unknown", "<none>"]
     assert row["object"]["kind"] == "PartialObjectMetadata"
+
+
+WORKLOAD = ["Containers*", "Images*", "Selector*"]
+
+
+@pytest.mark.parametrize(
+    ("path", "columns"),
+    [
+        (NODES, ["Name", "Status", "Roles", "Age", "Version", "Internal-IP*", "External-IP*", "OS-Image*"]),
+        ("/api/v1/pods", ["Name", "Ready", "Status", "Restarts", "Age", "IP*", "Node*", "Nominated Node*"]),
+        ("/api/v1/namespaces", ["Name", "Status", "Age"]),
+        ("/api/v1/secrets", ["Name", "Type", "Data", "Age"]),
+        ("/api/v1/configmaps", ["Name", "Data", "Age"]),
+        ("/api/v1/events", ["Last Seen", "Type", "Reason", "Object", "Subobject*", "Source*", "Message"]),
+        ("/apis/apps/v1/deployments", ["Name", "Ready", "Up-to-date", "Available", "Age", *WORKLOAD]),
+        ("/apis/apps/v1/replicasets", ["Name", "Desired", "Current", "Ready", "Age", *WORKLOAD]),
+        (
+            "/apis/apps/v1/daemonsets",
+            ["Name", "Desired", "Current", "Ready", "Up-to-date", "Available", "Node Selector", "Age", *WORKLOAD],
+        ),
+        (
+            "/apis/policy/v1/poddisruptionbudgets",
+            ["Name", "Min Available", "Max Unavailable", "Allowed Disruptions", "Age"],
+        ),
+        ("/apis/coordination.k8s.io/v1/leases", ["Name", "Holder", "Age"]),
+        (
+            "/apis/certificates.k8s.io/v1/certificatesigningrequests",
+            ["Name", "Age", "SignerName", "Requestor", "RequestedDuration", "Condition"],
+        ),
+        ("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", ["Name", "Created At"]),
+    ],
+)
+async def test_tables_have_the_columns_that_kubectl_prints(kube: KubeTarget, path: str, columns: list[str]) -> None:
+    """A star marks those of `-o wide`; of those only the first ones are named here."""
+    accept = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
+    table = (await kube.call("GET", path, accept=accept)).ok()
+    found = [c["name"] + "*" * (c["priority"] > 0) for c in table["columnDefinitions"]]
+    assert found[: len(columns)] == columns
+    assert all(name.endswith("*") for name in found[len(columns) :])
 
 
 async def test_metadata_alone_can_be_asked_for(kube: KubeTarget) -> None:

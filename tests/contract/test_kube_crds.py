@@ -144,6 +144,22 @@ async def test_custom_objects_are_watched(machines: Machines) -> None:
     assert [(e["type"], e["object"]["kind"]) for e in events] == [("ADDED", "Machine")]
 
 
+async def test_a_watch_from_before_the_servers_memory_is_410(machines: Machines) -> None:
+    """A real server remembers what happened since it began to follow a kind: for one defined just now, no version 1.
+
+    That etcd was compacted does not matter to it, neither for watches nor for lists: both come from its memory.
+    """
+    await machines.make(replicas=1)
+    (event,) = await machines.kube.watched(machines.path, resourceVersion="1")
+    assert event["type"] == "ERROR"
+    assert (event["object"]["code"], event["object"]["reason"]) == (410, "Expired")
+    assert event["object"]["message"].startswith("too old resource version: 1 (")
+    version = (await machines.kube.get(machines.path))["metadata"]["resourceVersion"]
+    name = await machines.make(replicas=1)
+    (event,) = await machines.kube.watched(machines.path, resourceVersion=version)
+    assert (event["type"], event["object"]["metadata"]["name"]) == ("ADDED", name)
+
+
 async def test_printer_columns_make_the_table(machines: Machines) -> None:
     name = await machines.make(replicas=1)
     accept = "application/json;as=Table;v=v1;g=meta.k8s.io"

@@ -102,8 +102,26 @@ async def test_initial_events_end_with_a_bookmark(kube: KubeTarget) -> None:
     meta = events[1]["object"]["metadata"]
     assert meta["annotations"][INITIAL_EVENTS_END] == "true"
     assert int(meta["resourceVersion"]) >= int(events[0]["object"]["metadata"]["resourceVersion"])
+    assert "name" not in meta
+    assert events[1]["object"]["kind"] == "Node"
     refused = await kube.call("GET", NODES, watch="1", sendInitialEvents="true")
     assert refused.reason == "422 Invalid"
+
+
+async def test_a_watch_from_the_future_says_nothing_and_a_list_refuses(kube: KubeTarget) -> None:
+    """The trap of an etcd that was restored from a backup: such a watch is silent, also about what happens now."""
+    future = str(int(await version_of(kube)) + 1_000_000)
+
+    async def follow(version: str) -> list[Obj]:
+        return [event async for event in kube.watch(NODES, resourceVersion=version, timeoutSeconds="2")]
+
+    silent, other = asyncio.create_task(follow(future)), asyncio.create_task(follow(await version_of(kube)))
+    name = await make_node(kube)
+    assert told(await other, name) == ["ADDED"]
+    assert await silent == []
+    listed = await kube.call("GET", NODES, resourceVersion=future)
+    assert listed.reason == "504 Timeout"
+    assert "Too large resource version" in listed.message
 
 
 async def test_the_official_client_watches(kube: KubeTarget, kube_client: ApiClient) -> None:

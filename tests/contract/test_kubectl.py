@@ -69,13 +69,16 @@ async def test_get_prints_tables_and_other_forms(kube: KubeTarget, kubectl: Kube
     assert json.loads(await kubectl("get", "node", name, "-o", "json"))["kind"] == "Node"
     pod_name = await make_pod(kube, name)
     lines = [line.split() for line in (await kubectl("get", "pods", "-A", "-o", "wide")).splitlines()]
-    assert lines[0] == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", "IP", "NODE"]
+    wide = ["IP", "NODE", "NOMINATED", "NODE", "READINESS", "GATES"]
+    assert lines[0] == ["NAMESPACE", "NAME", "READY", "STATUS", "RESTARTS", "AGE", *wide]
     assert ["default", pod_name, "0/1", "Pending"] in [line[:4] for line in lines]
 
 
 async def test_get_watch_follows_changes(kube: KubeTarget, kubectl: Kubectl) -> None:
-    name = await make_node(kube)
-    process = await kubectl.start("get", "node", name, "-w", "--no-headers")
+    group = unique("g")
+    name = await make_node(kube, group=group)
+    # Of a list: of one object kubectl drops the first event, and with it a change that comes before its watch is open.
+    process = await kubectl.start("get", "nodes", "-l", f"group={group}", "-w", "--no-headers")
     try:
         assert process.stdout is not None
         async with asyncio.timeout(TIMEOUT):
@@ -130,7 +133,8 @@ async def test_apply_creates_changes_and_leaves_alone(kube: KubeTarget, kubectl:
     wrong = kubectl.manifest("wrong", {**machine, "spec": {"replicas": 2, "junk": 1}})
     code, _, err = await kubectl.run("apply", "-f", wrong)
     assert code != 0
-    assert 'unknown field "spec.junk"' in err
+    # kubectl asks the server, or, before the server has published the new schema everywhere, judges by itself.
+    assert 'unknown field "spec.junk"' in err or 'unknown field "junk"' in err
     await kubectl("delete", "-f", file)
     await kubectl("delete", "crd", f"machines.{group}")
     assert (await kube.call("GET", f"/api/v1/nodes/{name}")).reason == "404 NotFound"
