@@ -128,12 +128,13 @@ class NodeWatch:
                 await self._events()
                 self.failures = 0
             except KubeError as e:
-                # A broken or half-open watch is no news yet: it goes on where it was. When that fails too, or the
-                # version is too old (410), the list decides, and a list that fails is news.
+                # A broken or half-open watch is no news yet, nor is one that a busy server refuses: it goes on where it
+                # was. When that fails too, or the version is too old (410), the list decides, and a list that fails is
+                # news.
                 if not listed:
                     await self._reach(False, e.message)
-                listed = listed and e.status == 0 and not self.failures
-                await asyncio.sleep(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)])
+                listed = listed and e.status in (0, 429) and not self.failures
+                await asyncio.sleep(max(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)], e.retry_after or 0.0))
                 self.failures += 1
 
     async def _list(self) -> None:
@@ -161,20 +162,23 @@ class NodeWatch:
         )
         async with contextlib.aclosing(stream) as events:  # type: ignore[type-var]
             async for event in events:
-                self.failures = 0
                 async with self.turn:
                     await self._event(event["type"], event["object"])
-                # Only now: what has been told is behind the cursor, what has not is before it.
+                # Only now: what has been told is behind the cursor, what has not is before it; and an event that cannot
+                # be told (its label is refused) must not come again and again without a pause.
+                self.failures = 0
                 self._move_to(event["object"]["metadata"]["resourceVersion"])
 
     async def _event(self, kind: str, node: dict[str, Any]) -> None:
+        if kind == "BOOKMARK":
+            return  # it has a version and nothing else, not even a name
         name = node["metadata"]["name"]
         if kind == "DELETED":
             self.unknown.pop(name, None)
             if self._has_twin(name):
                 raise KubeError(410, "Expired", f"{name} is gone, and another Node of its VM may count now: list again")
             await self._gone(name)
-        elif kind in ("ADDED", "MODIFIED"):
+        else:
             self._claim(node)
             await self._seen(node)
 
@@ -299,12 +303,14 @@ class NodeWatch:
         return True
 
     async def _label(self, name: str, machine: str) -> None:
-        # A node that vanished, or one that we may not label, is still told to its machine.
-        try:
-            await self.kube.merge_patch(node_path(name), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}})
-        except KubeError as e:
-            if e.status not in (404, 403):
-                raise
+        # A node that vanished, or one that we may not label, is still told to its machine. A slot for each: the first
+        # list of a large cluster must not open a connection for every node.
+        async with self.slots:
+            try:
+                await self.kube.merge_patch(node_path(name), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}})
+            except KubeError as e:
+                if e.status not in (404, 403):
+                    raise
 
     async def _reach(self, reachable: bool, message: str) -> None:
         if self.reachable is reachable:

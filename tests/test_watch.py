@@ -17,6 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world, provider_id
 
 import worker
+from activities import watch
 from activities.watch import ASK_EVERY
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH
@@ -412,3 +413,22 @@ def test_the_state_of_five_thousand_nodes_is_small() -> None:
     size = len(state.model_dump_json(by_alias=True))
     assert size < SIZE_LIMIT
     assert len(json.loads(state.model_dump_json())["machines"]) == 5000
+
+
+async def test_a_bookmark_and_the_end_of_a_watch_are_no_event(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A bookmark has a version and no name. The server ends a watch in its time; it goes on where it was."""
+    monkeypatch.setattr(watch, "SERVER_TIMEOUT", 3)  # a bookmark after one second, the end after three
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.joined()
+        opened = len(world.calls("watch nodes"))
+        await eventually(lambda: _watched(world), lambda n: n >= opened + 2, "two watches that ended")
+        assert (await world.attempt()).attempt == 1
+        assert await _listed(world) == 1
+        await world.only_this_change("m-1", 1)
+
+
+async def _watched(world: World) -> int:
+    return len(world.calls("watch nodes"))
