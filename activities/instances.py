@@ -17,7 +17,7 @@ from activities.deps import Deps
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
-from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts
+from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
 
 WELL = (VmState.PENDING, VmState.RUNNING)
@@ -37,10 +37,12 @@ class InstancesActivities:
         try:
             await look.run()
         except DriverError as e:
+            await look.remember()  # some may have been told before the call that failed
             await look.reach(False, e.message)
             progress(message=e.message, known=look.known, told=look.told, reachable=False)
             raise NotYet(f"{input.account.key} cannot be listed: {e.message}", input.interval) from None
         await look.reach(True, "")
+        await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
         progress(message=words, known=look.known, told=look.told, reachable=True)
         if datetime.now(UTC) - activity.info().scheduled_time > input.duration:
@@ -55,7 +57,8 @@ class _Look:
         self.known: dict[str, str] = dict(before.get("known", {}))
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
-        self.told: dict[str, str] = dict(before.get("told", input.told))
+        self.former: dict[str, str] = before.get("told", input.told)
+        self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
         info = activity.info()
@@ -116,6 +119,13 @@ class _Look:
             self.told.pop(provider_id, None)
         else:
             self.told[provider_id] = str(state)
+
+    async def remember(self) -> None:
+        """The cluster keeps what was told for the watch of its next run. A watch that is asked to return between two
+        looks cannot answer: without this, who heard of a stop before would never hear that the VM runs again."""
+        if self.told != self.former:
+            cluster = self.deps.client.get_workflow_handle(cluster_id(self.input.cluster))
+            await cluster.signal("vms_told", VmsTold(account=self.input.account.key, told=self.told))
 
     async def reach(self, reachable: bool, message: str) -> None:
         """Told to the cluster when it changes; nothing is decided against a machine meanwhile."""

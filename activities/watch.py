@@ -231,11 +231,13 @@ class NodeWatch:
             await self._resolve(u.node for u in asked.values())
             async with self.turn:
                 # As they are now: while the answer was on its way a node may have changed, or gone.
-                for node in [self.unknown[name].node for name in asked if name in self.unknown]:
-                    if _key(node) in self.machines:
-                        self._claim(node)
-                        with contextlib.suppress(KubeError):  # out of reach: _follow lists again and tells
-                            await self._seen(node)
+                for name, u in [(name, self.unknown[name]) for name in asked if name in self.unknown]:
+                    if _key(u.node) in self.machines:
+                        self._claim(u.node)
+                        try:
+                            await self._seen(u.node)
+                        except KubeError:  # its label was refused: nobody else would tell of it before it changes
+                            self.unknown[name] = u
 
     async def _resolve(self, nodes: Iterable[dict[str, Any]]) -> None:
         keys = sorted({k for k in map(_key, nodes) if k and k not in self.machines})

@@ -278,6 +278,11 @@ class InstancesOutput(Value):
     told: dict[str, str] = Field(default_factory=dict)
 
 
+class VmsTold(InstancesOutput):
+    account: str
+    """Account.key"""
+
+
 class Reachability(Value):
     reachable: bool
     message: str = ""

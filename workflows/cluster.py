@@ -33,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
         NewsInput,
         Note,
         Reachability,
+        VmsTold,
         WatchInput,
     )
     from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
@@ -224,6 +225,12 @@ class ClusterWorkflow(Entity):
             self.note("CloudUnreachable", f"{news.account}: {news.message}")
         elif former is not None:
             self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.time}")
+
+    @workflow.signal
+    def vms_told(self, news: VmsTold) -> None:
+        """What machines were told of their VMs, when it has changed."""
+        self.s.messages += 1
+        self.s.vms[news.account] = InstancesOutput(told=news.told)
 
     @workflow.signal(name="note")
     def note_by_signal(self, note: Note) -> None:

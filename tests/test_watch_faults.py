@@ -1,0 +1,282 @@
+"""The watch of nodes in a bad network, before a busy server, and beside clocks that are wrong.
+
+Each test ends with one change of a node's health: the machine hears of it, and of nothing beside it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import watchkit
+from kube_wire import NODES
+from lifekit import eventually
+from temporalio.testing import WorkflowEnvironment
+from watchkit import Door, World, new_world, provider_id
+
+import activities.kube
+import activities.watch
+from activities.watch import ASK_EVERY, BACK_OFF
+
+SILENCE = 1.5  # seconds without a byte, after which the watch of these tests takes its connection for dead
+PATIENCE = 1.0  # seconds that a call of these tests may take
+LATER = 2  # seconds of Retry-After
+SLOW = 1.5  # seconds that a slow server takes; longer than the heartbeat timeout
+SKEW = timedelta(minutes=5)
+WELL = ("KubeletReady", "kubelet is posting ready status")
+
+
+class SilentDoor(Door):
+    """A door that can go silent: nothing passes any more, and nobody is told. A lost NAT entry looks like that."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.mute: set[asyncio.StreamWriter] = set()
+        self.silent = False
+        """New connections are made, and carry nothing."""
+
+    def silence(self) -> None:
+        """Only the connections that are open now."""
+        self.mute |= self.pipes
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:  # type: ignore[override]
+        try:
+            while data := await reader.read(1 << 16):
+                if self.silent:
+                    self.mute.add(writer)  # for good: it has lost something
+                if writer not in self.mute:
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+
+def _door(world: World) -> SilentDoor:
+    assert isinstance(world.door, SilentDoor)
+    return world.door
+
+
+@pytest.fixture
+async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    """Behind a door that can go silent; an API server that remembers two events; a watch that loses patience soon."""
+    monkeypatch.setattr(watchkit, "Door", SilentDoor)
+    monkeypatch.setattr(activities.watch, "READ_TIMEOUT", SILENCE)
+    async with new_world(temporal.client, history=2) as world, world.worker():
+        await world.watch()
+        yield world
+
+
+async def _watched(world: World) -> None:
+    """A machine with a node, and a watch that is open: what changes after the list is told by the watch only."""
+    await world.joined()
+    await world.only_this_change("m-1", 1)
+
+
+async def _undisturbed(world: World) -> None:
+    """No trouble was news, and none ended the activity."""
+    state = await world.state()
+    assert [h.reason for h in state.journal] == []
+    assert state.api is not None
+    assert state.api.reachable
+    assert (await world.attempt()).attempt == 1
+
+
+async def _reachable(world: World) -> bool | None:
+    api = (await world.state()).api
+    return api.reachable if api else None
+
+
+async def _reasons(world: World) -> list[str]:
+    return [h.reason for h in (await world.state()).journal]
+
+
+# -- half-open connections ---------------------------------------------------------------------------------------------
+
+
+async def test_a_silent_connection_is_given_up_and_what_it_kept_back_is_told(impatient: World) -> None:
+    world = impatient
+    await _watched(world)
+    _door(world).silence()
+    await world.ready("n-1", True, *WELL)
+    seen = await world.told("m-1", 3)
+    assert seen[-1].ready
+    await world.only_this_change("m-1", 3)
+    await _undisturbed(world)
+
+
+async def test_history_lost_behind_a_silent_connection(impatient: World) -> None:
+    """Compacted meanwhile: the next watch is HTTP 200 with one ERROR event, 410; the list tells what was missed."""
+    world = impatient
+    await world.joined("m-2", "n-2", "i-2")
+    await _watched(world)
+    lists = len(world.calls("list nodes"))
+    await world.machine("m-3")
+    await world.announce("m-3", provider_id("i-3"))
+    _door(world).silence()
+    await world.delete("n-2")
+    await world.node("n-3", "i-3")
+    for n in range(5):
+        await world.patch("n-1", {"metadata": {"annotations": {"somebody": str(n)}}})
+    assert not (await world.told("m-2", 2))[-1].exists
+    assert (await world.told("m-3", 1))[-1].ready
+    assert len(world.calls("list nodes")) > lists
+    await world.only_this_change("m-1", 2)
+    await world.only_this_change("m-3", 1, "n-3")
+    await _undisturbed(world)
+    assert len(await world.facts("m-2")) == 2
+
+
+async def test_a_server_behind_which_everything_is_silent(impatient: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Connections are accepted and carry nothing: said, after the patience with one call."""
+    world = impatient
+    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    await _watched(world)
+    _door(world).silent = True
+    _door(world).silence()
+    await eventually(lambda: _reachable(world), lambda reachable: reachable is False, "unreachable")
+    await world.ready("n-1", True, *WELL)
+    assert len(await world.facts("m-1")) == 2
+    _door(world).silent = False
+    assert (await world.told("m-1", 3))[-1].ready
+    await eventually(lambda: _reachable(world), lambda reachable: reachable is True, "reachable")
+    await world.only_this_change("m-1", 3)
+    assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+    assert (await world.attempt()).attempt == 1
+
+
+# -- a server that is busy ---------------------------------------------------------------------------------------------
+
+
+async def _gap(world: World, operation: str) -> float:
+    """Refuse the first call; seconds until the next."""
+    world.fault(operation, code="TooManyRequests", headers={"Retry-After": str(LATER)})
+    following = world.fault(operation)  # it only counts: a watch is in the journal when it has ended
+    await world.watch()
+    await world.struck(following)
+    refused = world.calls(operation)[0]
+    assert (refused.error, refused.status) == ("TooManyRequests", 429)
+    return time.time() - refused.time
+
+
+async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None:
+    """429: not before Retry-After has passed."""
+    async with new_world(temporal.client) as world, world.worker():
+        assert await _gap(world, "list nodes") >= LATER
+        await world.joined()
+        await world.only_this_change("m-1", 1)
+        assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+
+
+async def test_a_watch_refused_for_a_while(temporal: WorkflowEnvironment) -> None:
+    """429: the busy server is not asked for a whole list instead; the watch goes on where it was."""
+    async with new_world(temporal.client) as world, world.worker():
+        assert await _gap(world, "watch nodes") >= LATER
+        await world.joined()
+        await world.only_this_change("m-1", 1)
+        assert len(world.calls("list nodes")) == 1
+        await _undisturbed(world)
+
+
+async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) -> None:
+    """Of a node whose machine was asked for: it is tried again, though the node does not change any more."""
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.joined("m-2", "n-2", "i-2")
+        await world.only_this_change("m-2", 1, "n-2")  # the watch is open
+        since = world.frame.calls()[-1].n
+        world.fault("patch nodes", code="TooManyRequests", times=2)
+        await world.joined()
+        labels = world.frame.calls("kubernetes", "patch nodes", since)
+        await world.only_this_change("m-1", 1)
+        assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
+        assert labels[2].time - labels[1].time > ASK_EVERY / 2
+        await _undisturbed(world)
+
+
+async def test_an_event_that_cannot_be_told(temporal: WorkflowEnvironment) -> None:
+    """It comes again with the next watch, and the second time not before a pause."""
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.joined()
+        await world.only_this_change("m-1", 1)
+        since = world.frame.calls()[-1].n
+        world.fault("patch nodes", match="machine-name", code="TooManyRequests", times=2)
+        await world.delete("n-1")
+        await world.node("n-1", "i-1")  # of a machine that is known already
+        seen = await world.told("m-1", 4)
+        assert [f.exists for f in seen] == [True, True, False, True]
+        labels = world.frame.calls("kubernetes", "patch nodes", since)
+        assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
+        assert labels[2].time - labels[1].time >= BACK_OFF[1]
+        await world.only_this_change("m-1", 4)
+        await _undisturbed(world)
+
+
+async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
+    """Slower than the heartbeat timeout, which is no sign of a dead worker."""
+    async with new_world(temporal.client) as world, world.worker():
+        slow = [world.fault(f"{verb} nodes", delay=SLOW) for verb in ("list", "watch", "patch")]
+        await world.watch()
+        await world.machine("m-1")
+        await world.announce("m-1", provider_id("i-1"))
+        await world.struck(slow[1])
+        node = {"metadata": {"name": "n-1"}, "spec": {"providerID": provider_id("i-1")}}
+        await world.kube.create(NODES, node)
+        await world.told("m-1", 1)
+        assert [rule.hits for rule in slow] == [1, 1, 1]
+        await world.only_this_change("m-1", 1)
+        await _undisturbed(world)
+
+
+async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    async with new_world(temporal.client) as world, world.worker():
+        slow = world.fault("list nodes", delay=3 * PATIENCE)
+        await world.watch()
+        await world.joined()
+        await world.only_this_change("m-1", 1)
+        assert slow.hits == 1
+        assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+        assert (await world.attempt()).attempt == 1
+
+
+# -- clocks ------------------------------------------------------------------------------------------------------------
+
+
+async def _report(world: World, node: str, clock: datetime, ready: bool = True, reason: str = WELL[0]) -> None:
+    """A kubelet's report by a clock of its own."""
+    stamp = clock.strftime("%Y-%m-%dT%H:%M:%SZ")
+    condition = {
+        "type": "Ready",
+        "status": str(ready),
+        "reason": reason,
+        "message": WELL[1],
+        "lastHeartbeatTime": stamp,
+        "lastTransitionTime": stamp,
+    }
+    await world.patch(node, {"status": {"conditions": [condition]}}, "/status")
+
+
+@pytest.mark.parametrize("skew", [SKEW, -SKEW], ids=["ahead", "behind"])
+async def test_a_node_whose_clock_is_wrong(temporal: WorkflowEnvironment, skew: timedelta) -> None:
+    """Neither its reports nor the moment when its clock is set right are news; its health is."""
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.joined()
+        now = datetime.now(UTC)
+        for second in range(3):
+            await _report(world, "n-1", now + skew + timedelta(seconds=second))
+        await _report(world, "n-1", now)
+        await _report(world, "n-1", now + skew)
+        await _report(world, "n-1", now + skew, ready=False, reason="KubeletNotReady")
+        first, second_told = await world.told("m-1", 2)
+        assert not second_told.ready
+        assert second_told.newer_than(first)
+        await _report(world, "n-1", now - skew)
+        third = (await world.told("m-1", 3))[-1]
+        assert third.ready
+        assert third.newer_than(second_told)  # by the watch's own order, whatever the node's clock says
+        await world.only_this_change("m-1", 3)
