@@ -112,9 +112,8 @@ async def _temporal(
 
 
 def of_settings(settings: Settings, path: Path | None) -> list[Finding]:
-    variables = sorted(
-        v for v in os.environ if v.startswith("HOSTLER_") and v not in (SETTINGS_VARIABLE, "HOSTLER_DEBUG")
-    )
+    ours = {f"HOSTLER_{name.upper()}" for name in Settings.model_fields}
+    variables = sorted(v for v in os.environ if v.partition("__")[0].upper() in ours)
     also = f", and {', '.join(variables)}" if variables else ""
     if settings.file is None:
         looked = ", ".join(f"${SETTINGS_VARIABLE}" if p is None else str(p) for p in (None, *PLACES))

@@ -195,10 +195,11 @@ async def test_a_vm_is_looked_at_only_when_its_node_takes_long(
     assert machines.stubs.called("watch_machine") == []
     await temporal.fast_forward(handle, timedelta(seconds=31))
     await eventually(lambda: _pending_failure(handle), what="the first look over")  # time is not skipped during one
-    await temporal.fast_forward(handle, timedelta(minutes=5))
+    # Not much further than the deadline: beside a pending activity time may be skipped to the end in one go.
+    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=30))
     failed = await phase(handle, Phase.FAILED)
     late = failed.journal[-1].time - failed.created - timedelta(minutes=5)
-    assert timedelta(0) <= late < timedelta(seconds=2)
+    assert timedelta(0) <= late < timedelta(seconds=5)
 
 
 async def test_a_vm_that_is_gone_is_failed_not_created_again(machines: Machines) -> None:
@@ -263,7 +264,8 @@ async def test_drain_is_forced_exactly_at_its_deadline(temporal: WorkflowEnviron
     assert waits.status.deadlines["drain"] == waits.deletion.time + timedelta(hours=2)
     pending = await eventually(lambda: _pending_failure(handle))
     assert "blocked by PDB web" in pending
-    await temporal.fast_forward(handle, timedelta(hours=2, seconds=5))
+    # Not much further than the deadline: beside a pending activity time may be skipped to the end in one go.
+    await temporal.fast_forward(handle, timedelta(hours=2, seconds=1))
     result = await handle.result()
     *gentle, forced = machines.stubs.called("drain_node")
     assert forced.force
