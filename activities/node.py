@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -71,7 +73,7 @@ class NodeActivities:
         kube = await self.deps.clusters.get(input.machine.cluster)
         if input.node_name:
             node = await kube.find(node_path(input.node_name))
-            if node is not None and self._ours(node, input.provider_id):
+            if node is not None and _ours(node, input):
                 # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
                 await kube.delete(node_path(input.node_name), {"preconditions": {"uid": node["metadata"]["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
@@ -83,9 +85,10 @@ class NodeActivities:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
 
-    @staticmethod
-    def _ours(node: dict[str, object], provider_id: str | None) -> bool:
-        """A Node of our name that another VM has registered is not ours to delete."""
-        spec = node.get("spec")
-        theirs = spec.get("providerID") if isinstance(spec, dict) else None
-        return not theirs or not provider_id or provider_key(str(theirs)) == provider_key(provider_id)
+
+def _ours(node: dict[str, Any], input: ForgetInput) -> bool:
+    """A Node of our name that another VM has registered is not ours to delete."""
+    theirs = (node.get("spec") or {}).get("providerID")
+    if theirs and input.provider_id:
+        return provider_key(theirs) == provider_key(input.provider_id)
+    return input.joined

@@ -239,6 +239,8 @@ class DeleteOutput(Value):
 class ForgetInput(Value):
     machine: MachineRef
     node_name: str | None = None
+    joined: bool = True
+    """False: whether a Node of this name is the machine's, only its providerID can tell."""
     provider_id: str | None = Field(default=None, alias="providerID")
     attempts: int = 0
     """Every attempt may have left a token."""

@@ -393,3 +393,19 @@ async def test_an_api_server_out_of_reach_is_said_by_every_machine_that_waits(
             await door.open()
             await eventually(conditions, lambda c: c == [], "the news of the recovery")
             door.shut()
+
+
+async def test_deleted_between_the_node_s_registration_and_its_join(stack: Stack) -> None:
+    """The Node is there, its template is not yet: it goes with the machine all the same."""
+    fault(
+        stack, service="kubernetes", operation="patch nodes", match="hostler.io/pool", code="InternalError", times=None
+    )
+    await stack.create()
+    state = await stack.reason("NodeTemplate")
+    assert state.node is not None
+    await eventually(lambda: _left(stack, state.uid), lambda left: "instances" in left)
+    assert state.node.name in stack.kubectl("get", "nodes", "-o", "name")
+    assert not state.joined
+    await stack.delete()
+    assert state.node.name not in stack.kubectl("get", "nodes", "-o", "name")
+    assert stack.leftovers(state.uid) == {}

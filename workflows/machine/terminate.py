@@ -137,7 +137,8 @@ async def forget(m: MachineEntity) -> None:
             NodeActivities.forget_machine,
             ForgetInput(
                 machine=m.ref,
-                node_name=m.status.node_name if s.joined else None,
+                node_name=m.status.node_name,
+                joined=s.joined,
                 provider_id=m.status.provider_id,
                 attempts=s.attempt.number,
             ),
