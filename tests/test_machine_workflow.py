@@ -506,3 +506,17 @@ def test_timings_are_an_argument() -> None:
     """What a workflow decides by must be the same at every replay, so no worker's setting may reach it."""
     assert "timings" in MachineState.model_fields
     assert Timings().heartbeat == timedelta(seconds=10)
+
+
+async def test_creating_goes_before_deleting_before_looking(machines: Machines) -> None:
+    """A rate limit of the cloud's queue must not let creations starve behind polls (field case P25)."""
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(0))))
+    await eventually(lambda: _called(machines, "watch_machine"))
+    await handle.execute_update(MachineWorkflow.delete, a_delete())
+    await handle.result()
+    keys = {}
+    async for event in handle.fetch_history_events():
+        if event.HasField("activity_task_scheduled_event_attributes"):
+            scheduled = event.activity_task_scheduled_event_attributes
+            keys[scheduled.activity_type.name] = scheduled.priority.priority_key
+    assert keys["create_machine"] < keys["delete_machine"] < keys["watch_machine"]

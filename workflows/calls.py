@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
+from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
@@ -20,6 +20,15 @@ SHORT = RetryPolicy(
     maximum_attempts=5,
 )
 """For what is transient and short. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+
+
+class Urgency:
+    """Which activity of a task queue goes first when the queue's rate limit makes them wait."""
+
+    CREATE = Priority(priority_key=1)
+    DELETE = Priority(priority_key=2)
+    OTHER = Priority(priority_key=3)
+    POLL = Priority(priority_key=5)
 
 
 def poller(interval: timedelta) -> RetryPolicy:

@@ -13,7 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import SHORT, failure_of, poller
+from workflows.calls import SHORT, Urgency, failure_of, poller
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
@@ -115,6 +115,7 @@ class ClusterWorkflow(Entity):
                 heartbeat_timeout=s.heartbeat,
                 retry_policy=poller(s.cloud_watch),
                 summary=f"watch the VMs of {key}",
+                priority=Urgency.POLL,
             )
 
     def _tell_machines(self) -> None:

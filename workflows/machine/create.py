@@ -7,7 +7,7 @@ from datetime import datetime
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from workflows.calls import failure_of
+from workflows.calls import Urgency, failure_of
 from workflows.machine.entity import MachineEntity, describe_failure, reason_of
 
 with workflow.unsafe.imports_passed_through():
@@ -54,6 +54,7 @@ async def _try(m: MachineEntity) -> Retry | None:
         ),
         queue=m.cloud,
         summary=f"create VM, attempt {number}",
+        urgency=Urgency.CREATE,
     )
     try:
         output = await m.answer(handle)

@@ -7,8 +7,9 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.common import Priority
 
-from workflows.calls import SHORT, Failure, poller
+from workflows.calls import SHORT, Failure, Urgency, poller
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
@@ -161,6 +162,7 @@ class MachineEntity(Entity):
         queue: str,
         summary: str,
         polls: bool = False,
+        urgency: Priority = Urgency.OTHER,
     ) -> workflow.ActivityHandle[R]:
         """Start an activity. One that polls ends by itself only with success or bad news, and may be cancelled."""
         self.publish()
@@ -173,6 +175,7 @@ class MachineEntity(Entity):
             heartbeat_timeout=timings.heartbeat,
             retry_policy=poller(timings.poll) if polls else SHORT,
             summary=summary,
+            priority=urgency,
         )
         if not polls:
             self.in_flight.add(handle)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from workflows.calls import failure_of
+from workflows.calls import Urgency, failure_of
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -53,6 +53,7 @@ def _watch_vm(m: MachineEntity) -> VmWatch:
         queue=m.cloud,
         summary="watch the VM until its node joins",
         polls=True,
+        urgency=Urgency.POLL,
     )
 
 

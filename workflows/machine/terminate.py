@@ -7,7 +7,7 @@ from functools import partial
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
-from workflows.calls import failure_of
+from workflows.calls import Urgency, failure_of
 from workflows.machine.entity import MachineEntity, describe_failure
 
 with workflow.unsafe.imports_passed_through():
@@ -112,6 +112,7 @@ async def delete(m: MachineEntity) -> None:
             queue=m.cloud,
             summary="delete the VM until it is gone",
             polls=True,
+            urgency=Urgency.DELETE,
         )
         try:
             output = await m.answer(handle)
