@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import logging
 import os
 import signal
 import socket
@@ -187,3 +189,24 @@ def test_a_variable_wins_over_the_file(tmp_path: Path, monkeypatch: pytest.Monke
     assert settings.worker.sticky_timeout == timedelta(seconds=3)
     assert settings.worker.health is None
     assert settings.clusters["my-Cluster"].full_name == "f"
+
+
+@pytest.mark.parametrize("form", ["json", "human"])
+def test_logs_for_machines_and_for_people(form: str, capsys: pytest.CaptureFixture[str]) -> None:
+    root = logging.getLogger()
+    before = root.handlers[:], root.level
+    try:
+        worker.configure_logging(form)
+        try:
+            raise ValueError("broken")
+        except ValueError:
+            logging.getLogger("hostler.test").exception("it is %s", "so")
+    finally:
+        root.handlers[:], root.level = before[0], before[1]
+    err = capsys.readouterr().err
+    if form == "json":
+        line = json.loads(err)
+        assert (line["level"], line["logger"], line["message"]) == ("ERROR", "hostler.test", "it is so")
+        assert "ValueError: broken" in line["exception"]
+    else:
+        assert "ERROR   hostler.test: it is so" in err.splitlines()[0]
