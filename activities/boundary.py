@@ -19,7 +19,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
 from drivers.errors import DriverError, IdempotencyMismatch
-from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass, ErrorInfo
+from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass, ErrorInfo
 from resources.settings import SettingsError
 
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
@@ -90,20 +90,13 @@ def translated() -> Iterator[None]:
     except DriverError as e:
         raise _classified(e.info) from None
     except KubeError as e:
-        info = ErrorInfo(
-            error_class=e.error_class,
-            code=CODE_OF[e.error_class],
-            message=f"Kubernetes API: {e.message}",
-            retry_after=e.retry_after,
-            provider_code=e.reason,
-        )
-        raise _classified(info) from None
+        info = ErrorInfo.of(e.error_class, f"Kubernetes API: {e.message}")
+        raise _classified(info.model_copy(update={"retry_after": e.retry_after, "provider_code": e.reason})) from None
     except SecretMissing as e:
-        info = ErrorInfo(error_class=ErrorClass.AUTH, code=CODE_OF[ErrorClass.AUTH], message=str(e))
+        info = ErrorInfo.of(ErrorClass.AUTH, str(e))
         raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None
     except SettingsError as e:
-        info = ErrorInfo(error_class=ErrorClass.INVALID, code=CODE_OF[ErrorClass.INVALID], message=str(e))
-        raise _classified(info) from None
+        raise _classified(ErrorInfo.of(ErrorClass.INVALID, str(e))) from None
 
 
 def _classified(info: ErrorInfo) -> ApplicationError:

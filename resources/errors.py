@@ -69,6 +69,11 @@ class ErrorInfo(Value):
     provider_code: str = ""
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
 
+    @classmethod
+    def of(cls, error_class: ErrorClass, message: str) -> ErrorInfo:
+        """With the code that goes with the class."""
+        return cls(error_class=error_class, code=CODE_OF[error_class], message=message)
+
 
 # Failure types of activities that are no provider's error; the workflow branches on them.
 NOT_YET = "NotYet"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-API_GROUP = "machine.sapcloud.io"
 API_VERSION = "machine.sapcloud.io/v1alpha1"
 
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
@@ -14,7 +13,6 @@ MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
 # Ours.
 CLUSTER_ANNOTATION = "hostler.io/cluster"
 """On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""
-TEMPLATE_ANNOTATION = "hostler.io/last-applied-node-template"
 CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 

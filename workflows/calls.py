@@ -11,7 +11,7 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
-    from resources.errors import CODE_OF, ErrorClass, ErrorInfo
+    from resources.errors import ErrorClass, ErrorInfo
 
 SHORT = RetryPolicy(
     initial_interval=timedelta(seconds=1),
@@ -54,10 +54,6 @@ def failure_of(error: ActivityError) -> Failure:
     if isinstance(cause, ApplicationError) and cause.details:
         return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
     if isinstance(cause, TimeoutError):
-        return Failure("Timeout", _info(ErrorClass.TRANSIENT, f"no answer: {cause.message}"))
+        return Failure("Timeout", ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}"))
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
-    return Failure("Unknown", _info(ErrorClass.UNKNOWN, message))
-
-
-def _info(error_class: ErrorClass, message: str) -> ErrorInfo:
-    return ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=message)
+    return Failure("Unknown", ErrorInfo.of(ErrorClass.UNKNOWN, message))

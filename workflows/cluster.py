@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 from workflows.calls import SHORT, Urgency, failure_of, poller
-from workflows.entity import Entity
+from workflows.entity import Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
@@ -132,7 +132,7 @@ class ClusterWorkflow(Entity):
             retry_policy=SHORT,
             summary=f"tell machines that wait: the API server {'answers' if self.s.api.reachable else 'is silent'}",
         )
-        handle.add_done_callback(lambda h: h.cancelled() or h.exception())
+        unheard(handle)
 
     def _unwatched(self) -> list[str]:
         return sorted(k for k in self.s.accounts if k not in self._clouds) if self.s.machines else []

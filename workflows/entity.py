@@ -22,6 +22,11 @@ RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
 
 
+def unheard(handle: workflow.ActivityHandle[Any]) -> None:
+    """Nobody waits for its end: its error is retrieved, so that nobody warns of it either."""
+    handle.add_done_callback(lambda h: h.cancelled() or h.exception())
+
+
 class Entity:
     """The base of entity workflows. Handlers only record; the life acts."""
 
@@ -62,6 +67,11 @@ class Entity:
     def note(self, reason: str, message: str) -> None:
         self.journal.append(Happening(time=workflow.now(), reason=reason, message=message))
         del self.journal[:-JOURNAL_LENGTH]
+
+    def note_news(self, reason: str, message: str) -> None:
+        """Unless the last line says it already: a wait that is tried again and again is one happening."""
+        if not self.journal or self.journal[-1].message != message:
+            self.note(reason, message)
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
         """Act on an intent's first arrival; a second one, by update or signal, gets the first answer."""
@@ -111,7 +121,7 @@ class Entity:
     @staticmethod
     def drop(handle: workflow.ActivityHandle[Any]) -> None:
         """Cancel a poller whose news is of no interest any more."""
-        handle.add_done_callback(lambda h: h.cancelled() or h.exception())  # retrieved, so that nobody warns of it
+        unheard(handle)
         handle.cancel()
 
     # -- the life -----------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import Priority
 
 from workflows.calls import SHORT, Failure, Urgency, poller
-from workflows.entity import Entity
+from workflows.entity import Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
@@ -120,7 +120,7 @@ class MachineEntity(Entity):
             queue=cluster_queue(self.s.cluster, self.s.queue_prefix),
             summary=f"Event {self.journal[-1].reason} on {self.status.node_name}",
         )
-        handle.add_done_callback(lambda h: h.cancelled() or h.exception())
+        unheard(handle)
 
     def condition(self, type: str, reason: str, message: str) -> None:
         """Set a condition; it keeps its time while it says the same."""
@@ -146,8 +146,8 @@ class MachineEntity(Entity):
         """Write what a failed step makes of the machine, and wait for the next try."""
         if self.status.phase != retry.phase:
             self.enter(retry.phase, retry.reason, retry.message)
-        elif not self.journal or self.journal[-1].message != retry.message:
-            self.note(retry.reason, retry.message)
+        else:
+            self.note_news(retry.reason, retry.message)
         self.operation(retry.operation, retry.state, retry.message, retry.code)
         self.waiting(retry.reason, retry.message, retry.next_try)
         await self.pause(retry.next_try, unless)
@@ -197,8 +197,7 @@ class MachineEntity(Entity):
         message = describe_failure(failure)
         reason = reason_of(failure)
         next_try = workflow.now() + wait_after(failure.info, self.s.timings)
-        if not self.journal or self.journal[-1].message != message:
-            self.note(reason, message)
+        self.note_news(reason, message)
         self.waiting(reason, message, next_try)
         await self.pause(next_try, unless)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -153,11 +155,7 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     m.enter(Phase.RUNNING, "Running", running)
 
 
-class _node_changes:
+def _node_changes(m: MachineEntity) -> Callable[[], bool]:
     """A condition for waits: the watch has told something new."""
-
-    def __init__(self, m: MachineEntity) -> None:
-        self.m, self.seen = m, m.s.node
-
-    def __call__(self) -> bool:
-        return self.m.s.node is not self.seen
+    seen = m.s.node
+    return lambda: m.s.node is not seen
