@@ -223,6 +223,7 @@ async def test_waiting_for_the_end_is_not_misled_by_a_new_life(hostler: HostlerC
 
 async def test_events_reach_over_runs(hostler: HostlerClient) -> None:
     await hostler.apply(*parsed(class_yaml(), machine_yaml()))
+    await hostler.wait("m1", "Running")
     for reason in ("one", "two"):
         await hostler.renew("m1", reason=reason)
 
