@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
 from temporalio import activity
 
 from activities.boundary import NotYet, last_progress, progress
+from activities.clock import Clock
 from activities.deps import Deps
 from activities.events import tell
 from activities.kube import Kube, KubeError, node_path
@@ -45,6 +46,7 @@ class DrainActivities:
 
     @activity.defn
     async def drain_node(self, input: DrainInput) -> DrainOutput:
+        clock = Clock()
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await kube.find(node_path(input.node_name))
         if node is None or _another_vm(node, input.provider_id):
@@ -55,19 +57,19 @@ class DrainActivities:
         pods = [p for p in await _pods(kube, input.node_name) if not _left_alone(p)]
         total = max(last_progress().get("pods", 0), len(pods))
         progress(message=f"{total - len(pods)} of {total} pods gone", pods=total)
-        dead = input.dead or _kubelet_is_dead(node)
-        seen = await self._pass(kube, input, pods, dead)
+        dead = input.dead or _kubelet_is_dead(node, clock.now())
+        seen = await self._pass(kube, input, pods, dead, clock)
         volumes = sorted(v["name"] for v in (node.get("status") or {}).get("volumesAttached") or ())
         waiting = seen.moving + seen.blocked
         if not waiting and (not volumes or dead or input.force):
             return DrainOutput(pods=total, left=seen.abandoned + [f"volume {v} still attached" for v in volumes])
         raise NotYet(_words(seen, total, len(waiting), volumes, input.deadline), input.poll)
 
-    async def _pass(self, kube: Kube, input: DrainInput, pods: list[dict[str, Any]], dead: bool) -> Pass:
+    async def _pass(self, kube: Kube, input: DrainInput, pods: list[dict[str, Any]], dead: bool, clock: Clock) -> Pass:
         seen = Pass()
         for pod in pods:
             name = f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
-            overdue = _overdue(pod)
+            overdue = _overdue(pod, clock.now())
             if overdue and (dead or input.force):
                 if input.force:
                     await _kill(kube, pod)
@@ -126,18 +128,19 @@ def _left_alone(pod: dict[str, Any]) -> bool:
     return any(o.get("controller") and o.get("kind") == "DaemonSet" for o in owners)
 
 
-def _kubelet_is_dead(node: dict[str, Any]) -> bool:
+def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
+    """Or its file system is read-only, so that it cannot end a pod either (MCM D7, D8)."""
     for condition in (node.get("status") or {}).get("conditions") or ():
-        if condition.get("type") == "Ready" and condition.get("status") != "True":
-            since = condition.get("lastTransitionTime")
-            return bool(since) and datetime.now(UTC) - datetime.fromisoformat(since) > DEAD_AFTER
+        well, since = ALIVE_WHEN.get(condition.get("type")), condition.get("lastTransitionTime")
+        if well and condition.get("status") != well and since and now - datetime.fromisoformat(since) > DEAD_AFTER:
+            return True
     return False
 
 
-def _overdue(pod: dict[str, Any]) -> bool:
+def _overdue(pod: dict[str, Any], now: datetime) -> bool:
     """deletionTimestamp is when the grace period ends (API conventions, graceful deletion)."""
     end = pod["metadata"].get("deletionTimestamp")
-    return bool(end) and datetime.now(UTC) > datetime.fromisoformat(end)
+    return bool(end) and now > datetime.fromisoformat(end)
 
 
 async def _evict(kube: Kube, pod: dict[str, Any]) -> str | None:
@@ -213,3 +216,6 @@ async def _kill(kube: Kube, pod: dict[str, Any]) -> None:
 def _pod_path(pod: dict[str, Any]) -> str:
     metadata = pod["metadata"]
     return f"/api/v1/namespaces/{quote(metadata['namespace'])}/pods/{quote(metadata['name'])}"
+
+
+ALIVE_WHEN = {"Ready": "True", "ReadonlyFilesystem": "False"}

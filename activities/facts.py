@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from resources.messages import NodeFacts
-from resources.names import INSTANCE_NOT_READY_TAINT
+from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
 
 HEALTHY_WHEN_FALSE = "False"
 
@@ -19,6 +19,7 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
+    taints = {t.get("key") for t in spec.get("taints") or ()}
     return NodeFacts(
         epoch=epoch,
         seq=seq,
@@ -34,7 +35,8 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
             if kind != "Ready" and c["status"] != HEALTHY_WHEN_FALSE
         },
         reason="" if ready.get("status") == "True" else _reason(ready),
-        not_ready_taint=any(t.get("key") == INSTANCE_NOT_READY_TAINT for t in spec.get("taints") or ()),
+        not_ready_taint=INSTANCE_NOT_READY_TAINT in taints,
+        startup_taints=sorted(taints.intersection(STARTUP_TAINTS)),
         unschedulable=bool(spec.get("unschedulable")),
         deleting=bool(metadata.get("deletionTimestamp")),
         addresses=sorted({a["address"] for a in status.get("addresses") or () if a.get("address")}),

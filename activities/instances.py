@@ -6,13 +6,13 @@ listing per attempt; what was seen and told is in its heartbeat details.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import NotYet, last_progress, progress
+from activities.clock import Clock
 from activities.deps import Deps
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
@@ -45,14 +45,14 @@ class InstancesActivities:
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
         progress(message=words, known=look.known, told=look.told, reachable=True)
-        if datetime.now(UTC) - activity.info().scheduled_time > input.duration:
+        if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
         raise NotYet(words, input.interval)
 
 
 class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
-        self.deps, self.input = deps, input
+        self.deps, self.input, self.clock = deps, input, Clock()
         self.driver = deps.driver(input.account.provider)
         self.known: dict[str, str] = dict(before.get("known", {}))
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
@@ -67,7 +67,7 @@ class _Look:
 
     async def run(self) -> None:
         account = self.input.account
-        self.secret = (await self.deps.secrets.get(account.secret_ref)).values
+        self.secret = await self.deps.credentials(account.provider, account.secret_ref)
         self.spec = {"region": account.region}
         request = ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=self.secret)
         listed = {m.provider_id: m for m in (await self.deps.blocking(self.driver.list_machines, request)).machines}
@@ -133,6 +133,6 @@ class _Look:
             return
         self.reachable = reachable
         news = CloudReachability(
-            account=self.input.account.key, reachable=reachable, message=message, time=datetime.now(UTC)
+            account=self.input.account.key, reachable=reachable, message=message, time=self.clock.now()
         )
         await self.deps.client.get_workflow_handle(cluster_id(self.input.cluster)).signal("cloud_reachability", news)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from activities.boundary import NotYet, last_progress, progress
+from activities.clock import Clock
 from activities.deps import Deps
+from activities.instances import GONE
+from activities.joining import why_not_joined
 from activities.kube import Kube, node_path
 from activities.tokens import ensure_token, render
 from drivers.base import (
@@ -37,8 +39,17 @@ from resources.messages import (
     Target,
     UpdateInput,
     UpdateOutput,
+    VmLook,
+    VmLookInput,
 )
 from resources.names import cluster_id, provider_key, workflow_queue
+
+MESSAGE_LENGTH = 1000
+"""Characters of what is said of a VM, before the word "console"."""
+_NO_ID = (
+    "the {provider} driver answered without a providerID, so nobody can say which VM it made: it is looked for by the "
+    "tag of uid {uid} at the next try; if that does not help, look for it in the cloud's console and report the driver"
+)
 
 
 class MachineActivities:
@@ -63,6 +74,8 @@ class MachineActivities:
         if vm is None:
             request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
             vm = await self.deps.blocking(driver.create_machine, request)
+        if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
+            raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
         if stale is not None:
             delete = await self.deps.request(
@@ -101,26 +114,35 @@ class MachineActivities:
     async def watch_machine(self, input: StatusInput) -> StatusOutput:
         """Looks at the VM of a Pending machine until it is cancelled; ends only with bad news.
 
-        The provider's own health checks and the console's last lines are in the message.
+        In the message: the VM's state, why its node has not joined, the provider's own health checks, and the console's
+        last lines. The attempt's bootstrap token is made to live until `input.deadline`.
         """
         target = input.target
-        age = datetime.now(UTC) - input.since
         try:
             vm = await self._look(target, diagnose=True)
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
-            if age < target.consistency:
+            # By the server's clock, and from before the read.
+            if activity.info().started_time - input.since < target.consistency:
                 raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", input.interval) from None
             return StatusOutput(gone=True, message=e.message)
         if vm.state in (VmState.STOPPING, VmState.STOPPED, VmState.TERMINATING):
             return StatusOutput(gone=vm.state == VmState.TERMINATING, message=f"{vm.provider_id} is {vm.state}")
-        words = f"{vm.provider_id} is {vm.state}; its node has not joined yet"
-        if vm.impaired:
-            words += f"; the cloud says: {vm.impaired}"
-        if vm.console:
-            words += f"; console: {vm.console}"
-        raise NotYet(words, input.interval)
+        joining = await why_not_joined(self.deps.clusters, input, vm.provider_id)
+        raise NotYet(_words(vm, joining), input.interval)
+
+    @activity.defn
+    async def look_at_vm(self, input: VmLookInput) -> VmLook:
+        """A fresh look by id, without which no machine is Failed. Only the cloud's own "not found" is `gone`: whatever
+        else goes wrong is an error."""
+        try:
+            vm = await self._look(input.target, diagnose=input.diagnose)
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            return VmLook(state=GONE, message=e.message)
+        return VmLook(state=str(vm.state), message=_words(vm))
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
@@ -128,7 +150,7 @@ class MachineActivities:
 
         Gone: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag window.
         """
-        target = input.target
+        target, clock = input.target, Clock()
         request = await self.deps.request(
             DeleteMachineRequest, target, provider_id=target.provider_id, token=target.token
         )
@@ -139,14 +161,13 @@ class MachineActivities:
             words = f"still there: {', '.join(found.left)}"
             progress(message=words)  # without the time: what was absent and is there again was a lagging read
             raise NotYet(words, target.poll)
-        window = target.consistency.total_seconds()
-        first = last_progress().get("absentSince", time.time())
-        progress(message="the cloud finds nothing of it", absentSince=first)
-        if time.time() - first <= window:
-            raise NotYet(
-                "the cloud finds nothing of it; looking again after the lag window",
-                timedelta(seconds=max(window - (time.time() - first), 0) + 0.1),
-            )
+        now = clock.now()
+        first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
+        progress(message="the cloud finds nothing of it", absentSince=first.timestamp())
+        over = first + target.consistency
+        if clock.started <= over:  # this pass has read after its start, the first one before `first`
+            again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
+            raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
         return DeleteOutput(kept=found.kept)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
@@ -184,16 +205,7 @@ class MachineActivities:
         """Tell the cluster which VM is which machine, before its node can join; starts the watch if need be."""
         machine = target.machine
         prefix = self.deps.settings.queue_prefix
-        region = target.provider_spec.get("region")
-        account = (
-            Account(
-                provider=target.provider,
-                region=region,
-                secret_ref=target.credentials_secret_ref or target.secret_ref,
-            )
-            if isinstance(region, str)
-            else None
-        )
+        account = Account.of(target.provider, target.provider_spec, target.secret_ref, target.credentials_secret_ref)
         await self.deps.client.start_workflow(
             "ClusterWorkflow",
             ClusterState.of(machine.cluster, prefix, self.deps.settings.timings),
@@ -205,3 +217,16 @@ class MachineActivities:
             start_signal="announce",
             start_signal_args=[Announcement(provider_id=provider_id, machine=machine.name, account=account)],
         )
+
+
+def _words(vm: MachineStatus, *more: str) -> str:
+    """The VM's state, what else is known, the cloud's health checks, and last, as it is the longest, the console.
+
+    It becomes a failure's message, which every look writes anew: the console's beginning gives way.
+    """
+    words = [f"{vm.provider_id} is {vm.state}", *more]
+    if vm.impaired:
+        words.append(f"the cloud says: {vm.impaired}")
+    text = "; ".join(words)[:MESSAGE_LENGTH]
+    room = MESSAGE_LENGTH - len(text)
+    return f"{text}; console: {vm.console[-room:]}" if vm.console and room > 0 else text

@@ -1,4 +1,4 @@
-"""A machine's deeds at its Node: the template on joining, the ready taint, and the end."""
+"""A machine's deeds at its Node: the template on joining, the ready taint, a fresh look, and the end."""
 
 from __future__ import annotations
 
@@ -9,10 +9,21 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.deps import Deps
 from activities.events import tell
+from activities.facts import project
 from activities.kube import KubeError, node_path
+from activities.looks import find_node, lease_renewed, provider_id_of, ready_status
 from activities.merge import template_patch
 from activities.tokens import revoke_tokens
-from resources.messages import ForgetInput, JoinInput, ReadyInput, ReadyOutput, TellInput
+from resources.messages import (
+    ForgetInput,
+    JoinInput,
+    LookInput,
+    NodeFacts,
+    NodeLook,
+    ReadyInput,
+    ReadyOutput,
+    TellInput,
+)
 from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
 
 CONFLICTS = 5  # reads again so often when somebody else writes the same Node at the same time
@@ -38,6 +49,25 @@ class NodeActivities:
                     raise
         await revoke_tokens(kube, input.machine, input.attempt)
         await tell(kube, node, input.machine, input.story)
+
+    @activity.defn
+    async def look_at_node(self, input: LookInput) -> NodeLook:
+        """A fresh look, without which no machine is Failed: after an outage the watch's last news is old.
+
+        What cannot be read is an error, never "not there".
+        """
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        found = await find_node(kube, input.machine.name, input.node_name, input.provider_id)
+        if found.node is None:
+            return NodeLook(
+                node=NodeFacts(epoch=0, seq=0, exists=False, name=input.node_name or ""),
+                without_provider_id=found.namesake is not None and not provider_id_of(found.namesake),
+            )
+        return NodeLook(
+            node=project(found.node, epoch=0, seq=0),
+            ready=ready_status(found.node),
+            lease_renewed=await lease_renewed(kube, found.node["metadata"]["name"]),
+        )
 
     @activity.defn
     async def tell_node(self, input: TellInput) -> None:

@@ -56,10 +56,33 @@ async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: d
         raise KubeError(
             409, "Conflict", f"bootstrap token {identity} belongs to another machine ({owner or 'unknown'})"
         )
+    await _prolong(kube, path, found, expires)
+    return SecretStr(f"{identity}.{base64.b64decode(found['data']['token-secret']).decode()}")
+
+
+async def keep_token(kube: Kube, machine: MachineRef, attempt: int, expires: datetime) -> bool:
+    """Whether the attempt's token is there; if so it lives until `expires` at least. Raises KubeError.
+
+    One that is gone is not made again: its secret part is in the VM's user data and nowhere else.
+    """
+    path = secret_path(NAMESPACE, f"bootstrap-token-{token_id(machine.uid, attempt)}")
+    found = await kube.find(path)
+    if found is None or _owner(found) != machine.uid:
+        return False
+    try:
+        await _prolong(kube, path, found, expires)
+    except KubeError as e:
+        if e.status != 404:  # it went between the two calls
+            raise
+        return False
+    return True
+
+
+async def _prolong(kube: Kube, path: str, found: dict[str, Any], expires: datetime) -> None:
+    """Never shorter: another call may have a later deadline."""
     wanted = _rfc3339(expires)
     if base64.b64decode(found["data"].get("expiration", "")).decode() < wanted:
         await kube.merge_patch(path, {"stringData": {"expiration": wanted}})
-    return SecretStr(f"{identity}.{base64.b64decode(found['data']['token-secret']).decode()}")
 
 
 async def revoke_tokens(kube: Kube, machine: MachineRef, attempts: int) -> None:

@@ -16,7 +16,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_seriali
 
 from resources import aws
 from resources.base import Duration, Manifest
-from resources.names import CLUSTER_ANNOTATION, is_name
+from resources.names import CLUSTER_ANNOTATION, is_label, is_name
 
 
 class ObjectMeta(Manifest):
@@ -76,7 +76,9 @@ class MachineSpec(Manifest):
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
     """From the machine's creation: not Running by then, it is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
-    """How long it may be Unknown."""
+    """How long it may be unhealthy (Unknown). Only as long a time of health in one piece sets it back."""
+    disable_health_timeout: bool = False
+    """Unknown for ever rather than Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
     """From the deletion: what is not evicted by then is deleted with no grace."""
     node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
@@ -94,6 +96,13 @@ class Machine(Manifest):
     kind: Literal["Machine"] = "Machine"
     metadata: ObjectMeta
     spec: MachineSpec
+
+    @field_validator("metadata")
+    @classmethod
+    def label(cls, value: ObjectMeta) -> ObjectMeta:
+        if not is_label(value.name):
+            raise ValueError(f"name: {len(value.name)} characters; a machine's Node has it as a label, so at most 63")
+        return value
 
 
 class ClassNodeTemplate(Manifest):

@@ -27,6 +27,10 @@ class DeleteIntent(Intent):
     """Shortens the drain; never skips clean-up."""
 
 
+class RecreateIntent(DeleteIntent):
+    """A delete to the end, then a new life under the same name, by the newest spec and class."""
+
+
 class Answer(Value):
     """What will happen with an intent."""
 
@@ -63,6 +67,8 @@ class NodeFacts(Value):
     """Why it is not ready, in the kubelet's or the node lifecycle controller's words."""
     not_ready_taint: bool = False
     """The instance-not-ready taint is on it."""
+    startup_taints: list[str] = Field(default_factory=list)
+    """Keys of the taints on it that others remove when they have done their part (names.STARTUP_TAINTS)."""
     unschedulable: bool = False
     deleting: bool = False
     addresses: list[str] = Field(default_factory=list)
@@ -92,6 +98,16 @@ class Account(Value):
     region: str
     secret_ref: SecretRef
     """Of the credentials."""
+
+    @classmethod
+    def of(
+        cls, provider: str, provider_spec: dict[str, Any], secret_ref: SecretRef, credentials: SecretRef | None
+    ) -> Account | None:
+        """None for a spec without a region: there is nothing that could be listed."""
+        region = provider_spec.get("region")
+        if not isinstance(region, str):
+            return None
+        return cls(provider=provider, region=region, secret_ref=credentials or secret_ref)
 
     @property
     def key(self) -> str:
@@ -165,6 +181,12 @@ class UpdateOutput(Value):
 
 class StatusInput(Value):
     target: Target
+    attempt: int = 1
+    """Whose bootstrap token must still be there for the node to join."""
+    node_name: str | None = None
+    """That the node is expected to have."""
+    deadline: datetime | None = None
+    """creationTimeout, absolute: the token must live so long."""
     since: datetime
     """When the VM was made: NotFound soon after is a suspicion only."""
     interval: Duration
@@ -175,6 +197,39 @@ class StatusOutput(Value):
 
     gone: bool = False
     message: str = ""
+
+
+class LookInput(Value):
+    """A fresh read of what a machine's Node and its kubelet say."""
+
+    machine: MachineRef
+    node_name: str | None = None
+    """The name that it is known by or expected to have; a Node with the machine's name label is looked for too."""
+    provider_id: str = Field(alias="providerID")
+
+
+class NodeLook(Value):
+    node: NodeFacts
+    """Of epoch and seq 0: any news of the watch is newer. `exists` False when no Node of this VM is there."""
+    ready: str = ""
+    """Status of the condition Ready as it is: True, False (the kubelet's own word), Unknown, or "" when absent."""
+    lease_renewed: datetime | None = None
+    """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves says anything."""
+    without_provider_id: bool = False
+    """A Node of the expected name is there and has no providerID, so nobody can say whose it is."""
+
+
+class VmLookInput(Value):
+    target: Target
+    diagnose: bool = False
+    """Also the provider's health checks and the console's last lines."""
+
+
+class VmLook(Value):
+    state: str
+    """The driver's, or `gone`."""
+    message: str = ""
+    """In words, with what a diagnosis found."""
 
 
 class JoinInput(Value):
@@ -244,6 +299,64 @@ class ForgetInput(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     attempts: int = 0
     """Every attempt may have left a token."""
+
+
+# -- machines without a workflow ------------------------------------------------------------------------------------
+
+
+class OwnedVm(Value):
+    """A VM that carries our owner tags."""
+
+    provider_id: str = Field(alias="providerID")
+    machine: str
+    uid: str
+    state: str
+    account: str
+    """Account.key"""
+
+
+class ListVmsInput(Value):
+    cluster: str
+    account: Account
+
+
+class ListVmsOutput(Value):
+    vms: list[OwnedVm] = Field(default_factory=list)
+
+
+class OwnersInput(Value):
+    cluster: str
+    vms: list[OwnedVm]
+
+
+class Orphan(Value):
+    """A VM that no running workflow owns."""
+
+    vm: OwnedVm
+    workflow: str
+    """How the machine's newest workflow ended (TERMINATED, …); "" when there is none."""
+    closed: datetime | None = None
+
+
+class OwnersOutput(Value):
+    orphans: list[Orphan] = Field(default_factory=list)
+
+
+class SweepInput(Value):
+    """The argument of OrphanSweepWorkflow."""
+
+    cluster: str
+    accounts: list[Account]
+    queue_prefix: str
+    heartbeat: Duration
+
+
+class SweepReport(Value):
+    """The result of OrphanSweepWorkflow."""
+
+    orphans: list[Orphan] = Field(default_factory=list)
+    unread: dict[str, str] = Field(default_factory=dict)
+    """Account.key to why it could not be listed: what it holds is not known."""
 
 
 # -- the cluster's watch ----------------------------------------------------------------------------------------------

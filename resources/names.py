@@ -9,6 +9,12 @@ API_VERSION = "machine.sapcloud.io/v1alpha1"
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
 MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
+STARTUP_TAINTS = (
+    "node.cloudprovider.kubernetes.io/uninitialized",
+    "node.gardener.cloud/critical-components-not-ready",
+)
+"""Taints of a new node that others remove: the cloud-controller-manager (k8s.io/cloud-provider), Gardener's resource
+manager (machine-controller-manager's essential taint). Until then the node takes no work and its machine is Pending."""
 
 # Ours.
 CLUSTER_ANNOTATION = "hostler.io/cluster"
@@ -35,12 +41,21 @@ def is_name(text: str) -> bool:
     return bool(_NAME.match(text))
 
 
+def is_label(text: str) -> bool:
+    """Whether it may be a label's value on a Node too, as a machine's name is (63 characters)."""
+    return is_name(text) and len(text) <= 63
+
+
 def machine_id(cluster: str, name: str) -> str:
     return f"machine/{cluster}/{name}"
 
 
 def cluster_id(cluster: str) -> str:
     return f"cluster/{cluster}"
+
+
+def sweep_id(cluster: str, sweep: str) -> str:
+    return f"orphans/{cluster}/{sweep}"
 
 
 def workflow_queue(prefix: str = DEFAULT_QUEUE) -> str:

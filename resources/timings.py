@@ -29,6 +29,9 @@ class Timings(Value):
     """Between two listings of a cloud account, which find the VM that died or was deleted behind our back."""
     settle: Duration = timedelta(seconds=30)
     """A node that was unhealthy must be healthy for so long before its machine is Running again."""
+    confirm: Duration = timedelta(seconds=60)
+    """Between the two fresh looks at Node, Lease and VM without which no machine is Failed; the second one is at the
+    deadline. More than a kubelet's Lease lasts (40 s): a living one renews it in between."""
     consistency: Duration = timedelta(seconds=60)
     """How long a cloud may say "not found" of what it has just made. NotFound within it is a suspicion only."""
     retry: dict[ErrorClass, Duration] = Field(default_factory=dict)
@@ -42,6 +45,7 @@ class Timings(Value):
             vm_look=timedelta(0),
             cloud_watch=timedelta(seconds=1),
             settle=timedelta(seconds=1),
+            confirm=timedelta(seconds=2),
             consistency=timedelta(seconds=2),
             retry=dict.fromkeys(ErrorClass, timedelta(seconds=1)),
         )

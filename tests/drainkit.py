@@ -47,7 +47,10 @@ class Drain:
         machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
         usual = {"machine": machine, "node_name": NODE, "provider_id": VM, "deadline": DEADLINE}
         environment = ActivityEnvironment()
-        environment.info = replace(environment.info, heartbeat_details=self.heartbeat, heartbeat_timeout=None)
+        now = datetime.now(UTC)
+        environment.info = replace(
+            environment.info, heartbeat_details=self.heartbeat, heartbeat_timeout=None, started_time=now
+        )
         environment.on_heartbeat = self._beat
         attempt = Boundary().intercept_activity(_Call())
         input = ExecuteActivityInput(

@@ -22,6 +22,13 @@ MAY = {
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
 IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
 
+# An activity decides by the server's clock (activities/clock.py); the worker's own is for what people read.
+WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+MAY_READ_IT = {
+    "census.py": "when machines were counted, for metrics",
+    "watch.py": "when the API server was reached or not, for people",
+}
+
 
 def imports(source: str) -> set[str]:
     """First parts of every imported name, also of imports inside functions."""
@@ -59,3 +66,26 @@ def test_planners_are_pure() -> None:
     found = {f.name: w for f in files("planners") if (w := imports(f.read_text()) & IMPURE)}
     assert not found
     assert imports("from datetime import datetime\nimport time") & IMPURE == {"time"}
+
+
+def wall_clocks(source: str) -> set[str]:
+    """Readings of the worker's clock, e.g. `datetime.now(UTC)`, `datetime.datetime.now()`, `from time import time`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found.add(".".join(ast.unparse(node).split(".")[-2:]))
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found & WALL_CLOCKS
+
+
+def test_no_activity_decides_by_the_wall_clock_of_its_machine() -> None:
+    found = {f.name: w for f in files("activities") if (w := wall_clocks(f.read_text()))}
+    assert set(found) == set(MAY_READ_IT), found  # one that needs its exception no more loses it
+
+
+def test_a_look_at_the_wall_clock_is_seen() -> None:
+    assert wall_clocks("import datetime\nx = datetime.datetime.now()") == {"datetime.now"}
+    assert wall_clocks("from time import time as t") == {"time.time"}
+    assert wall_clocks("x = datetime.now(UTC) - activity.info().started_time") == {"datetime.now"}
+    assert not wall_clocks("x = time.monotonic() + datetime.fromisoformat(s).timestamp() + clock.now()")

@@ -15,7 +15,7 @@ from kube_world import SECRETS, World, new_world
 from pydantic import SecretStr
 
 from activities.kube import Kube, KubeError
-from activities.tokens import ensure_token, render, revoke_tokens, token_id
+from activities.tokens import ensure_token, keep_token, render, revoke_tokens, token_id
 from resources.messages import MachineRef
 from resources.names import TAG_UID
 from resources.settings import ClusterSettings
@@ -146,6 +146,31 @@ async def test_its_life_is_made_longer_and_never_shorter(world: World, kube: Kub
     assert await ensure_token(kube, MACHINE, 1, later) == token
     assert (await content(world))["expiration"] == "2031-01-01T12:01:00Z"
     assert len(world.frame.calls("kubernetes", "patch secrets")) == 1
+
+
+async def test_a_token_is_kept_while_it_is_there(world: World, kube: Kube) -> None:
+    later = EXPIRES + timedelta(minutes=1)
+    assert not await keep_token(kube, MACHINE, 1, EXPIRES)
+    assert await tokens(world) == set()  # none is made: nobody could use it
+    token = await ensure_token(kube, MACHINE, 1, EXPIRES)
+    for wanted in (EXPIRES - timedelta(minutes=1), later, EXPIRES):
+        assert await keep_token(kube, MACHINE, 1, wanted)
+    assert (await content(world))["expiration"] == "2031-01-01T12:01:00Z"
+    assert len(world.frame.calls("kubernetes", "patch secrets")) == 1
+    assert await ensure_token(kube, MACHINE, 1, EXPIRES) == token
+    assert not await keep_token(kube, MACHINE, 2, EXPIRES)
+
+
+async def test_a_token_that_goes_between_the_read_and_the_renewal_is_gone(world: World, kube: Kube) -> None:
+    await ensure_token(kube, MACHINE, 1, EXPIRES)
+    later = EXPIRES + timedelta(minutes=1)
+    world.frame.faults.append(FaultRule(operation="patch secrets", code="NotFound", status=404))
+    assert not await keep_token(kube, MACHINE, 1, later)
+    world.frame.faults.append(FaultRule(operation="patch secrets", code="Forbidden", status=403))
+    with pytest.raises(KubeError) as refused:
+        await keep_token(kube, MACHINE, 1, later)
+    assert refused.value.status == 403
+    assert await keep_token(kube, MACHINE, 1, later)
 
 
 async def test_every_attempts_token_is_revoked(world: World, kube: Kube) -> None:

@@ -22,7 +22,7 @@ from activities.watch import ASK_EVERY
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH
 from resources.messages import Cursor, Happening, Intent, Reachability
-from resources.names import MACHINE_NAME_LABEL, provider_key
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS, provider_key
 from resources.settings import load_settings
 from starter.connection import connect
 from workflows.cluster import ClusterWorkflow
@@ -169,6 +169,18 @@ async def test_numbers_in_the_kubelets_words_are_no_change(world: World) -> None
         "KubeletNotReady: PLEG is not healthy: pleg was last seen active 3m5.25s",
         "KubeletNotReady: container runtime is down",
     ]
+
+
+async def test_p41_a_startup_taint_that_goes_is_news_and_the_ready_taint_is_none(world: World) -> None:
+    await world.joined()
+    for before, keys in ((1, STARTUP_TAINTS), (2, STARTUP_TAINTS[:1]), (3, ())):
+        mine = [{"key": k, "effect": "NoSchedule"} for k in (*keys, "example.com/theirs")]
+        await world.kube.patch(f"{NODES}/n-1", {"spec": {"taints": mine}})
+        seen = await world.told("m-1", before + 1)
+        assert seen[-1].startup_taints == sorted(keys)
+    ready = [{"key": k, "effect": "NoSchedule"} for k in (INSTANCE_NOT_READY_TAINT, "example.com/other")]
+    await world.kube.patch(f"{NODES}/n-1", {"spec": {"taints": ready}})
+    await world.only_this_change("m-1", 4)
 
 
 async def test_a_deleted_node_is_told_once(world: World) -> None:

@@ -128,11 +128,13 @@ class _Pass:
         return None
 
     def _explained(self, vm: str, error: DriverError) -> DriverError | None:
-        if error.provider_code == "OperationNotPermitted":
+        # Never switched off by us: somebody has said that this VM must not go.
+        if error.provider_code == "OperationNotPermitted" and "disableApiTermination" in error.message:
             return DriverError(
                 ErrorClass.CONFLICT,
-                f"{error.message}; {vm} has termination protection: switch it off with `aws ec2 "
-                f"modify-instance-attribute --instance-id {vm} --no-disable-api-termination`",
+                f"{vm} has termination protection, so EC2 does not end it: who set it must remove it, with `aws ec2 "
+                f"modify-instance-attribute --region {self.ec2.region} --instance-id {vm} "
+                "--no-disable-api-termination`; then the deletion goes on by itself",
                 provider_code=error.provider_code,
             )
         # Where IAM allows termination by tag, EC2 says "unauthorized" of a VM that is gone (runs-on#60): look again.

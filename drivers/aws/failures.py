@@ -90,7 +90,8 @@ LONGER_WAIT = (
 _MESSAGE_LENGTH = 500
 _BLOB = re.compile(r"[A-Za-z0-9+/=_-]{80,}")  # user data in base64, an encoded authorization message
 _TAIL = re.compile(r"\s*(Encoded authorization failure message:|The Canonical String for this request).*", re.DOTALL)
-_BOOTSTRAP_TOKEN = re.compile(r"\b([a-z0-9]{6})\.[a-z0-9]{16}\b")  # kubeadm's format: id.secret
+# kubeadm's format, id.secret; no \b, as `TOKEN_` before it or `_x` after it are of the same word
+_BOOTSTRAP_TOKEN = re.compile(r"(?<![a-z0-9])([a-z0-9]{6})\.[a-z0-9]{16}")
 _ACCESS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
@@ -157,15 +158,14 @@ def scrub(text: str, hide: Sequence[str] = ()) -> str:
     """One line, bounded, without anything that looks like a key or an encoded body."""
     for value in hide:
         text = text.replace(value, "***")
-    text = _TAIL.sub("", text)
-    text = hide_tokens(_BLOB.sub("***", _ACCESS_KEY_ID.sub("***", text)))
-    text = " ".join(text.split())
+    text = " ".join(hide_secrets(_TAIL.sub("", text)).split())
     return text if len(text) <= _MESSAGE_LENGTH else text[: _MESSAGE_LENGTH - 1] + "…"
 
 
-def hide_tokens(text: str) -> str:
-    """Without the secret part of bootstrap tokens: a boot script that echoes its work writes them to the console."""
-    return _BOOTSTRAP_TOKEN.sub(r"\1.***", text)
+def hide_secrets(text: str) -> str:
+    """Without access keys, encoded bodies, and the secret part of bootstrap tokens: a boot script that echoes its work
+    writes them to the console."""
+    return _BOOTSTRAP_TOKEN.sub(r"\1.***", _BLOB.sub("***", _ACCESS_KEY_ID.sub("***", text)))
 
 
 def combine(errors: Iterable[DriverError]) -> DriverError:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from drivers.aws.calls import Ec2, Resource
-from drivers.aws.failures import hide_tokens, scrub
+from drivers.aws.failures import hide_secrets, scrub
 from drivers.aws.tags import tags_of
 from drivers.base import GetMachineStatusRequest, MachineStatus, VmState
 from drivers.errors import DriverError
@@ -26,6 +26,8 @@ _STATES = {
 """EC2's states; `terminated` is none of ours: such a VM does not exist any more."""
 
 CONSOLE_LINES = 25
+CONSOLE_LENGTH = 600
+"""Characters. It becomes part of a failure's message."""
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
 _REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]+")  # of a zone's name, local zones' included: its beginning
 
@@ -184,8 +186,10 @@ def _console(ec2: Ec2, wanted: str) -> str:
         reply = _console_output(ec2, wanted)
     except DriverError as e:
         return f"(the console cannot be read: {e.message})"
-    lines = str(reply.get("Output") or "").splitlines()  # botocore has decoded the base64
-    return hide_tokens("\n".join(lines[-CONSOLE_LINES:]))
+    # botocore has decoded the base64. Hidden before it is cut: half a token would not be known for one.
+    lines = hide_secrets(str(reply.get("Output") or "")).splitlines()
+    text = "\n".join(lines[-CONSOLE_LINES:])
+    return text if len(text) <= CONSOLE_LENGTH else f"…{text[1 - CONSOLE_LENGTH :]}"
 
 
 def _console_output(ec2: Ec2, wanted: str) -> Resource:

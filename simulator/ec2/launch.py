@@ -113,6 +113,8 @@ class Launcher:
         volumes = read_block_devices(params, image, world)
         usable = all(v.kms_key is None or v.kms_key in world.kms_keys for v in volumes)
         echoed, spot = read_options(params, world, itype, interfaces[0].subnet.zone)
+        if spot and params.get("DisableApiTermination"):
+            raise Ec2Error("InvalidParameterCombination", "Termination protection is not supported for Spot instances.")
         return Plan(
             image=image,
             type_name=type_name,

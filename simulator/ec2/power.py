@@ -32,16 +32,21 @@ class Power:
     # ------------------------------------------------------------------------------------------------ states
 
     def terminate_instances(self, params: Params) -> Row:
-        """Idempotent as long as the instance is still described; one protected instance fails the whole call."""
+        """Idempotent as long as the instance is still described.
+
+        A protected one fails the call, and keeps those of its own zone (EC2 user guide, termination protection).
+        """
         instances = self._instances.find(params["InstanceIds"])
-        for i in instances:
-            if i.protected and i.state != "terminated":
-                raise Ec2Error(
-                    "OperationNotPermitted",
-                    f"The instance '{i.id}' may not be terminated. "
-                    "Modify its 'disableApiTermination' instance attribute and try again.",
-                )
-        changes = [self._change(i, "shutting-down", i.state not in ("shutting-down", "terminated")) for i in instances]
+        protected = [i for i in instances if i.protected and i.state != "terminated"]
+        kept = {i.zone for i in protected}
+        going = [i for i in instances if i.zone not in kept]
+        changes = [self._change(i, "shutting-down", i.state not in ("shutting-down", "terminated")) for i in going]
+        if protected:
+            raise Ec2Error(
+                "OperationNotPermitted",
+                f"The instance '{protected[0].id}' may not be terminated. "
+                "Modify its 'disableApiTermination' instance attribute and try again.",
+            )
         return {"TerminatingInstances": changes}
 
     def stop_instances(self, params: Params) -> Row:
@@ -113,6 +118,11 @@ class Power:
         if value is None:
             raise Ec2Error("MissingParameter", f"The request must contain the parameter {given[0]}.Value")
         if given[0] == "DisableApiTermination":
+            if value and instance.spot:  # EC2 user guide: not for Spot Instances
+                raise Ec2Error(
+                    "UnsupportedOperation",
+                    f"Termination protection is not supported for the Spot instance {instance.id}",
+                )
             instance.protected = value
         else:
             self._only_interface(instance).source_dest_check = value

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from aws_helpers import KEPT_DISK, NIC, ROOT_DISK, tags
+from aws_helpers import KEPT_DISK, NIC, ROOT_DISK, SUBNET, tags
 from driver_clouds import AwsCloud, Given, calls, delete_until_gone, fault, machine, until
 
 from drivers.aws.calls import Ec2 as Ec2Calls
@@ -215,12 +215,113 @@ def test_termination_protection_is_a_conflict_that_says_what_to_do(cloud: AwsClo
     made = cloud.driver.create_machine(given.creation())
     vm = made.provider_id.rsplit("/", 1)[-1]
     ec2.modify_instance_attribute(InstanceId=vm, DisableApiTermination={"Value": True})
-    with pytest.raises(DriverError, match="--no-disable-api-termination") as refused:
-        cloud.driver.delete_machine(given.deletion(made.provider_id))
-    assert refused.value.error_class is ErrorClass.CONFLICT
+    command = f"aws ec2 modify-instance-attribute --region eu-west-1 --instance-id {vm} --no-disable-api-termination"
+    for _ in range(2):
+        with pytest.raises(DriverError) as refused:
+            cloud.driver.delete_machine(given.deletion(made.provider_id))
+        assert refused.value.error_class is ErrorClass.CONFLICT
+        assert refused.value.message.startswith(f"{vm} has termination protection")
+        assert f"who set it must remove it, with `{command}`" in refused.value.message
     assert cloud.living(given.machine.uid) == [vm]
+    assert len(calls(cloud, "ModifyInstanceAttribute")) == 1  # the operator's own: it is never switched off by us
     ec2.modify_instance_attribute(InstanceId=vm, DisableApiTermination={"Value": False})
     delete_until_gone(given, made.provider_id)
+    assert cloud.left(given.machine.uid) == {}
+
+
+def test_a_protected_vm_does_not_hold_up_the_others(cloud: AwsCloud, ec2: Any) -> None:
+    """One call for each: EC2 refuses a whole call for one protected instance in it."""
+    given = machine(cloud)
+    first, second = (
+        cloud.driver.create_machine(given.creation(token=t)).provider_id.rsplit("/", 1)[-1] for t in ("a-1", "a-2")
+    )
+    ec2.modify_instance_attribute(InstanceId=first, DisableApiTermination={"Value": True})
+    with pytest.raises(DriverError, match=f"^{first} has termination protection"):
+        cloud.driver.delete_machine(given.deletion())
+    until(lambda: cloud.living(given.machine.uid) == [first])
+    ec2.modify_instance_attribute(InstanceId=first, DisableApiTermination={"Value": False})
+    delete_until_gone(given)
+    assert second not in cloud.living(given.machine.uid)
+
+
+def test_another_operation_that_is_not_permitted_is_not_taken_for_protection(cloud: AwsCloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    fault(cloud, "TerminateInstances", "OperationNotPermitted", message="the instance is managed by another service")
+    with pytest.raises(DriverError, match="managed by another service") as refused:
+        cloud.driver.delete_machine(given.deletion(made.provider_id))
+    assert refused.value.error_class is ErrorClass.CONFLICT
+    assert "termination protection" not in refused.value.message
+    delete_until_gone(given, made.provider_id)
+
+
+@pytest.mark.parametrize("found_by", ["id", "tag"])
+def test_p09_a_403_of_a_vm_that_only_its_id_or_only_its_tag_finds_stays_an_error(
+    cloud: AwsCloud, found_by: str
+) -> None:
+    given = machine(cloud)
+    if found_by == "id":
+        cloud.frame.lag.tags = 60.0
+    made = cloud.driver.create_machine(given.creation())
+    vm = made.provider_id.rsplit("/", 1)[-1]
+    if found_by == "tag":
+        fault(cloud, "DescribeInstances", "InvalidInstanceID.NotFound", match=f'"InstanceIds.*{vm}', times=None)
+    rule = fault(cloud, "TerminateInstances", "UnauthorizedOperation")
+    with pytest.raises(DriverError, match="UnauthorizedOperation") as refused:
+        cloud.driver.delete_machine(given.deletion(made.provider_id, token=""))
+    assert (refused.value.error_class, rule.hits) == (ErrorClass.AUTH, 1)
+    assert cloud.living(given.machine.uid) == [vm]
+    delete_until_gone(given, made.provider_id)
+
+
+def test_p27_what_a_vm_that_nobody_has_left_behind_goes_and_its_subnet_is_free(cloud: AwsCloud, ec2: Any) -> None:
+    """A NIC and a disk with the machine's uid, no VM: neither its id nor its tag is known to EC2."""
+    nics = [NIC, {**NIC, "deleteOnTermination": False}]
+    given = machine(cloud, blockDevices=[ROOT_DISK, KEPT_DISK], networkInterfaces=nics)
+    made = cloud.driver.create_machine(given.creation())
+    cloud.ec2.settings.terminated_visible = 0.0
+    cloud.do(lambda: cloud.ec2.kill(made.provider_id.rsplit("/", 1)[-1]))
+    given.spec = cloud.spec()  # which keeps nothing
+    left = until(lambda: cloud.left(given.machine.uid) if cloud.living(given.machine.uid) == [] else None)
+    assert left is not None
+    assert sorted(left) == ["networkInterfaces", "volumes"]
+    first = cloud.driver.delete_machine(given.deletion())
+    assert (first.evidence, len(first.left)) == (Evidence.PRESENT, 2)
+    assert delete_until_gone(given).evidence is Evidence.NOT_FOUND
+    assert cloud.left(given.machine.uid) == {}
+    assert (
+        ec2.describe_network_interfaces(Filters=[{"Name": "subnet-id", "Values": [SUBNET]}])["NetworkInterfaces"] == []
+    )
+
+
+def test_a_vm_found_only_by_its_tag_is_deleted(cloud: AwsCloud) -> None:
+    """The providerID was never recorded, or is another one's, and the token is lost."""
+    given = machine(cloud)
+    cloud.driver.create_machine(given.creation())
+    given.token = ""
+    assert cloud.driver.delete_machine(given.deletion("aws:///eu-west-1/i-0123456789abcdef0")).evidence is (
+        Evidence.PRESENT
+    )
+    until(lambda: cloud.left(given.machine.uid) == {})
+    # That very VM is nobody's proof: with an id of its own, or none, it takes two looks.
+    assert delete_until_gone(given).evidence is Evidence.NOT_FOUND
+
+
+@pytest.mark.parametrize("provider_id", [None, "aws:///eu-west-1/i-0123456789abcdef0"], ids=["without id", "with id"])
+def test_v4_delete_of_what_does_not_exist_is_no_error_unless_it_cannot_be_looked_for(
+    cloud: AwsCloud, provider_id: str | None
+) -> None:
+    given = machine(cloud)
+    for operation in ("DescribeInstances", "DescribeVolumes", "DescribeNetworkInterfaces"):
+        fault(cloud, operation, "UnauthorizedOperation")
+        with pytest.raises(DriverError) as unread:
+            cloud.driver.delete_machine(given.deletion(provider_id))
+        assert unread.value.error_class is ErrorClass.AUTH
+    found = cloud.driver.delete_machine(given.deletion(provider_id))
+    assert (found.evidence, found.left, found.kept) == (Evidence.NOT_FOUND, [], [])
+    assert [c for c in calls(cloud) if c.mutating] == []
+    made = cloud.driver.create_machine(given.creation())
+    assert delete_until_gone(given, made.provider_id).evidence is Evidence.TERMINATED
 
 
 def test_unauthorized_of_a_vm_that_is_there_stays_an_error(cloud: AwsCloud) -> None:

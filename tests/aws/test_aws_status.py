@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any, ClassVar
 
 import pytest
 from driver_clouds import AwsCloud, calls, fault, machine, mark, until
 
+from drivers.aws import instances
 from drivers.aws.calls import Ec2 as Ec2Calls
 from drivers.base import (
     GetVolumeIDsRequest,
@@ -76,6 +78,24 @@ def test_the_console_is_its_last_lines_without_the_token(cloud: AwsCloud) -> Non
     lines = console.splitlines()
     assert (len(lines), lines[0], lines[-1]) == (25, "line 76", "join with abcdef.*** failed")
     assert cloud.driver.get_machine_status(given.status(made.provider_id)).console is None
+
+
+def test_p13_a_long_console_is_its_end_and_a_cut_token_stays_hidden(cloud: AwsCloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    vm = made.provider_id.rsplit("/", 1)[-1]
+    secret = "0123456789uvwxyz"
+    blob = base64.b64encode(f"#cloud-config\ntoken: abcdef.{secret}\n".encode() * 9).decode()
+    # Wherever the cut falls, it falls into a token.
+    line = f"T_abcdef.{secret}_x" * 100
+    for noise in range(30):
+        text = f"{blob}\n{line}{'.' * noise}\nAKIA0123456789ABCDEF {'e' * 30} end\n"
+        cloud.do(lambda t=text: cloud.ec2.set_console(vm, t))  # type: ignore[misc]
+        console = cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True)).console or ""
+        assert console.endswith(f"*** {'e' * 30} end")
+        assert console.startswith("…")
+        assert len(console) == instances.CONSOLE_LENGTH
+        assert not any(part in console for part in (secret, secret[-6:], "AKIA", blob[:20]))
 
 
 def test_a_console_that_cannot_be_read_does_not_hide_the_status(cloud: AwsCloud) -> None:

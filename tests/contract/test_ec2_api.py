@@ -598,6 +598,27 @@ def test_termination_protection(cloud: Served) -> None:
     cloud.until(protected, "terminated")
 
 
+def test_a_protected_instance_keeps_those_of_its_own_zone_only(cloud: Served) -> None:
+    """EC2 user guide, "Terminate multiple instances with termination protection"."""
+    elsewhere = next(s.id for s in WORLD.subnets if s.zone != WORLD.subnet(SUBNET).zone)  # type: ignore[union-attr]
+    protected, beside = cloud.run(DisableApiTermination=True)["InstanceId"], cloud.run()["InstanceId"]
+    far = cloud.run(NetworkInterfaces=[{"DeviceIndex": 0, "SubnetId": elsewhere}])["InstanceId"]
+    assert refusal(cloud.client.terminate_instances, InstanceIds=[far, beside, protected]) == "OperationNotPermitted"
+    cloud.until(far, "terminated")
+    assert sorted(cloud.ids(instance_state_name=["pending", "running"])) == sorted([protected, beside])
+
+
+def test_a_spot_instance_cannot_be_protected(cloud: Served) -> None:
+    spot = {"InstanceMarketOptions": {"MarketType": "spot"}}
+    with pytest.raises(ClientError, match="not supported for Spot"):
+        cloud.run(DisableApiTermination=True, **spot)
+    i = cloud.run(**spot)["InstanceId"]
+    protect = {"InstanceId": i, "DisableApiTermination": {"Value": True}}
+    assert refusal(cloud.client.modify_instance_attribute, **protect) == "UnsupportedOperation"
+    cloud.client.terminate_instances(InstanceIds=[i])
+    cloud.until(i, "terminated")
+
+
 @pytest.mark.parametrize("call", ["describe_instances", "terminate_instances", "stop_instances"])
 def test_unknown_and_malformed_instances(cloud: Served, call: str) -> None:
     i = cloud.run()["InstanceId"]

@@ -1,0 +1,168 @@
+"""Activities one attempt at a time, through the boundary: a simulated API server and EC2, no Temporal server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+from driver_clouds import AwsCloud, Given, machine
+from kube_wire import NODES, Obj
+from kube_world import LEASES, World, new_world
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+from activities.boundary import Boundary
+from activities.deps import Deps
+from resources.errors import NOT_YET
+from resources.manifests import SecretRef
+from resources.messages import MachineRef, Target
+from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+CLUSTER = "demo"
+CONSISTENCY = timedelta(seconds=60)
+
+
+class _Call(ActivityInboundInterceptor):
+    """The innermost of the interceptors: the activity itself."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        return await input.fn(*input.args)
+
+
+class NoServer:
+    """In place of Temporal's client: it writes down what it is asked to do."""
+
+    def __init__(self) -> None:
+        self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
+        self.started: list[str] = []
+        self.signals: list[tuple[str, Any]] = []
+
+    async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> None:
+        self.started.append(options["id"])
+
+    def get_workflow_handle(self, id: str) -> Any:
+        async def signal(name: str, argument: Any) -> None:
+            self.signals.append((name, argument))
+
+        return SimpleNamespace(signal=signal, id=id)
+
+
+@dataclass
+class Deeds:
+    world: World
+    cloud: AwsCloud
+    deps: Deps
+    client: NoServer
+    heartbeat: tuple[Any, ...] = ()
+    """The last attempt's, which the next one finds."""
+    tried: int = field(default=0)
+
+    async def attempt(
+        self,
+        method: Callable[[P], Awaitable[R]],
+        input: P,
+        at: datetime | None = None,
+        scheduled: datetime | None = None,
+    ) -> R:
+        """One attempt that the server starts at a time by its own clock, by default the worker's."""
+        self.tried += 1
+        started = at or datetime.now(UTC)
+        environment = ActivityEnvironment()
+        environment.info = replace(
+            environment.info,
+            attempt=self.tried,
+            heartbeat_details=self.heartbeat,
+            started_time=started,
+            scheduled_time=scheduled or started,
+        )
+        environment.on_heartbeat = self._beat
+        execution = Boundary().intercept_activity(_Call())
+        call = ExecuteActivityInput(fn=method, args=[input], executor=None, headers={})
+        output: R = await environment.run(execution.execute_activity, call)
+        return output
+
+    async def waits(self, method: Callable[[P], Awaitable[Any]], input: P, at: datetime | None = None) -> str:
+        """The words of an attempt that found that it is not over."""
+        failure = await self.fails(method, input, at)
+        assert failure.type == NOT_YET, failure
+        return failure.message
+
+    async def fails(
+        self, method: Callable[[P], Awaitable[Any]], input: P, at: datetime | None = None
+    ) -> ApplicationError:
+        with pytest.raises(ApplicationError) as caught:
+            await self.attempt(method, input, at)
+        return caught.value
+
+    def _beat(self, *details: Any) -> None:
+        self.heartbeat = details
+
+    # -- the machine
+
+    def given(self, **spec: Any) -> Given:
+        return machine(self.cloud, cluster=CLUSTER, **spec)
+
+    def target(self, given: Given, provider_id: str | None = None) -> Target:
+        return Target(
+            machine=ref(given),
+            provider="AWS",
+            provider_spec=given.spec,
+            secret_ref=SecretRef(name="credentials"),
+            provider_id=provider_id,
+            token=given.token,
+            consistency=CONSISTENCY,
+            poll=timedelta(seconds=5),
+        )
+
+    # -- its node
+
+    async def node(self, name: str, provider_id: str = "", ready: str = "", **metadata: Any) -> Obj:
+        """It registers, with a providerID and a Ready condition where they are given."""
+        spec = {"providerID": provider_id} if provider_id else {}
+        status = {"conditions": [{"type": "Ready", "status": ready}]} if ready else {}
+        body = {"metadata": {"name": name, **metadata}, "spec": spec, "status": status}
+        made: Obj = await self.world.kube.create(NODES, body)
+        return made
+
+    async def lease(self, name: str, renewed: str) -> None:
+        spec = {"holderIdentity": name, "renewTime": renewed}
+        await self.world.kube.create(LEASES, {"metadata": {"name": name}, "spec": spec})
+
+
+def ref(given: Given) -> MachineRef:
+    return MachineRef(cluster=CLUSTER, name=given.machine.name, uid=given.machine.uid)
+
+
+@asynccontextmanager
+async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
+    secret = root / "secrets" / "default" / "credentials"
+    secret.mkdir(parents=True)
+    for key, value in cloud.secret.items():
+        (secret / key).write_text(value.get_secret_value())
+    (secret / "userData").write_text("#cloud-config\n# <<BOOTSTRAP_TOKEN>>\n")
+    async with new_world() as world:
+        (root / "kubeconfig").write_text(world.kube.kubeconfig())
+        settings = Settings(
+            clusters={CLUSTER: ClusterSettings(kubeconfig=root / "kubeconfig")},
+            secrets=SecretsSettings(source="directory", directory=root / "secrets"),
+            clouds={"aws": CloudSettings(endpoint=cloud.endpoint)},
+        )
+        client = NoServer()
+        deps = Deps(settings, client)  # type: ignore[arg-type]
+        try:
+            yield Deeds(world, cloud, deps, client)
+        finally:
+            await deps.close()
