@@ -14,6 +14,7 @@ import json
 import logging
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -26,6 +27,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
+from activities import census
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.drain import DrainActivities
@@ -33,18 +35,26 @@ from activities.instances import InstancesActivities
 from activities.machine import MachineActivities
 from activities.news import NewsActivities
 from activities.node import NodeActivities
+from activities.orphans import OrphanActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter.connection import connect
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
+from workflows.orphans import OrphanSweepWorkflow
 
 log = logging.getLogger("hostler.worker")
 
-WORKFLOWS = [MachineWorkflow, ClusterWorkflow]
+WORKFLOWS = [MachineWorkflow, ClusterWorkflow, OrphanSweepWorkflow]
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
+# Seconds. The SDK's own end at 10, where a machine's life begins.
+BUCKETS: dict[str, list[float]] = {
+    "hostler_driver_call_duration": [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+    "hostler_machine_creation": [30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600],
+    "hostler_machine_phase_duration": [1, 10, 30, 60, 180, 600, 1200, 3600, 7200, 21600, 86400, 604800, 2592000],
+}
 
 
 def sandbox(strict: bool) -> WorkflowRunner:
@@ -60,6 +70,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     ours = settings.worker
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
+    orphans = OrphanActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -75,7 +86,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                 client,
                 task_queue=names.workflow_queue(settings.queue_prefix),
                 workflows=WORKFLOWS,
-                activities=[news.tell_machines],
+                activities=[news.tell_machines, orphans.find_owners],
                 workflow_runner=sandbox(ours.strict_sandbox),
                 max_cached_workflows=ours.max_cached_workflows,
                 sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,
@@ -88,7 +99,13 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
         per_role: dict[Role, tuple[str, list[Any]]] = {
             "cluster": (
                 names.cluster_queue(cluster, settings.queue_prefix),
-                [node.join_node, node.tell_node, node.remove_ready_taint, node.forget_machine],
+                [
+                    node.join_node,
+                    node.tell_node,
+                    node.remove_ready_taint,
+                    node.look_at_node,
+                    node.forget_machine,
+                ],
             ),
             "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),
             "drain": (names.drain_queue(cluster, settings.queue_prefix), [drain.drain_node]),
@@ -108,8 +125,10 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                         machine.create_machine,
                         machine.update_machine,
                         machine.watch_machine,
+                        machine.look_at_vm,
                         machine.delete_machine,
                         instances.watch_instances,
+                        orphans.list_vms,
                     ],
                     max_task_queue_activities_per_second=cloud.calls_per_second,
                     **common,
@@ -143,6 +162,11 @@ async def running(
             raise SettingsError("the settings' roles, clusters and clouds leave no task queue to serve")
         for worker in workers:
             await stack.enter_async_context(worker)
+        # Each asks the server first; until then /healthz would call it dead. One that fails cancels this wait.
+        while not all(w.is_running for w in workers):  # noqa: ASYNC110 - the SDK has no event for it
+            await asyncio.sleep(0.01)
+        if "workflows" in settings.worker.roles:
+            await stack.enter_async_context(census.taking(deps))
         yield workers
 
 
@@ -192,7 +216,11 @@ def _runtime(settings: Settings) -> Runtime:
         return Runtime.default()
     # Names as other SDKs have them, so that ready-made dashboards and alerts fit.
     config = PrometheusConfig(
-        bind_address=metrics, counters_total_suffix=True, unit_suffix=True, durations_as_seconds=True
+        bind_address=metrics,
+        counters_total_suffix=True,
+        unit_suffix=True,
+        durations_as_seconds=True,
+        histogram_bucket_overrides=BUCKETS,
     )
     try:
         return Runtime(telemetry=TelemetryConfig(metrics=config))
@@ -234,7 +262,6 @@ async def serve(settings: Settings) -> None:
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
         await stop.wait()
         log.info("shutting down")
-    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -254,6 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
+    finally:
+        time.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     return 0
 
 

@@ -63,8 +63,20 @@ class _Boundary(ActivityInboundInterceptor):
         try:
             with translated():
                 return await super().execute_activity(input)
+        except ApplicationError as e:
+            _count(e)
+            raise
         finally:
             beating.cancel()
+
+
+def _count(error: ApplicationError) -> None:
+    """Each failed attempt that has a class; that a poller's pass is not over yet is no failure."""
+    info = next((d for d in error.details if isinstance(d, ErrorInfo)), None)
+    if info is not None:
+        activity.metric_meter().create_counter("hostler_call_errors", "Failed attempts of activities by class").add(
+            1, {"activity": activity.info().activity_type, "error_class": str(info.error_class)}
+        )
 
 
 async def _beat(details: dict[str, Any]) -> None:
@@ -100,9 +112,6 @@ def translated() -> Iterator[None]:
 
 
 def _classified(info: ErrorInfo) -> ApplicationError:
-    activity.metric_meter().create_counter("hostler_call_errors", "Failed calls by error class").add(
-        1, {"activity": activity.info().activity_type, "error_class": str(info.error_class)}
-    )
     retried = info.error_class in RETRIED
     return ApplicationError(
         info.message,

@@ -9,8 +9,11 @@ from typing import Any, TypeVar
 
 from pydantic import SecretStr
 from temporalio.client import Client
+from temporalio.common import MetricMeter
+from temporalio.runtime import Runtime
 
 from activities.kube import Clusters
+from activities.metered import MeteredDriver
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import Driver, DriverSettings, Identity, MachineRequest, Request, load_driver
 from resources.manifests import SecretRef
@@ -26,6 +29,8 @@ class Deps:
     def __init__(self, settings: Settings, client: Client) -> None:
         self.settings = settings
         self.client = client
+        self.meter: MetricMeter = (client.service_client.config.runtime or Runtime.default()).metric_meter
+        """Of the client's runtime, so that our metrics stand beside Temporal's own; without labels of an activity."""
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
         self._drivers: dict[str, Driver] = {}
@@ -35,9 +40,8 @@ class Deps:
     def driver(self, provider: str) -> Driver:
         if provider not in self._drivers:
             cloud = self.settings.clouds.get(provider.lower(), CloudSettings())
-            self._drivers[provider] = load_driver(
-                provider, DriverSettings(endpoint=cloud.endpoint, timeout=cloud.call_timeout)
-            )
+            driver = load_driver(provider, DriverSettings(endpoint=cloud.endpoint, timeout=cloud.call_timeout))
+            self._drivers[provider] = MeteredDriver(provider, driver, self.meter)
         return self._drivers[provider]
 
     def identity(self, target: Target) -> Identity:
@@ -51,16 +55,12 @@ class Deps:
             role=cluster.role,
         )
 
-    async def credentials(self, target: Target) -> Mapping[str, SecretStr]:
-        """Of the credentials Secret, else of the class's Secret, else the account's default.
-
-        Raises SecretMissing when none of them can be had.
-        """
-        ref: SecretRef = target.credentials_secret_ref or target.secret_ref
+    async def credentials(self, provider: str, ref: SecretRef) -> Mapping[str, SecretStr]:
+        """Of the Secret, else the account's default. Raises SecretMissing when neither can be had."""
         try:
             return (await self.secrets.get(ref)).values
         except SecretMissing:
-            default = self.secrets.account_default(target.provider)
+            default = self.secrets.account_default(provider)
             if default is None:
                 raise
             return default
@@ -70,7 +70,7 @@ class Deps:
         return kind(
             machine=self.identity(target),
             provider_spec=target.provider_spec,
-            secret=await self.credentials(target),
+            secret=await self.credentials(target.provider, target.credentials_secret_ref or target.secret_ref),
             **fields,
         )
 

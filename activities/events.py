@@ -10,11 +10,11 @@ from temporalio import activity
 
 from activities.kube import Kube, KubeError
 from resources.messages import Happening, MachineRef
+from resources.reasons import is_warning
 
 NAMESPACE = "default"
 """Where Events of objects without a namespace are, and where kubectl looks for a Node's."""
 COMPONENT = "hostler"
-WARNINGS = {"CreationTimeout", "NoReadyTaint", "NodeMissing", "NodeNotReady", "NodeUnhealthy", "StaleNode", "VMGone"}
 
 
 async def tell(kube: Kube, node: dict[str, Any], machine: MachineRef, story: Iterable[Happening]) -> None:
@@ -40,7 +40,7 @@ def _event(node: dict[str, Any], machine: MachineRef, happening: Happening) -> d
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": metadata["name"], "uid": metadata["uid"]},
         "reason": happening.reason,
         "message": f"Machine {machine.name}: {happening.message}"[:1024],
-        "type": "Warning" if happening.reason in WARNINGS else "Normal",
+        "type": "Warning" if is_warning(happening.reason) else "Normal",
         "source": {"component": COMPONENT},
         "firstTimestamp": time,
         "lastTimestamp": time,

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from pydantic import Field
 
-from resources.base import Model, Value
+from resources.base import Duration, Model, Value
 from resources.errors import Code
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
-from resources.messages import Happening, Intent, NodeFacts, VmFacts
+from resources.messages import Happening, Intent, NodeFacts, NodeLook, VmFacts, VmLook
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -109,6 +109,25 @@ class ApplyIntent(Intent):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
+class Illness(Value):
+    """A spell of being unhealthy, and what is remembered of former ones."""
+
+    began: datetime
+    ended: datetime | None = None
+    """None: it lasts."""
+    spent: Duration = timedelta(0)
+    """Of healthTimeout, in former spells."""
+    spells: int = 1
+
+
+class Look(Value):
+    """A fresh look at a machine's Node, Lease and VM."""
+
+    time: datetime
+    node: NodeLook
+    vm: VmLook
+
+
 class Deletion(Value):
     """The intent to delete; once given it stays."""
 
@@ -116,6 +135,8 @@ class Deletion(Value):
     requested_by: str = ""
     reason: str = ""
     force: bool = False
+    recreate: bool = False
+    """A new life follows, under the same name."""
 
 
 class AppliedSpec(Value):
@@ -129,6 +150,7 @@ class Status(Model):
     """What is and what was; written by the workflow only."""
 
     phase: Phase = Phase.PENDING
+    phase_since: datetime | None = None
     last_operation: LastOperation | None = None
     provider_id: str | None = Field(default=None, alias="providerID")
     node_name: str | None = None
@@ -174,8 +196,18 @@ class MachineState(Model):
     post_start_done: bool = False
     joined: bool = False
     """The Node carries the template and the token is revoked."""
+    joined_uid: str | None = None
+    """Of the Node object that carries the template."""
+    ready_uid: str | None = None
+    """Of the Node object that was freed of the instance-not-ready taint; another one must be made ready first."""
     was_running: bool = False
     healthy_since: datetime | None = None
+    illness: Illness | None = None
+    suspicion: Look | None = None
+    """The first of the two looks without which no machine is Failed."""
+    adopted: bool = False
+    """Began with a VM that was found by its owner tags."""
+    drain_began: datetime | None = None
     drained: bool = False
     vm_gone: bool = False
     deletion: Deletion | None = None

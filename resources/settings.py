@@ -80,6 +80,8 @@ class WorkerSettings(Section):
     """host:port of /healthz and /readyz; null: none."""
     metrics: str | None = "127.0.0.1:9464"
     """host:port of Prometheus metrics; null: none."""
+    census: Annotated[Duration, Field(gt=timedelta(0))] | None = timedelta(minutes=1)
+    """How often a worker of the role workflows counts the machines for its metrics; null: never."""
     graceful_shutdown: Duration = timedelta(seconds=30)
     sticky_timeout: Duration = timedelta(seconds=5)
     """How long a workflow's next task waits for the worker that has it cached: what a killed worker costs."""

@@ -13,9 +13,9 @@ from __future__ import annotations
 import asyncio
 import builtins
 import re
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,28 +24,23 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from resources import names
-from resources.base import format_duration
 from resources.machine import MachineState, Phase
 from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, cluster_of
-from resources.messages import DeleteIntent, Intent
+from resources.messages import DeleteIntent, Intent, RecreateIntent, SweepReport
 from resources.settings import Settings, load_settings
-from starter import history, intents, live
+from starter import adoption, history, intents, live, orphans, waiting
 from starter.clusters import Clusters
 from starter.connection import connect
-from starter.errors import NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, no_such_workflow, translated
+from starter.errors import NoAnswer, NotFound, Refused, Unreachable, no_such_workflow, translated
 from starter.plan import PARALLEL, Plan, Planner
-from starter.results import Applied, Description, Event, Life, MachineSummary, Selected, Sent
+from starter.results import Adopted, Applied, Description, Event, Life, MachineSummary, Selected, Sent
 from starter.selectors import Selector, parse
+from starter.waiting import Progress, since
 
 CONNECT_TIMEOUT = 10.0
 """Seconds; an address that swallows packets must not hold up a command for minutes."""
-WAIT_POLL = 0.5
-"""Seconds between two looks of `wait`, each one cheap read of the server's records."""
 SELECT_TRIES = 3
 """Questions to one machine before a selection is given up; one, where nobody polls."""
-DELETED = "deleted"
-
-Progress = Callable[[Life], Awaitable[None]]
 
 
 class HostlerClient:
@@ -248,9 +243,19 @@ class HostlerClient:
         """
         life = await self.life(name, cluster=cluster)
         if not life.running:
-            return Sent(f"is gone already{_since(life)}", gone=True)
+            return Sent(f"is gone already{since(life)}", gone=True)
         intent = DeleteIntent(id=intents.new_id(), requested_by=self.requested_by, reason=reason, force=force)
         return await self.send(name, "delete", intent, cluster=cluster)
+
+    async def recreate(self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None) -> Sent:
+        """Asks for the machine's end, and for a new life under the same name; `force` as in `delete`.
+
+        Raises NotFound when there is none, Refused when it is being deleted.
+        """
+        life = await self._running(name, cluster)
+        uid = (await self.state(life)).uid
+        intent = RecreateIntent(id=intents.new_id(), requested_by=self.requested_by, reason=reason, force=force)
+        return replace(await self.send(name, "recreate", intent, cluster=cluster), uid=uid)
 
     async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
         """Asks a machine to go on with the newest code, and to try again what stands still."""
@@ -264,6 +269,27 @@ class HostlerClient:
         with translated():
             return await intents.send(self._handle(name, cluster), intent_name, intent, queue, f"machine {name}")
 
+    # -- machines without a workflow ----------------------------------------------------------------------------------
+
+    async def orphans(self, *classes: MachineClass, cluster: str | None = None) -> SweepReport:
+        """VMs that carry the cluster's owner tags and that no running workflow owns; what could not be read, in
+        `unread`. It looks into the accounts of the classes, and those that the cluster's workflow knows.
+
+        Raises NotFound, Refused when there is no account to look into, NoAnswer without a worker.
+        """
+        where = cluster or self.cluster
+        return await orphans.sweep(self, where, await orphans.accounts(self, where, classes))
+
+    async def adopt(
+        self, name: str, *manifests: AnyManifest, uid: str | None = None, cluster: str | None = None
+    ) -> Adopted:
+        """A new workflow for a machine whose former one was ended from outside, with the VM that carries its tags.
+
+        Spec and class are those of the manifests, else what is recorded of the former workflow. `uid` chooses among VMs
+        of several lives. Raises Refused with the reason, NoAnswer without a worker.
+        """
+        return await adoption.adopt(self, name, manifests, uid, _word(cluster or self.cluster))
+
     # -- wait ---------------------------------------------------------------------------------------------------------
 
     async def wait(
@@ -274,30 +300,23 @@ class HostlerClient:
         timeout: timedelta | None = timedelta(minutes=20),
         progress: Progress | None = None,
         cluster: str | None = None,
+        unlike: str | None = None,
     ) -> Life:
-        """Until the machine is in a phase, or `deleted`. `progress` is called at every look; no worker is asked.
+        """Until the machine is in a phase, or `deleted`. `progress` is called at every look; no worker is needed.
+
+        `unlike`: a uid; only a life of another one counts, as after `recreate`. A machine that is being recreated may
+        come to any phase yet.
 
         Raises NotFound (unknown), Refused (it ended otherwise and cannot come there any more), WaitTimeout.
         """
-        target = until if until == DELETED else Phase(until)
-        end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        life = first = await self.life(name, cluster=cluster)
-        while not _reached(life, first, target):
-            if end is not None and time.monotonic() >= end:
-                after = f", after {format_duration(timeout)}" if timeout else ""
-                raise WaitTimeout(f"machine {name} is {_where(life)}, not {until}{after}; it may get there yet")
-            if progress is not None:
-                await progress(life)
-            await asyncio.sleep(WAIT_POLL)
-            life = await self.life(name, cluster=cluster)
-        return life
+        return await waiting.wait(self, name, until, timeout=timeout, progress=progress, cluster=cluster, unlike=unlike)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     async def _running(self, name: str, cluster: str | None) -> Life:
         life = await self.life(name, cluster=cluster)
         if not life.running:
-            raise NotFound(f"machine {name} of cluster {cluster or self.cluster} is gone{_since(life)}")
+            raise NotFound(f"machine {name} of cluster {cluster or self.cluster} is gone{since(life)}")
         return life
 
     def _handle(self, name: str, cluster: str | None) -> Any:
@@ -323,29 +342,3 @@ def _word(name: str) -> str:
     if not names.is_name(name):
         raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
     return name
-
-
-def _since(life: Life) -> str:
-    return f" since {life.closed:%Y-%m-%d %H:%M:%S} UTC" if life.closed else ""
-
-
-def _where(life: Life) -> str:
-    return life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "") or life.status
-
-
-def _reached(life: Life, first: Life, target: str) -> bool:
-    """Raises Refused when it cannot be reached any more."""
-    name = life.summary.name
-    over = not life.running or life.first_run_id != first.first_run_id  # the latter: a new machine has taken the name
-    if target == DELETED:
-        if life.first_run_id == first.first_run_id and over and life.status != "COMPLETED":
-            raise Refused(f"the workflow of machine {name} ended as {life.status}: what it owned may still exist")
-        return over
-    if over:
-        raise Refused(f"machine {name} is gone{_since(life)}; it was to become {target}")
-    phase = life.summary.phase.split(":")[0]  # Running:Preserved is Running
-    if phase == target:
-        return True
-    if phase == Phase.TERMINATING or (phase == Phase.FAILED and target != Phase.TERMINATING):
-        raise Refused(f"machine {name} is {_where(life)} and will not become {target}: hostler describe machine {name}")
-    return False

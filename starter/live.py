@@ -29,8 +29,8 @@ from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources import attributes
-from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
-from resources.messages import DeleteIntent, Intent
+from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
+from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
 from starter.errors import NoAnswer, NotFound, no_such_workflow
 from starter.results import Life, MachineSummary, PendingActivity
 from starter.spelling import did_you_mean
@@ -210,22 +210,48 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
 
 async def recorded(temporal: Client, handle: Handle, run_id: str) -> MachineState:
     """What was asked for, without a worker: the state that the run began with, and the intents that came since, also
-    those that no worker has seen yet. So a second `apply` counts on from the first one's class generation."""
+    those that no worker has seen yet. So a second `apply` counts on from the first one's class generation.
+
+    Also the uid that it has given itself, and its newest attempt, as it asked the cloud for a VM.
+    """
     state: MachineState | None = None
+    converter = temporal.data_converter
     async for event in temporal.get_workflow_handle(handle.id, run_id=run_id).fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             payloads = event.workflow_execution_started_event_attributes.input.payloads
-            (state,) = await temporal.data_converter.decode(list(payloads), [MachineState])
-        elif state is not None:
-            state = _fold(state, await intent_of(event, temporal.data_converter), event)
+            (state,) = await converter.decode(list(payloads), [MachineState])
+        elif state is None:
+            continue
+        elif (asked := await _create_of(event, converter)) is not None:
+            state = _attempted(state, asked)
+        elif (call := await intent_of(event, converter)) is not None:
+            state = _fold(state, call, event)
     if state is None:
         raise NotFound(f"{handle.id}: its history is gone")
     return state
 
 
+async def _create_of(event: HistoryEvent, converter: DataConverter) -> CreateInput | None:
+    """What a create activity was asked for."""
+    call = event.activity_task_scheduled_event_attributes
+    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED or call.activity_type.name != "create_machine":
+        return None
+    (asked,) = await converter.decode(list(call.input.payloads), [CreateInput])
+    return CreateInput.model_validate(asked)
+
+
+def _attempted(state: MachineState, asked: CreateInput) -> MachineState:
+    target, now = asked.target, state.machine_class
+    if now is None:
+        return state  # none begins without a class
+    made_from = now.model_copy(update={"provider": target.provider, "provider_spec": target.provider_spec})
+    attempt = Attempt(number=asked.attempt, token=target.token, started=asked.started, machine_class=made_from)
+    return state.model_copy(update={"uid": target.machine.uid, "attempt": attempt})
+
+
 IntentCall = tuple[str, Any]
 
-_INTENTS: dict[str, type[Any]] = {"apply": ApplyIntent, "delete": DeleteIntent}
+_INTENTS: dict[str, type[Any]] = {"apply": ApplyIntent, "delete": DeleteIntent, "recreate": RecreateIntent}
 
 
 async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
@@ -247,18 +273,25 @@ async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall
     return name, intent
 
 
-def _fold(state: MachineState, call: IntentCall | None, event: HistoryEvent) -> MachineState:
-    if call is None:
-        return state
+def _fold(state: MachineState, call: IntentCall, event: HistoryEvent) -> MachineState:
     _, intent = call
+    former = state.deletion
     generation = state.machine_class.generation if state.machine_class else 0
     if isinstance(intent, ApplyIntent) and intent.machine_class.generation >= generation:
         changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
         return state.model_copy(update=changed)
-    if isinstance(intent, DeleteIntent) and state.deletion is None:
-        time = event.event_time.ToDatetime(UTC)
-        deletion = Deletion(time=time, requested_by=intent.requested_by, reason=intent.reason, force=intent.force)
+    if isinstance(intent, DeleteIntent) and former is None:
+        deletion = Deletion(
+            time=event.event_time.ToDatetime(UTC),
+            requested_by=intent.requested_by,
+            reason=intent.reason,
+            force=intent.force,
+            recreate=isinstance(intent, RecreateIntent),
+        )
         return state.model_copy(update={"deletion": deletion})
+    if isinstance(intent, DeleteIntent) and not isinstance(intent, RecreateIntent) and former and former.recreate:
+        # A delete after a recreate cancels the new life.
+        return state.model_copy(update={"deletion": former.model_copy(update={"recreate": False})})
     return state
 
 
@@ -277,5 +310,5 @@ async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[Machin
         return await handle.result(), ""
     return None, (
         f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
-        f"tag hostler.io/machine={life.summary.name}"
+        f"tag hostler.io/machine={life.summary.name}: `hostler adopt machine {life.summary.name}` takes its VM over"
     )

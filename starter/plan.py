@@ -10,24 +10,17 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from temporalio.common import (
-    SearchAttributePair,
-    TypedSearchAttributes,
-    WorkflowIDConflictPolicy,
-    WorkflowIDReusePolicy,
-)
+from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources import attributes, names
-from resources.cluster import ClusterState
 from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
 from resources.manifests import Loaded, Machine, MachineClass, Secret
 from resources.names import CLUSTER_ANNOTATION
 from resources.settings import Settings
 from starter.errors import HostlerError, Refused, translated
 from starter.intents import new_id
-from starter.live import MEMO_CREATED
 from starter.results import Applied, Life, Verb
+from starter.starts import start_cluster, start_machine
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -170,18 +163,9 @@ class Planner:
 
     async def _cluster_step(self, name: str) -> Step:
         running = await self._client.cluster_is_watched(name)
-        state = ClusterState.of(name, self._settings.queue_prefix, self._settings.timings)
 
         async def run() -> Applied:
-            await self._client.temporal.start_workflow(
-                "ClusterWorkflow",
-                state,
-                id=names.cluster_id(name),
-                task_queue=names.workflow_queue(self._settings.queue_prefix),
-                id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-                search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, name)]),
-                static_summary=f"Cluster {name}",
-            )
+            await start_cluster(self._client.temporal, self._settings, name)
             return Applied("cluster", name, Verb.CREATED)
 
         return Step("cluster", name, Verb.UNCHANGED if running else Verb.CREATED, run=None if running else run)
@@ -224,21 +208,7 @@ class Planner:
         return steps
 
     def _snapshot(self, state: MachineState | None, key: Key) -> ClassSnapshot:
-        """The class for a machine: of the files, else its own. A changed one is one generation newer."""
-        manifest = self._classes.get(key)
-        current = state.machine_class if state else None
-        if manifest is None:
-            if current is not None and current.name == key[1]:
-                return current
-            raise Refused(
-                f"class {key[1]!r} is in none of the files"
-                + (f", and the machine has another one ({current.name})" if current else "")
-                + ": add the MachineClass to this apply (-f)"
-            )
-        fresh = ClassSnapshot.of(manifest, current.generation if current else 1)
-        if current is None or _same(fresh, current):
-            return current or fresh
-        return ClassSnapshot.of(manifest, current.generation + 1)
+        return snapshot_of(self._classes.get(key), state.machine_class if state else None, key[1])
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -269,20 +239,24 @@ class Planner:
             cluster=cluster,
             namespace=manifest.metadata.namespace,
             labels=manifest.metadata.labels,
-            annotations=_own(manifest.metadata.annotations),
+            annotations=own_annotations(manifest.metadata.annotations),
             spec=manifest.spec,
             machine_class=self._snapshot(None, class_key),
             queue_prefix=self._settings.queue_prefix,
             timings=self._settings.timings,
         )
         self._touched.setdefault(class_key, []).append(Verb.CREATED)
-        note = ""
-        if former is not None and former.closed is not None:
-            note = f"a machine of this name is gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+        note = _of_former(name, former) if former is not None and former.closed is not None else ""
 
         async def run() -> Applied:
             try:
-                await self._start(state)
+                await start_machine(
+                    self._client.temporal,
+                    state,
+                    reason="CreatingVM",
+                    created=datetime.now(UTC),
+                    reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE,  # a name whose machine is gone gets a new life
+                )
             except WorkflowAlreadyStartedError:
                 # Somebody else applied the same name between our look and our start: tell that machine instead.
                 step = await self.machine(key, manifest)
@@ -291,25 +265,6 @@ class Planner:
 
         return Step("machine", name, Verb.CREATED, note, run)
 
-    async def _start(self, state: MachineState) -> None:
-        found = [
-            SearchAttributePair(attributes.CLUSTER, state.cluster),
-            SearchAttributePair(attributes.PHASE, str(Phase.PENDING)),
-            SearchAttributePair(attributes.REASON, "CreatingVM"),
-            SearchAttributePair(attributes.CLASS, state.spec.class_.name),
-        ]
-        await self._client.temporal.start_workflow(
-            "MachineWorkflow",
-            state,
-            id=names.machine_id(state.cluster, state.name),
-            task_queue=names.workflow_queue(state.queue_prefix),
-            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
-            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,  # a name whose machine is gone gets a new life
-            search_attributes=TypedSearchAttributes(found),
-            memo={MEMO_CREATED: datetime.now(UTC).isoformat()},
-            static_summary=f"Machine {state.name} of cluster {state.cluster}",
-        )
-
     def _intent(self, state: MachineState, snapshot: ClassSnapshot, manifest: Machine | None = None) -> ApplyIntent:
         return ApplyIntent(
             id=new_id(),
@@ -317,7 +272,7 @@ class Planner:
             spec=manifest.spec if manifest else state.spec,
             machine_class=snapshot,
             labels=manifest.metadata.labels if manifest else state.labels,
-            annotations=_own(manifest.metadata.annotations) if manifest else state.annotations,
+            annotations=own_annotations(manifest.metadata.annotations) if manifest else state.annotations,
         )
 
     def _apply_step(self, state: MachineState, intent: ApplyIntent, class_key: Key) -> Step:
@@ -337,7 +292,34 @@ class Planner:
         return Step("machine", state.name, Verb.CONFIGURED, run=run)
 
 
-def _own(annotations: dict[str, str]) -> dict[str, str]:
+def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, name: str) -> ClassSnapshot:
+    """The class for a machine: by its manifest, else as the machine has it. A changed one is a generation newer."""
+    if manifest is None:
+        if current is not None and current.name == name:
+            return current
+        raise Refused(
+            f"class {name!r} is in none of the files"
+            + (f", and the machine has another one ({current.name})" if current else "")
+            + ": add the MachineClass (-f)"
+        )
+    fresh = ClassSnapshot.of(manifest, current.generation if current else 1)
+    if current is None or _same(fresh, current):
+        return current or fresh
+    return ClassSnapshot.of(manifest, current.generation + 1)
+
+
+def _of_former(name: str, former: Life) -> str:
+    """What is said to a new machine of a name that was used before."""
+    note = f"a machine of this name is gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    if former.status not in ("COMPLETED", "FAILED"):  # the latter was refused at its beginning, and owned nothing
+        note += (
+            f". The former one's workflow was ended from outside ({former.status}): its VM may still be there; "
+            "`hostler get orphans` lists such VMs"
+        )
+    return note
+
+
+def own_annotations(annotations: dict[str, str]) -> dict[str, str]:
     """Without the cluster: `get -o yaml` prints it as part of the identity, so it must not count as a change."""
     return {k: v for k, v in annotations.items() if k != CLUSTER_ANNOTATION}
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from resources.cluster import ClusterState
 from resources.machine import MachineResult, MachineState
+from resources.messages import OwnedVm
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
 
 Json = dict[str, Any]
@@ -45,6 +46,19 @@ class Sent:
     """No worker answered: Temporal keeps the intent until one comes."""
     gone: bool = False
     """There is nothing left to be told."""
+    uid: str = ""
+    """`recreate`: of the machine as it was; `wait(…, unlike=uid)` waits for the new one."""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A machine that has a workflow again."""
+
+    name: str
+    cluster: str
+    vm: OwnedVm
+    notes: tuple[str, ...] = ()
+    """What was taken over and what was not, in words."""
 
 
 @dataclass(frozen=True)

@@ -14,15 +14,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lifekit import Stack, new_stack
+from lifekit import Stack, eventually, new_stack
 from temporalio.client import Client
 from temporalio.testing import WorkflowEnvironment
 
 from resources.attributes import ALL
 from resources.converter import data_converter
 from resources.machine import Phase
+from resources.messages import RecreateIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
+from workflows.machine import MachineWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 IDENTITY = "recorder"
@@ -52,7 +54,25 @@ async def a_hard_life(stack: Stack) -> None:
     await stack.delete(force=True)
 
 
-FLOWS: dict[str, Callable[[Stack], Awaitable[None]]] = {"whole-life": a_whole_life, "hard-life": a_hard_life}
+async def a_failed_life(stack: Stack) -> None:
+    """The node stays sick: two looks, Failed, drained in Failed; then the machine is made anew."""
+    await stack.create(health_timeout=timedelta(seconds=4))
+    uid = (await stack.phase(Phase.RUNNING)).uid
+    rule = KnobRule.model_validate({"match": "m-1*", "knobs": {"unready": True}})
+    stack.simulator.call(lambda: stack.simulator.simulator.kubelets.set_knobs([rule]))
+    await stack.phase(Phase.FAILED)
+    await stack.reason("Failed")
+    stack.simulator.call(lambda: stack.simulator.simulator.kubelets.set_knobs([]))
+    await stack.started["m-1"].execute_update(MachineWorkflow.recreate, RecreateIntent(id="r"), id="r")
+    await eventually(stack.state, lambda s: s.uid not in ("", uid) and s.status.phase == Phase.RUNNING)
+    await stack.delete()
+
+
+FLOWS: dict[str, Callable[[Stack], Awaitable[None]]] = {
+    "whole-life": a_whole_life,
+    "hard-life": a_hard_life,
+    "failed-life": a_failed_life,
+}
 
 
 def anonymous(value: Any) -> Any:
@@ -66,8 +86,9 @@ async def record(client: Client, name: str) -> None:
     async with new_stack(client) as stack:
         async with stack.worker():
             await FLOWS[name](stack)
-        for workflow_id, file in (("machine/demo/m-1", "machine"), ("cluster/demo", "cluster")):
-            history = await client.get_workflow_handle(workflow_id).fetch_history()
+        first = stack.started["m-1"].first_execution_run_id
+        for workflow_id, run, file in (("machine/demo/m-1", first, "machine"), ("cluster/demo", None, "cluster")):
+            history = await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()
             content = {"workflowId": workflow_id, **anonymous(json.loads(history.to_json()))}
             (HISTORIES / f"{file}-{name}.json").write_text(json.dumps(content, indent=1) + "\n")
             print(f"{file}-{name}: {len(history.events)} events")

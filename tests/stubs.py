@@ -7,7 +7,7 @@ import contextlib
 import uuid
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from lifekit import examples
@@ -30,13 +30,18 @@ from resources.messages import (
     DrainOutput,
     ForgetInput,
     JoinInput,
+    LookInput,
     NodeFacts,
+    NodeLook,
     ReadyInput,
     ReadyOutput,
     StatusInput,
     StatusOutput,
+    TellInput,
     UpdateInput,
     UpdateOutput,
+    VmLook,
+    VmLookInput,
 )
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
@@ -53,6 +58,14 @@ def classified(error_class: ErrorClass, message: str = "no") -> ApplicationError
 
 def not_yet(message: str, again: timedelta) -> ApplicationError:
     return ApplicationError(message, type=NOT_YET, next_retry_delay=again, category=ApplicationErrorCategory.BENIGN)
+
+
+def looked(lease: datetime | None = None, status: str = "", **facts: Any) -> NodeLook:
+    """A fresh look at the Node."""
+    usual = {"epoch": 0, "seq": 0, "exists": True, "name": NODE, "providerID": VM, "ready": True}
+    node = NodeFacts.model_validate({**usual, **facts})
+    ready = (status or ("True" if node.ready else "Unknown")) if node.exists else ""
+    return NodeLook(node=node, ready=ready, lease_renewed=lease)
 
 
 class Stubs:
@@ -95,6 +108,18 @@ class Stubs:
     async def watch(self, input: StatusInput) -> StatusOutput:
         return await self._answer("watch_machine", input, not_yet("no node yet", timedelta(days=1)))
 
+    @activity.defn(name="look_at_vm")
+    async def look_at_vm(self, input: VmLookInput) -> VmLook:
+        return await self._answer("look_at_vm", input, VmLook(state="running", message=f"{VM} is running"))
+
+    @activity.defn(name="look_at_node")
+    async def look_at_node(self, input: LookInput) -> NodeLook:
+        return await self._answer("look_at_node", input, looked(exists=False))
+
+    @activity.defn(name="tell_node")
+    async def tell(self, input: TellInput) -> None:
+        await self._answer("tell_node", input, None)
+
     @activity.defn(name="join_node")
     async def join(self, input: JoinInput) -> None:
         await self._answer("join_node", input, None)
@@ -124,24 +149,16 @@ async def stubbed(client: Client, workflows: bool = True, **options: Any) -> Asy
     """
     stubs, prefix = Stubs(), f"t{uuid.uuid4().hex[:8]}"
     per_queue: dict[str, list[Callable[..., Any]]] = {
-        names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.delete],
-        names.cluster_queue("demo", prefix): [stubs.join, stubs.ready, stubs.forget],
+        names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
+        names.cluster_queue("demo", prefix): [stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.forget],
         names.drain_queue("demo", prefix): [stubs.drain],
     }
     async with contextlib.AsyncExitStack() as stack:
         for queue, activities in per_queue.items():
             await stack.enter_async_context(Worker(client, task_queue=queue, activities=activities))
-        if workflows:
-            await stack.enter_async_context(
-                Worker(
-                    client,
-                    task_queue=prefix,
-                    workflows=worker.WORKFLOWS,
-                    workflow_runner=worker.sandbox(strict=True),
-                    **options,
-                )
-            )
         machines = Machines(client, prefix, stubs)
+        if workflows:
+            await stack.enter_async_context(machines.workflow_worker(**options))
         try:
             yield machines
         finally:
@@ -155,6 +172,13 @@ class Machines:
         self.client, self.prefix, self.stubs = client, prefix, stubs
         self.started: list[WorkflowHandle[Any, Any]] = []
         self.seq = 0
+
+    def workflow_worker(self, strict: bool = True, **options: Any) -> Worker:
+        """The real workflows."""
+        runner = worker.sandbox(strict)
+        return Worker(
+            self.client, task_queue=self.prefix, workflows=worker.WORKFLOWS, workflow_runner=runner, **options
+        )
 
     def new_state(self, name: str, timings: Timings | None = None, **spec: Any) -> MachineState:
         defaults = {"creation_timeout": timedelta(minutes=20), "drain_timeout": timedelta(hours=2)}
@@ -186,4 +210,6 @@ class Machines:
     def facts(self, **fields: Any) -> NodeFacts:
         self.seq += 1
         usual = {"epoch": 1, "seq": self.seq, "exists": True, "name": NODE, "providerID": VM, "ready": True}
+        if "provider_id" in fields:
+            fields["providerID"] = fields.pop("provider_id")
         return NodeFacts.model_validate({**usual, **fields})

@@ -32,6 +32,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from resources.machine import MachineState, Phase
 from resources.names import cluster_id, machine_id
+from resources.reasons import next_step
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 
@@ -102,6 +103,7 @@ async def test_a_life(working: Place) -> None:
         "health:  20",
         "(in 29m)",
         "plays Running",
+        f"What can be done:  {next_step('Playing', working.cluster, 'm1')}",
         "machine m1 begins",
         f"http://127.0.0.1:8233/namespaces/default/workflows/machine%2F{working.cluster}%2Fm1/",
     ):

@@ -38,7 +38,7 @@ STORY = [
     "providerID: aws:///eu-west-1/i-",
     "hostler delete machine demo-1",
     "demo-1 is Terminating",
-    "demo-1: VMGone",
+    "demo-1: VMDeleted",
     "demo-1 is gone",
     "instances left at the cloud: none",
     "volumes left at the cloud: none",

@@ -84,7 +84,7 @@ async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
         "Running",
         "Terminating",
         "Drained",
-        "VMGone",
+        "VMDeleted",
         "Gone",
     ]
     cluster = await stack.client.get_workflow_handle(f"cluster/{CLUSTER}").query("describe")

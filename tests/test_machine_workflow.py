@@ -191,12 +191,14 @@ async def test_a_vm_is_looked_at_only_when_its_node_takes_long(
     """A machine that joins in time costs no look; one that does not is not moved from its deadline by the looking."""
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
     await reason(handle, "NodeNotSeen")
-    assert (await state(handle)).status.deadlines.keys() == {"creation", "look"}
+    assert (await state(handle)).status.deadlines.keys() == {"creation", "confirm", "look"}
     assert machines.stubs.called("watch_machine") == []
     await temporal.fast_forward(handle, timedelta(seconds=31))
     await eventually(lambda: _pending_failure(handle), what="the first look over")  # time is not skipped during one
-    # Not much further than the deadline: beside a pending activity time may be skipped to the end in one go.
-    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=30))
+    # Not much further than a deadline: beside a pending activity time may be skipped to the end in one go.
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=30))
+    await eventually(lambda: state(handle), lambda s: s.suspicion, "the first of the two fresh looks")
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
     failed = await phase(handle, Phase.FAILED)
     late = failed.journal[-1].time - failed.created - timedelta(minutes=5)
     assert timedelta(0) <= late < timedelta(seconds=5)
@@ -477,6 +479,13 @@ async def test_without_a_class_it_is_refused_with_words(machines: Machines) -> N
         await handle.result()
     assert "machineClass: missing" in str(refused.value.cause)
     assert machines.stubs.calls == []
+
+
+async def test_a_name_that_no_node_could_have_as_a_label_is_refused_with_words(machines: Machines) -> None:
+    handle = await machines.start(machines.new_state("m" * 64))
+    with pytest.raises(WorkflowFailureError) as refused:
+        await handle.result()
+    assert "at most 63" in str(refused.value.cause)
 
 
 async def test_a_deleted_name_is_a_new_life_with_a_new_uid(machines: Machines) -> None:

@@ -154,7 +154,7 @@ async def test_from_birth_over_a_drain_to_the_last_disk(stack: Stack, real: Real
             await eventually(lambda: _last(observer.counts), lambda n: n == REPLICAS, "the observer's last event")
 
     assert isinstance(result, MachineResult)
-    assert [h.reason for h in result.journal][-4:] == ["Terminating", "Drained", "VMGone", "Gone"]
+    assert [h.reason for h in result.journal][-4:] == ["Terminating", "Drained", "VMDeleted", "Gone"]
     assert not set(before) & set(after)
     assert min(observer.counts) == REPLICAS - 1
     assert stack.leftovers(running.uid) == {}

@@ -18,6 +18,7 @@ from activities.boundary import translated
 from activities.deps import Deps
 from activities.kube import Clusters, KubeError
 from activities.secrets import SecretMissing, Secrets
+from drivers.base import GetMachineStatusRequest
 from resources.errors import MISSING_CREDENTIALS
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
@@ -196,7 +197,8 @@ def target(**fields: Any) -> Target:
 
 
 async def key_of(deps: Deps, target: Target) -> str:
-    return (await deps.credentials(target))["accessKeyID"].get_secret_value()
+    request = await deps.request(GetMachineStatusRequest, target)
+    return request.secret["accessKeyID"].get_secret_value()
 
 
 @pytest.mark.parametrize("source", ["directory"], indirect=True)
@@ -221,7 +223,7 @@ async def test_without_a_default_it_is_missing(source: Source, temporal: Workflo
     """In the class that the workflow waits for visibly, as CredentialsMissing."""
     deps = Deps(source.settings, temporal.client)
     with pytest.raises(ApplicationError) as caught, translated():
-        await deps.credentials(target())
+        await key_of(deps, target())
     assert caught.value.type == MISSING_CREDENTIALS
     assert caught.value.non_retryable
     assert "garden/demo-aws" in caught.value.message
@@ -232,4 +234,4 @@ async def test_a_default_that_cannot_be_read_is_a_wrong_setting(source: Source, 
     cloud = CloudSettings(default_secret={"accessKeyID": Path("not-there")})
     deps = Deps(source.configured(clouds={"aws": cloud}), temporal.client)
     with pytest.raises(SettingsError, match=r"clouds.aws.defaultSecret.accessKeyID: .*not-there cannot be read"):
-        await deps.credentials(target())
+        await key_of(deps, target())

@@ -18,6 +18,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import Answer, Happening, Intent
 
 T = TypeVar("T")
+NEVER = ""
+"""The name of no deadline: for a wait that only its condition ends."""
 RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
 
@@ -69,8 +71,8 @@ class Entity:
         del self.journal[:-JOURNAL_LENGTH]
 
     def note_news(self, reason: str, message: str) -> None:
-        """Unless the last line says it already: a wait that is tried again and again is one happening."""
-        if not self.journal or self.journal[-1].message != message:
+        """Unless the last lines say it already: a wait that is tried again and again is one happening."""
+        if all((h.reason, h.message) != (reason, message) for h in self.journal[-3:]):
             self.note(reason, message)
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
@@ -91,21 +93,29 @@ class Entity:
         deadline = self.deadlines.get(name)
         return deadline is not None and deadline <= workflow.now()
 
-    def earliest(self) -> datetime | None:
-        return min(self.deadlines.values(), default=None)
-
     async def until(self, condition: Callable[[], bool], *names: str) -> None:
         """Wait until the condition holds or one of these deadlines has passed; without names, any of the table."""
-        self._arm()
-        self.publish()
-        await workflow.wait_condition(lambda: condition() or any(map(self.due, names or tuple(self.deadlines))))
+
+        def over() -> bool:
+            return condition() or any(map(self.due, names or tuple(self.deadlines)))
+
+        while True:
+            self._arm()
+            self.publish()
+            await workflow.wait_condition(lambda: over() or self._rung())
+            if over():
+                return
+
+    def _rung(self) -> bool:
+        """The timer has rung, perhaps for a deadline that is not waited for here: the next one must be armed."""
+        return self._timer is not None and self._timer.done()
 
     def _arm(self) -> None:
         """One timer, for the earliest deadline to come; it moves only when that does."""
         now = workflow.now()
         name = min((n for n, d in self.deadlines.items() if d > now), key=lambda n: self.deadlines[n], default=None)
         at = self.deadlines[name] if name else None
-        if at == self._armed:
+        if at == self._armed and not self._rung():
             return
         if self._timer is not None:
             self._timer.cancel()

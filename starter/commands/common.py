@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 MACHINE = "machine"
 NODE = "node"
 CLUSTER = "cluster"
+ORPHAN = "orphan"
 ALIASES = {
     **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
     **dict.fromkeys(("node", "nodes", "no"), NODE),
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
+    **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 
 ClusterOption = Annotated[

@@ -93,7 +93,7 @@ def delete(
             sent = await client.delete(key[1], force=force, reason=reason, cluster=key[0])
             return sent.message if sent.gone else f"deletion: {sent.message}"
 
-        await _tell_all(machines, chosen, ask)
+        await tell_all(machines, chosen, ask)
         if wait:
             from starter.commands.wait import wait_for_all
 
@@ -115,7 +115,7 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> l
     return [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
 
 
-async def _tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
+async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
     """All of them, also after one that fails; raises what failed at the end."""
     from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
@@ -163,7 +163,7 @@ def renew(
         async def ask(key: Key) -> str:
             return f"renewal: {(await client.renew(key[1], reason=reason, cluster=key[0])).message}"
 
-        await _tell_all(machines, chosen, ask)
+        await tell_all(machines, chosen, ask)
 
     here.run(body)
 

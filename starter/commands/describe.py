@@ -22,7 +22,7 @@ from starter.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from resources.machine import MachineResult, MachineState
+    from resources.machine import MachineState
     from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
     from starter.results import ClusterDescription, Description, Event, PendingActivity
@@ -69,7 +69,7 @@ def page(found: Description, now: datetime) -> list[str]:
     if found.life.running and found.life.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows where."]
     if found.result is not None or found.failure:
-        lines += _left(found.result, found.failure)
+        lines += _left(found)
     if found.state is not None and not found.no_answer:
         lines += _status(found.state, now)
     lines += _pending(found.life.pending, now)
@@ -100,8 +100,11 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
     ]
     if state is not None:
         pairs += [
-            ("API server", _reachability(state.api, now)),
-            *((f"Cloud {account}", _reachability(it, now)) for account, it in sorted(state.clouds.items())),
+            ("API server", _reachability(state.api, "APIUnreachable", summary.name, now)),
+            *(
+                (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
+                for account, cloud in sorted(state.clouds.items())
+            ),
             ("VMs known", str(len(state.machines))),
             ("Nodes told of", str(len(state.cursor.told))),
         ]
@@ -122,13 +125,17 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
     return lines
 
 
-def _reachability(news: Reachability | None, now: datetime) -> str:
+def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
+    """`reason`: of one that cannot be reached."""
+    from resources.reasons import next_step
     from starter.output import moment
 
     if news is None:
         return "not known yet"
-    words = "answers" if news.reachable else f"cannot be reached: {news.message}"
-    return f"{words}\nsince {moment(news.time, now)}"
+    if news.reachable:
+        return f"answers\nsince {moment(news.time, now)}"
+    words = f"cannot be reached: {news.message}\nsince {moment(news.time, now)}"
+    return f"{words}\nwhat can be done: {next_step(reason, cluster)}"
 
 
 def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
@@ -161,6 +168,7 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
 
 def _status(state: MachineState, now: datetime) -> list[str]:
     """What only the workflow knows."""
+    from resources.reasons import next_step
     from starter.output import fields, moment
 
     status, lines = state.status, []
@@ -174,8 +182,14 @@ def _status(state: MachineState, now: datetime) -> list[str]:
         ]
         lines += ["", *fields(pairs)]
     if (waiting := status.waiting_for) is not None:
-        pairs = [("Reason", waiting.reason), ("Message", waiting.message), ("Since", moment(waiting.since, now))]
-        lines += ["", "Waiting for:", *fields([*pairs, ("Next try", moment(waiting.next_try, now))], 2)]
+        pairs = [
+            ("Reason", waiting.reason),
+            ("Message", waiting.message),
+            ("Since", moment(waiting.since, now)),
+            ("Next try", moment(waiting.next_try, now)),
+            ("What can be done", next_step(waiting.reason, state.cluster, state.name)),
+        ]
+        lines += ["", "Waiting for:", *fields(pairs, 2)]
     if state.parked:
         lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
     if (deletion := state.deletion) is not None:
@@ -187,13 +201,26 @@ def _status(state: MachineState, now: datetime) -> list[str]:
         ]
     if status.conditions:
         rows = [(c.type, c.reason, _age(now, c.since), c.message) for c in status.conditions]
-        lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows)]
+        lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows), *_advice(state)]
     if status.deadlines:
         due = sorted(status.deadlines.items(), key=lambda d: d[1])
         lines += ["", "Deadlines:", *fields([(name, moment(time, now)) for name, time in due], 2)]
     if status.kept:
         lines += ["", "Kept:", *(f"  {k}" for k in status.kept)]
     return lines
+
+
+def _advice(state: MachineState) -> list[str]:
+    """What can be done about conditions that do not go by themselves; the wait has its own line."""
+    from resources.reasons import next_step, nothing_to_do
+
+    waiting = state.status.waiting_for
+    shown = [
+        c
+        for c in state.status.conditions
+        if not nothing_to_do(c.reason) and not (waiting and waiting.reason == c.reason)
+    ]
+    return [f"  What can be done about {c.reason}: {next_step(c.reason, state.cluster, state.name)}" for c in shown]
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime) -> list[str]:
@@ -213,9 +240,15 @@ def _pending(pending: tuple[PendingActivity, ...], now: datetime) -> list[str]:
     return ["", "Pending activities:", *_table(("ACTIVITY", "ATTEMPT", "NEXT TRY", "LAST FAILURE"), rows)]
 
 
-def _left(result: MachineResult | None, failure: str) -> list[str]:
+def _left(found: Description) -> list[str]:
+    from resources.reasons import next_step
+
+    summary, result = found.life.summary, found.result
     if result is None:
-        return ["", f"Ended: {failure}."]
+        lines = ["", f"Ended: {found.failure}."]
+        if found.life.status == "TERMINATED":
+            lines.append(f"What can be done: {next_step('Terminated', summary.cluster, summary.name)}")
+        return lines
     if not result.kept:
         return ["", "Nothing is left of it."]
     return ["", "Kept, because its spec says so:", *(f"  {k}" for k in result.kept)]

@@ -16,6 +16,7 @@ from starter.commands.common import (
     CLUSTER,
     MACHINE,
     NODE,
+    ORPHAN,
     AllClustersOption,
     ClusterOption,
     NamesArgument,
@@ -70,8 +71,8 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="machines (machine, mc), nodes (node, no) or clusters.",
-            autocompletion=completion.kinds("machines", "nodes", "clusters"),
+            help="machines (machine, mc), nodes (node, no), clusters or orphans.",
+            autocompletion=completion.kinds("machines", "nodes", "clusters", "orphans"),
         ),
     ],
     names: NamesArgument = None,
@@ -79,19 +80,34 @@ def get(
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on and print what changes, until Ctrl-C.")] = False,
     selector: SelectorOption = None,
     all_clusters: AllClustersOption = False,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f", "--filename", help="orphans: look into the accounts of these MachineClasses too; repeatable."
+        ),
+    ] = None,
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """List machines, nodes or clusters.
+    """List machines, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow owns.
 
     Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
     With -l each machine is asked for its labels, which takes a worker. `-o yaml` prints manifests that
-    `hostler apply -f -` takes back.
+    `hostler apply -f -` takes back. Orphans are found at the cloud by their owner tags; `hostler adopt` takes one over.
     """
-    which, given = target(kind, names or [], (MACHINE, NODE, CLUSTER))
+    which, given = target(kind, names or [], (MACHINE, NODE, CLUSTER, ORPHAN))
     if watch and form in (Form.JSON, Form.YAML):
         raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
     here = session(ctx, cluster, settings)
+    if which == ORPHAN:
+        from starter.commands.orphans import orphans
+
+        if selector is not None or all_clusters or watch:
+            raise typer.BadParameter("of one cluster, looked for once: get orphans [NAME...] [-f FILE] [--cluster C]")
+        here.run(lambda client: orphans(client, given, files or [], form))
+        return
+    if files:
+        raise typer.BadParameter("-f goes with orphans only: hostler apply takes manifests")
     if which == CLUSTER:
         if selector is not None or all_clusters:
             raise typer.BadParameter("clusters have no labels, and are in no cluster: get clusters [NAME...]")
@@ -110,14 +126,14 @@ def get(
 async def _machines(client: HostlerClient, chosen: Selection, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
         found = await _machine_manifests(client, chosen)
-        await _print_objects(found, form, single=len(chosen.names) == 1)
+        await print_objects(found, form, single=len(chosen.names) == 1)
         return
 
     async def rows() -> list[Row]:
         return [_machine_row(m, chosen) for m in await _summaries(client, chosen)]
 
     columns = MACHINE_WIDE if form is Form.WIDE else MACHINE_COLUMNS
-    await _print_rows(_under(chosen, columns), "PHASE", rows, form, watch, chosen.nothing(client))
+    await print_rows(_under(chosen, columns), "PHASE", rows, form, watch, chosen.nothing(client))
 
 
 def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -198,7 +214,7 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
             return [(c, node) for c, nodes in zip(apis, every, strict=True) for node in nodes]
 
         if form in (Form.JSON, Form.YAML):
-            await _print_objects([n for _, n in await read()], form, single=len(chosen.names) == 1)
+            await print_objects([n for _, n in await read()], form, single=len(chosen.names) == 1)
             return
 
         async def rows() -> list[Row]:
@@ -207,7 +223,7 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
         columns = NODE_WIDE if form is Form.WIDE else NODE_COLUMNS
         labelled = f" with labels {chosen.selector}" if chosen.selector else ""
         nothing = f"No nodes found in cluster {', '.join(clusters)}{labelled}."
-        await _print_rows(_under(chosen, columns), "STATUS", rows, form, watch, nothing)
+        await print_rows(_under(chosen, columns), "STATUS", rows, form, watch, nothing)
 
 
 async def _read_nodes(kube: KubeClient, chosen: Selection) -> list[Json]:
@@ -257,16 +273,14 @@ async def _clusters(client: HostlerClient, names: list[str], form: Form, watch: 
         return await client.clusters.list()
 
     if form in (Form.JSON, Form.YAML):
-        await _print_objects([_cluster_object(c) for c in await found()], form, single=len(names) == 1)
+        await print_objects([_cluster_object(c) for c in await found()], form, single=len(names) == 1)
         return
 
     async def rows() -> list[Row]:
         return [_cluster_row(c) for c in await found()]
 
     columns = CLUSTER_WIDE if form is Form.WIDE else CLUSTER_COLUMNS
-    await _print_rows(
-        columns, "PHASE", rows, form, watch, "No clusters found: the settings have none, none is watched."
-    )
+    await print_rows(columns, "PHASE", rows, form, watch, "No clusters found: the settings have none, none is watched.")
 
 
 def _cluster_row(c: ClusterSummary) -> Row:
@@ -283,13 +297,13 @@ def _cluster_object(c: ClusterSummary) -> Json:
 # -- printing ---------------------------------------------------------------------------------------------------------
 
 
-async def _print_objects(objects: Sequence[dict[str, Any]], form: Form, *, single: bool) -> None:
+async def print_objects(objects: Sequence[dict[str, Any]], form: Form, *, single: bool) -> None:
     from starter.output import dump
 
     typer.echo(dump(objects, form, single=single and bool(objects)))
 
 
-async def _print_rows(
+async def print_rows(
     columns: tuple[str, ...],
     state: str,
     fetch: Callable[[], Awaitable[list[Row]]],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,6 +48,8 @@ def wait(
 ) -> None:
     """Wait until machines are in a phase, or gone. Those that -l and --all mean are those of the beginning.
 
+    A machine that is being recreated may come to any phase yet, as the new one.
+
     Exit code 0: reached; 1: one ended otherwise, or cannot come there any more; 124: not in time.
     """
     chosen = choice(target(kind, names or [])[1], selector, everything, all_clusters)
@@ -78,10 +81,16 @@ def parse_goal(text: str) -> str:
 
 
 async def wait_for_all(
-    client: HostlerClient, machines: list[Key], chosen: Selection, goal: str, limit: timedelta | None
+    client: HostlerClient,
+    machines: list[Key],
+    chosen: Selection,
+    goal: str,
+    limit: timedelta | None,
+    unlike: Mapping[Key, str] | None = None,
 ) -> None:
     """Waits for one after the other, within `limit` in all, with progress, and prints each end as kubectl does.
 
+    `unlike`: uids of machines that are being recreated; only the new ones count.
     Raises at the end what failed; WaitTimeout when nothing else did.
     """
     from starter.errors import HostlerError, Unreachable, WaitTimeout
@@ -90,7 +99,7 @@ async def wait_for_all(
     late, failed = [], []
     for key in machines:
         try:
-            await _wait_for(client, key, chosen, goal, left)
+            await _wait_for(client, key, chosen, goal, left, (unlike or {}).get(key))
         except WaitTimeout as e:
             late.append(str(e))
         except Unreachable:
@@ -105,7 +114,9 @@ async def wait_for_all(
         raise WaitTimeout("\n".join(late))
 
 
-async def _wait_for(client: HostlerClient, key: Key, chosen: Selection, goal: str, limit: timedelta | None) -> None:
+async def _wait_for(
+    client: HostlerClient, key: Key, chosen: Selection, goal: str, limit: timedelta | None, unlike: str | None
+) -> None:
     from starter.output import Busy
 
     label = chosen.label(key)
@@ -114,7 +125,7 @@ async def _wait_for(client: HostlerClient, key: Key, chosen: Selection, goal: st
         async def progress(life: Life) -> None:
             busy.text = f"{label}: {_where(life)}"
 
-        await client.wait(key[1], goal, timeout=limit, progress=progress, cluster=key[0])
+        await client.wait(key[1], goal, timeout=limit, progress=progress, cluster=key[0], unlike=unlike)
         busy.echo(f"{label} {'deleted' if goal == 'deleted' else f'is {goal}'}")
 
 

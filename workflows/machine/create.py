@@ -8,6 +8,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
+from workflows.machine import confirm
 from workflows.machine.entity import MachineEntity, describe_failure, reason_of
 
 with workflow.unsafe.imports_passed_through():
@@ -77,6 +78,8 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     status.node_name = output.node_name or None
     status.addresses = output.addresses
     status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+    if "creation" in m.deadlines:
+        confirm.arm(m, m.deadlines["creation"])
     if output.stale_node:
         m.fail(
             OperationType.CREATE,

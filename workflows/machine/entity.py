@@ -10,7 +10,7 @@ from temporalio import workflow
 from temporalio.common import Priority
 
 from workflows.calls import SHORT, Failure, Urgency, poller
-from workflows.entity import Entity, unheard
+from workflows.entity import NEVER, Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
@@ -32,8 +32,11 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.messages import MachineRef, Target, TellInput
     from resources.names import cloud_queue, cluster_queue
+    from resources.reasons import next_step, nothing_to_do
 
 IN_FLIGHT = {"CreatingVM", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
+FINAL = ("creation", "health", "drain")
+"""Deadlines that end something for the machine; the others only say when it is looked at or tried again."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -71,6 +74,15 @@ class MachineEntity(Entity):
         return self.s.deletion is not None or self.status.phase == Phase.FAILED
 
     @property
+    def last_call(self) -> str:
+        """The deadline that ends every pause: without a VM the creation's, with one the next fresh look."""
+        return "confirm" if self.status.provider_id else "creation"
+
+    @property
+    def health_timeout(self) -> str:
+        return format_duration(self.s.spec.health_timeout)
+
+    @property
     def cloud(self) -> str:
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
 
@@ -104,9 +116,16 @@ class MachineEntity(Entity):
 
     def enter(self, phase: Phase, reason: str, message: str) -> None:
         """Change the phase; the journal gets a line for every change and every new reason."""
-        workflow.metric_meter().create_counter("hostler_machine_phases", "Phases entered by machines").add(
+        now, meter = workflow.now(), workflow.metric_meter()
+        meter.create_counter("hostler_machine_phases", "Phases entered by machines").add(
             1, {"phase": str(phase), "reason": reason, "cluster": self.s.cluster}
         )
+        if phase != self.status.phase or self.status.phase_since is None:
+            since = self.status.phase_since or self.s.created or now
+            meter.create_histogram_timedelta(
+                "hostler_machine_phase_duration", "How long machines were in a phase that they have left"
+            ).record(now - since, {"phase": str(self.status.phase), "cluster": self.s.cluster})
+            self.status.phase_since = now
         self.status.phase = phase
         self.note(reason, message)
 
@@ -139,6 +158,7 @@ class MachineEntity(Entity):
         """A machine of no pool stays Failed; what is left to do is a person's choice."""
         self.deadlines.clear()
         self.operation(operation, OperationState.FAILED, message)
+        self.condition("Failed", reason, message)
         self.enter(Phase.FAILED, reason, message)
         self.tell()
 
@@ -183,13 +203,15 @@ class MachineEntity(Entity):
         return handle
 
     async def answer(self, handle: workflow.ActivityHandle[R]) -> R:
-        """The answer of a call whose effect must be known, however long it takes.
+        """The answer of a call whose effect must be known, however long it takes: an absent worker is a wait.
 
-        The creation deadline that passes meanwhile counts exactly then, and the answer is awaited all the same.
+        While there is no VM, the creation deadline that passes meanwhile counts exactly then, and the answer is awaited
+        all the same.
         """
-        await self.until(handle.done, "creation")
-        if self.failed_at_deadline():
+        if self.status.provider_id is None:
             await self.until(handle.done, "creation")
+            self.failed_at_deadline()
+        await self.until(handle.done, NEVER)
         return await handle
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
@@ -202,23 +224,28 @@ class MachineEntity(Entity):
         await self.pause(next_try, unless)
 
     async def pause(self, until: datetime, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until then, or a deletion, the creation deadline, or the condition."""
+        """Until then, or a deletion, the last call, or the condition."""
         leaving = self.leaving
         self.deadlines["retry"] = until
-        await self.until(lambda: self.leaving != leaving or unless(), "retry", "creation", "drain")
+        await self.until(lambda: self.leaving != leaving or unless(), "retry", self.last_call, "drain")
         self.deadlines.pop("retry", None)
 
     def failed_at_deadline(self) -> bool:
-        """Failed when the machine has not become Running by its creation deadline."""
-        if not self.due("creation"):
+        """Failed when there is no VM by the creation deadline; of one with a VM, fresh looks decide (confirm.py)."""
+        if self.status.provider_id or not self.due("creation"):
             return False
+        self.fail_creation()
+        return True
+
+    def fail_creation(self, found: str = "") -> None:
+        """`found`: by the last look at the VM."""
         operation, waited = self.status.last_operation, self.status.waiting_for
         why = f"it waited for: {waited.message}" if waited else ""
         if operation and operation.state == OperationState.FAILED:
             why = operation.description
         limit = format_duration(self.s.spec.creation_timeout)
-        self.fail(OperationType.CREATE, "CreationTimeout", f"not Running within creationTimeout ({limit}); {why}")
-        return True
+        words = "; ".join(filter(None, (f"not Running within creationTimeout ({limit})", why, found)))
+        self.fail(OperationType.CREATE, "CreationTimeout", words)
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 
@@ -233,11 +260,11 @@ class MachineEntity(Entity):
             at.CLASS: self.snapshot.name,
             at.NODE: status.node_name,
             at.PROVIDER_ID: status.provider_id,
-            at.DEADLINE: self.earliest(),
+            at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }
         changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        # A deadline, or that a call is in flight, is no news worth an event of its own; it goes along with the next.
-        if set(changed) - ({at.DEADLINE, at.REASON} if reason in IN_FLIGHT else {at.DEADLINE}):
+        # That a call is in flight is no news worth an event of its own; it goes along with the next.
+        if set(changed) - ({at.REASON} if reason in IN_FLIGHT else set()):
             workflow.upsert_search_attributes(
                 [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
             )
@@ -255,6 +282,19 @@ class MachineEntity(Entity):
     def begin_anew(self) -> MachineState:
         self.s.messages = 0
         return self.s
+
+    def new_life(self) -> MachineState:
+        """The state of a machine that is recreated: what was asked for stays, what became of it does not."""
+        s = self.s
+        self.note("Recreated", f"a new life begins; the former one had uid {s.uid} and {self.status.provider_id}")
+        return MachineState(
+            **{f: getattr(s, f) for f in ("name", "cluster", "namespace", "labels", "annotations", "spec")},
+            machine_class=s.machine_class,
+            queue_prefix=s.queue_prefix,
+            timings=s.timings,
+            journal=s.journal,
+            intents=s.intents,
+        )
 
 
 def describe_failure(failure: Failure) -> str:
@@ -274,6 +314,7 @@ def details(s: MachineState) -> str:
         w = status.waiting_for
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
         lines.append(f"Waits for **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
+        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name)}")
     if status.last_operation:
         o = status.last_operation
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
@@ -283,6 +324,7 @@ def details(s: MachineState) -> str:
         ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
     ]
     facts += [(f"Deadline {name}", f"{time:%Y-%m-%d %H:%M:%S}") for name, time in sorted(status.deadlines.items())]
-    facts += [(c.type, c.message) for c in status.conditions]
-    lines += [f"- {what}: {value}" for what, value in facts if value]
-    return "\n\n".join(lines[:3]) + "\n\n" + "\n".join(lines[3:])
+    for c in status.conditions:
+        todo = "" if nothing_to_do(c.reason) else f" What can be done: {next_step(c.reason, s.cluster, s.name)}"
+        facts.append((c.type, c.message + todo))
+    return "\n\n".join(lines) + "\n\n" + "\n".join(f"- {what}: {value}" for what, value in facts if value)

@@ -8,16 +8,18 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
+from workflows.machine import confirm
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
-    from planners.health import judge
+    from planners.health import Health, judge
     from resources.machine import OperationState, OperationType, Phase
-    from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, StatusInput, StatusOutput
-    from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
+    from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, ReadyOutput, StatusInput, StatusOutput
+    from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS, cluster_queue
 
+CLOUD_TAINT = STARTUP_TAINTS[0]
 VmWatch = workflow.ActivityHandle[StatusOutput]
 
 
@@ -30,14 +32,18 @@ async def join(m: MachineEntity) -> None:
     s = m.s
     if m.leaving or s.was_running:
         return
+    if s.adopted:
+        await confirm.introduce(m)
     assert s.made is not None
     m.deadlines["look"] = s.made + s.timings.vm_look
     vm: VmWatch | None = None
-    while not (m.leaving or s.was_running or m.failed_at_deadline()):
+    while not (m.leaving or s.was_running):
         if m.due("look"):
             del m.deadlines["look"]
             vm = _watch_vm(m)
-        if vm is None or not vm.done():
+        if m.due("confirm"):
+            await confirm.creation(m)
+        elif vm is None or not vm.done():
             await _step(m, vm)
         elif not await _bad_news(m, vm):
             vm = _watch_vm(m)
@@ -48,10 +54,18 @@ async def join(m: MachineEntity) -> None:
 
 def _watch_vm(m: MachineEntity) -> VmWatch:
     assert m.s.made is not None
+    assert m.s.attempt is not None
     timings = m.s.timings
     return m.start(
         MachineActivities.watch_machine,
-        StatusInput(target=m.target(), since=m.s.made, interval=max(timings.vm_look, timings.poll)),
+        StatusInput(
+            target=m.target(),
+            attempt=m.s.attempt.number,
+            node_name=m.status.node_name,
+            deadline=m.deadlines.get("creation"),
+            since=m.s.made,
+            interval=max(timings.vm_look, timings.poll),
+        ),
         queue=m.cloud,
         summary="watch the VM until its node joins",
         polls=True,
@@ -74,14 +88,27 @@ async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
 async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
     health = judge(node, m.s.spec.node_conditions)
-    if node is not None and node.exists and not m.s.joined:
+    if node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
         await apply_template(m, node)
-    elif node is not None and health.healthy:
+    elif node is not None and health.healthy and not node.startup_taints:
         await _remove_taint(m, node)
     else:
-        m.waiting(health.reason, f"{m.status.provider_id} has started; {health.message}")
+        if not confirm.undecided(m):
+            _say_what_it_waits_for(m, node, health)
         news = _node_changes(m)
-        await m.until(lambda: m.leaving or (vm is not None and vm.done()) or news())
+        await m.until(lambda: m.leaving or (vm is not None and vm.done()) or news(), "look", "confirm")
+
+
+def _say_what_it_waits_for(m: MachineEntity, node: NodeFacts | None, health: Health) -> None:
+    if node is None or not health.healthy:
+        m.waiting(health.reason, f"{m.status.provider_id} has started; {health.message}")
+    else:
+        taints = ", ".join(node.startup_taints)
+        m.waiting("StartupTaint", f"{health.message}; waits for {_remover(node)} to remove its taint {taints}")
+
+
+def _remover(node: NodeFacts) -> str:
+    return "cloud-controller-manager" if CLOUD_TAINT in node.startup_taints else "whoever set it"
 
 
 async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
@@ -97,7 +124,7 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
             attempt=s.attempt.number,
             node_name=node.name,
             node_template=template,
-            last_applied=m.status.last_applied_node_template,
+            last_applied=m.status.last_applied_node_template if s.joined_uid in (None, node.uid) else None,
             story=[] if s.joined else list(m.journal),
         ),
         queue=cluster_queue(s.cluster, s.queue_prefix),
@@ -108,34 +135,56 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
     except ActivityError as e:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return
+    if m.status.node_name not in (None, node.name):
+        m.note("NodeNameDiffers", f"the provider said {m.status.node_name}; its node is {node.name}, by providerID")
     m.status.node_name = node.name
     m.status.addresses = node.addresses or m.status.addresses
     m.status.last_applied_node_template = template
+    s.joined_uid = node.uid
     if not s.joined:
         s.joined = True
         m.note("NodeJoined", f"node {node.name} joined")
 
 
-async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
-    s = m.s
+async def join_again(m: MachineEntity) -> bool:
+    """Whether something was done for a Node object that is new: somebody deleted the former one, and the kubelet has
+    registered again (field case P07), with its startup taints and without the template."""
+    s, node = m.s, m.s.node
+    if node is None or not node.exists or s.ready_uid in (None, node.uid):
+        return False
+    if s.joined_uid != node.uid:
+        m.note_news("NodeRejoined", f"node {node.name} is a new object, of {node.created}; it is made ready again")
+        await apply_template(m, node)
+    elif judge(node, s.spec.node_conditions, s.vm).healthy and not node.startup_taints:
+        await _untaint(m, node, [])
+    else:
+        return False
+    return True
+
+
+async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) -> ReadyOutput | None:
+    """None when it failed; the wait is over then."""
     m.waiting("ReadyTaint", f"the taint {INSTANCE_NOT_READY_TAINT} is being removed from node {node.name}")
-    running = f"node {node.name} is Ready and takes work"
     handle = m.start(
         NodeActivities.remove_ready_taint,
-        ReadyInput(
-            machine=m.ref,
-            node_name=node.name,
-            story=[Happening(time=workflow.now(), reason="Running", message=running)],
-        ),
-        queue=cluster_queue(s.cluster, s.queue_prefix),
+        ReadyInput(machine=m.ref, node_name=node.name, story=story),
+        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
         summary=f"remove the instance-not-ready taint from {node.name}",
     )
     try:
         output = await m.answer(handle)
     except ActivityError as e:
         await m.back_off(failure_of(e), unless=_node_changes(m))
-        return
-    if m.leaving:
+        return None
+    m.s.ready_uid = node.uid
+    return output
+
+
+async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
+    s = m.s
+    running = f"node {node.name} is Ready and takes work"
+    output = await _untaint(m, node, [Happening(time=workflow.now(), reason="Running", message=running)])
+    if output is None or m.leaving:
         return
     if not output.removed:
         words = (

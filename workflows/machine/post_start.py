@@ -6,6 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
+from workflows.machine import confirm
 from workflows.machine.entity import MachineEntity, describe_failure
 
 with workflow.unsafe.imports_passed_through():
@@ -17,7 +18,10 @@ with workflow.unsafe.imports_passed_through():
 
 async def post_start(m: MachineEntity) -> None:
     """Ends when it is done, with the machine Failed, or with a deletion wanted. Create is never repeated."""
-    while not (m.leaving or m.failed_at_deadline()) and _may_update(m):
+    while not m.leaving and _may_update(m):
+        if m.due("confirm"):
+            await confirm.creation(m)
+            continue
         m.waiting("PostStartUpdate", f"{m.status.provider_id} is being set up after its start")
         handle = m.start(
             MachineActivities.update_machine,

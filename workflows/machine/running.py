@@ -4,67 +4,121 @@ from __future__ import annotations
 
 from temporalio import workflow
 
+from workflows.machine import confirm, terminate
 from workflows.machine.entity import MachineEntity
-from workflows.machine.join import apply_template
+from workflows.machine.join import apply_template, join_again
 
 with workflow.unsafe.imports_passed_through():
-    from planners.health import Health, judge, plan_health
+    from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
+    from resources.base import format_duration
     from resources.machine import OperationState, OperationType, Phase
 
 
 async def run(m: MachineEntity) -> None:
-    """A node that is not healthy shows as Unknown, and as Running again when it has been healthy for a while."""
+    """A node that is not healthy shows as Unknown, and as Running again when it has been healthy for a while; Unknown
+    for too long, and found so by fresh looks, the machine is Failed."""
     s = m.s
     while not m.leaving:
         m.deadlines.pop("settle", None)
-        if s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
-            await apply_template(m, s.node)
+        if await join_again(m):
             continue
         health = judge(s.node, s.spec.node_conditions, s.vm)
-        verdict = plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle)
-        s.healthy_since = verdict.healthy_since
-        if verdict.settles_at:
-            m.deadlines["settle"] = verdict.settles_at
-            m.waiting("Settling", f"{health.message}; healthy for {s.timings.settle} it is Running", verdict.settles_at)
-        if verdict.phase != m.status.phase:
-            _change(m, verdict.phase, health)
-        elif verdict.phase == Phase.UNKNOWN and not health.healthy:
-            m.waiting(health.reason, health.message)
-        await _next(m)
+        _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
+        _set_clock(m, health)
+        if m.due("confirm"):
+            await confirm.health(m)
+        elif s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
+            await apply_template(m, s.node)
+        else:
+            await _next(m)
+
+
+def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
+    m.s.healthy_since = verdict.healthy_since
+    if verdict.phase != m.status.phase:
+        _change(m, verdict.phase, health)
+    if verdict.settles_at:
+        m.deadlines["settle"] = verdict.settles_at
+        settle = format_duration(m.s.timings.settle)
+        m.waiting("Settling", f"{health.message}; healthy for {settle} it is Running", verdict.settles_at)
+    elif verdict.phase == Phase.RUNNING:
+        m.status.waiting_for = None
 
 
 def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
+    s = m.s
     if phase == Phase.UNKNOWN:
+        s.illness = fall_ill(s.illness, workflow.now(), s.spec.health_timeout)
         m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
-        m.waiting(health.reason, health.message)
         m.enter(phase, health.reason, health.message)
-        m.tell()
+        _flapping(m)
     else:
+        if s.illness is not None:
+            s.illness = s.illness.model_copy(update={"ended": s.healthy_since})
         m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
-        m.status.waiting_for = None
         m.enter(phase, "Recovered", f"{health.message} again")
-        m.tell()
+    m.tell()
+
+
+def _flapping(m: MachineEntity) -> None:
+    illness = m.s.illness
+    if illness is None or illness.spells == 1:
+        m.drop_condition("Flapping")
+        return
+    words = (
+        f"unhealthy for the {illness.spells}. time; former times have used {format_duration(illness.spent)} of its "
+        f"healthTimeout ({m.health_timeout}), which {m.health_timeout} of health in one piece sets back"
+    )
+    m.condition("Flapping", "Flapping", words)
+    m.note("Flapping", words)
+
+
+def _set_clock(m: MachineEntity, health: Health) -> None:
+    """While it is unhealthy: absolute, from what it was unhealthy for so far, whatever was looked at in between."""
+    s = m.s
+    if health.healthy or s.illness is None or s.spec.disable_health_timeout:
+        s.suspicion = None
+        m.deadlines.pop("health", None)
+        m.deadlines.pop("confirm", None)
+        if not health.healthy:
+            m.waiting("HealthTimeoutDisabled", f"{health.message}; spec.disableHealthTimeout keeps it Unknown")
+        return
+    deadline = fails_at(s.illness, s.spec.health_timeout)
+    if m.deadlines.get("health") != deadline or "confirm" not in m.deadlines:
+        m.deadlines["health"] = deadline
+        confirm.arm(m, deadline)
+    if s.suspicion is None and not confirm.undecided(m):
+        m.waiting(health.reason, f"{health.message}; if it stays so, Failed at {deadline:%Y-%m-%d %H:%M:%S}", deadline)
 
 
 async def fail(m: MachineEntity) -> None:
-    """A machine of no pool that fails stays Failed and says so."""
-    while m.s.deletion is None and m.status.phase == Phase.FAILED:
-        operation = m.status.last_operation
-        why = operation.description if operation else "failed"
-        m.waiting("Failed", f"{why}; what can be done: `hostler delete machine {m.s.name}`, then apply it again")
+    """A machine of no pool that fails is drained, stays Failed and says so."""
+    if m.s.deletion is not None or m.status.phase != Phase.FAILED:
+        return
+    why = m.status.last_operation
+    await terminate.drain(m)
+    if m.s.deletion is None:
+        m.status.last_operation = why  # what failed, with its code, is what cluster-autoscaler reads
+    (failed,) = (c for c in m.status.conditions if c.type == "Failed")
+    while m.s.deletion is None:
+        node = m.s.node
+        if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
+            m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
+        m.waiting("Failed", failed.message)
         await _next(m)
 
 
 async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
     seen = _what_counts(m)
-    await m.until(lambda: _what_counts(m) != seen or _renewal(m))
+    await m.until(lambda: _what_counts(m) != seen or _renewal(m), "settle", "confirm")
     if _renewal(m) and m.s.deletion is None:
         await m.renew()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
-    return m.s.node, m.s.vm, m.s.spec.node_template, m.s.deletion
+    s = m.s
+    return s.node, s.vm, s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.deletion
 
 
 def _renewal(m: MachineEntity) -> bool:

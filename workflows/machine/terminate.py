@@ -15,53 +15,81 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL
+    from resources.errors import ErrorClass
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
 
+OUT_OF_REACH = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED)
+
 
 def begin(m: MachineEntity) -> None:
     deletion = m.s.deletion
-    assert deletion is not None
+    if deletion is None or m.status.phase == Phase.TERMINATING:
+        return
     m.deadlines.clear()
-    if m.status.phase != Phase.TERMINATING:
-        by = f" by {deletion.requested_by}" if deletion.requested_by else ""
-        why = f": {deletion.reason}" if deletion.reason else ""
-        m.enter(Phase.TERMINATING, "Terminating", f"deletion was asked for{by}{why}")
+    by = f" by {deletion.requested_by}" if deletion.requested_by else ""
+    why = f": {deletion.reason}" if deletion.reason else ""
+    then = "; a new life follows" if deletion.recreate else ""
+    m.enter(Phase.TERMINATING, "Terminating", f"deletion was asked for{by}{why}{then}")
 
 
 async def drain(m: MachineEntity) -> None:
-    """Evict until the deadline, which is absolute; then, or when an operator insists, the force pass."""
+    """Evict until the deadline, which is absolute; then, or when an operator insists, the force pass.
+
+    A machine that Failed is drained at once, in Failed; a deletion that comes meanwhile goes on with the same drain.
+    """
     s = m.s
     begin(m)
     if s.drained or not s.joined or m.status.node_name is None:
         return
-    assert s.deletion is not None
+    s.drain_began = s.drain_began or (s.deletion.time if s.deletion else workflow.now())
     m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
+    gentle = False
     while not s.drained:
-        force = s.deletion.force or m.due("drain")
-        if force:
-            m.deadlines.pop("drain", None)
+        begin(m)
+        deadline = s.drain_began + s.spec.drain_timeout
+        force = _insisted(m) or workflow.now() >= deadline
+        if not force:
+            m.deadlines["drain"], gentle = deadline, True
         else:
-            m.deadlines["drain"] = s.deletion.time + s.spec.drain_timeout
+            m.deadlines.pop("drain", None)
+            if gentle:
+                m.note("DrainForced", "force was asked for" if _insisted(m) else "the drain deadline has passed")
+            gentle = False
         handle = _start_drain(m, force)
-        await m.until(partial(_over_or_forced, m, handle, force))
-        if not handle.done():
-            # The deadline has passed, or an operator insists. A pass that is still under way does no harm.
-            m.drop(handle)
-            m.note("DrainForced", "the drain deadline has passed" if m.due("drain") else "force was asked for")
-            continue
-        try:
-            _drained(m, await handle)
-        except ActivityError as e:
-            failure = failure_of(e)
-            m.operation(OperationType.DRAIN, OperationState.FAILED, describe_failure(failure), failure.info.code)
-            await m.back_off(failure, unless=lambda: m.due("drain"))
+        await m.until(partial(_over_or_asked, m, handle, force), "drain")
+        if handle.done():
+            await _end_of_pass(m, handle, force)
+        else:
+            m.drop(handle)  # the next pass goes on with force, or in Terminating; one under way still does no harm
     m.deadlines.clear()
 
 
-def _over_or_forced(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> bool:
-    return handle.done() or (not force and m.s.deletion is not None and m.s.deletion.force)
+def _insisted(m: MachineEntity) -> bool:
+    return m.s.deletion is not None and m.s.deletion.force
+
+
+def _over_or_asked(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> bool:
+    asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
+    return handle.done() or asked or (not force and _insisted(m))
+
+
+async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
+    try:
+        _drained(m, await handle)
+    except ActivityError as e:
+        failure = failure_of(e)
+        words = describe_failure(failure)
+        m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
+        if force and (_insisted(m) or failure.info.error_class not in OUT_OF_REACH):
+            # The deadline is where the promise to the pods ends (MCM D12, D14): an API server that refuses the force
+            # pass for good must not keep the machine. One out of reach does, until somebody insists: what runs there is
+            # not known.
+            m.s.drained = True
+            m.note("DrainFailed", f"the force pass failed, and the machine goes on without: {words}")
+        else:
+            await m.back_off(failure, unless=lambda: m.due("drain") or (_insisted(m) and not force))
 
 
 def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[DrainOutput]:
@@ -124,7 +152,7 @@ async def delete(m: MachineEntity) -> None:
         s.vm_gone = True
         m.status.kept = output.kept
         kept = f"; kept because the spec says so: {', '.join(output.kept)}" if output.kept else ""
-        m.note("VMGone", f"{what} is gone{kept}")
+        m.note("VMDeleted", f"{what} is gone{kept}")
 
 
 async def forget(m: MachineEntity) -> None:

@@ -11,14 +11,22 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.machine import create, join, post_start, running, terminate
+from workflows.machine import confirm, create, join, post_start, running, terminate
 from workflows.machine.entity import MachineEntity, details
 
 with workflow.unsafe.imports_passed_through():
-    from planners.provider_spec import differing_fields
-    from resources.machine import ApplyIntent, Deletion, MachineResult, MachineState
-    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, Reachability, VmFacts
-    from resources.names import is_name, provider_key
+    from planners.provider_spec import differing_fields, spec_hash
+    from resources.machine import (
+        AppliedSpec,
+        ApplyIntent,
+        Deletion,
+        MachineResult,
+        MachineState,
+        OperationState,
+        OperationType,
+    )
+    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, Reachability, RecreateIntent, VmFacts
+    from resources.names import is_label, is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
 LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
@@ -41,14 +49,28 @@ class MachineWorkflow(MachineEntity):
 
     @workflow.run
     async def run(self, state: MachineState) -> MachineResult:
-        s = self.s
-        if not s.uid:
+        if self.s.created is None:
             self._refuse_what_cannot_be()
-            s.uid = str(workflow.uuid4())
-            s.created = workflow.now()
-            s.status.deadlines["creation"] = s.created + s.spec.creation_timeout
-            self.note("Created", f"machine of class {self.snapshot.name}")
+            self._begin()
         return await self.keep(self._live)
+
+    def _begin(self) -> None:
+        """A new machine; one that was started with a uid and a VM is that VM's, which was found by its owner tags."""
+        s, now = self.s, workflow.now()
+        s.created = s.status.phase_since = now
+        s.status.deadlines["creation"] = now + s.spec.creation_timeout
+        if not s.uid:
+            s.uid = str(workflow.uuid4())
+            self.note("Created", f"machine of class {self.snapshot.name}")
+            return
+        s.adopted, s.made = True, now
+        assert s.attempt is not None
+        spec = s.attempt.machine_class.provider_spec
+        s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+        confirm.arm(self, s.status.deadlines["creation"])
+        words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
+        self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
+        self.note("Adopted", words)
 
     def _refuse_what_cannot_be(self) -> None:
         """Before anything is owned, a refusal is the honest end of a workflow started by hand."""
@@ -58,11 +80,15 @@ class MachineWorkflow(MachineEntity):
             for field, value in (("name", s.name), ("cluster", s.cluster))
             if not is_name(value)
         ]
+        if is_name(s.name) and not is_label(s.name):
+            wrong.append(f"name: {len(s.name)} characters; the Node has it as a label, so at most 63")
         if s.machine_class is None:
             wrong.append(
                 f"machineClass: missing; machine {s.name} needs a snapshot of MachineClass {s.spec.class_.name} "
                 "(name, provider, providerSpec, secretRef), as `hostler apply` sends it"
             )
+        if bool(s.uid) != bool(s.status.provider_id and s.attempt):
+            wrong.append("uid: given only with status.providerID and attempt, as `hostler adopt` does")
         if wrong:
             raise ApplicationError("; ".join(wrong), type="InvalidMachine", non_retryable=True)
 
@@ -74,6 +100,9 @@ class MachineWorkflow(MachineEntity):
         s.parked = None
         for phase in LIFE:
             await phase(self)
+        if s.deletion and s.deletion.recreate:
+            self.s = self.new_life()
+            await self.renew()
         self.publish()
         await workflow.wait_condition(workflow.all_handlers_finished)
         return MachineResult(
@@ -112,6 +141,7 @@ class MachineWorkflow(MachineEntity):
     def cluster_news(self, api: Reachability) -> None:
         """Whether the cluster's API server can be reached: it explains a wait, and nothing is decided by it."""
         self.s.messages += 1
+        self.s.suspicion = None  # what was seen before or during an outage is old news
         if api.reachable:
             self.drop_condition("APIUnreachable")
         else:
@@ -138,10 +168,47 @@ class MachineWorkflow(MachineEntity):
                 time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason, force=intent.force
             )
             return f"machine {s.name} is being deleted{' with force' if intent.force else ''}"
+        if former.recreate and not isinstance(intent, RecreateIntent):
+            s.deletion = former.model_copy(update={"recreate": False, "force": former.force or intent.force})
+            return f"machine {s.name} is being deleted already, and is not recreated any more"
         if intent.force and not former.force:
             s.deletion = former.model_copy(update={"force": True})
             return f"machine {s.name} is being deleted already, from now on with force"
         return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
+
+    @workflow.update(name="recreate")
+    def recreate(self, intent: RecreateIntent) -> Answer:
+        return self._recreate(intent)
+
+    @recreate.validator
+    def check_recreate(self, intent: RecreateIntent) -> None:
+        if refusal := self._no_recreation(intent):
+            raise ApplicationError(refusal, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="recreate")
+    def recreate_by_signal(self, intent: RecreateIntent) -> None:
+        if refusal := self._no_recreation(intent):
+            self.note("Refused", refusal)
+        else:
+            self._recreate(intent)
+
+    def _no_recreation(self, intent: RecreateIntent) -> str | None:
+        deletion = self.s.deletion
+        if deletion is None or deletion.recreate or intent.id in self.s.intents:
+            return None
+        return f"machine {self.s.name} is being deleted; apply it again when it is gone"
+
+    def _recreate(self, intent: RecreateIntent) -> Answer:
+        return self.once(intent, lambda: self._want_recreation(intent))
+
+    def _want_recreation(self, intent: RecreateIntent) -> str:
+        s, former = self.s, self.s.deletion
+        self._want_deletion(intent)
+        assert s.deletion is not None
+        s.deletion = s.deletion.model_copy(update={"recreate": True})
+        if former is not None:
+            return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
+        return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"
 
     @workflow.update(name="renew")
     def renew_by_update(self, intent: Intent) -> Answer:
@@ -207,6 +274,9 @@ class MachineWorkflow(MachineEntity):
         s.labels, s.annotations = intent.labels, intent.annotations
         if "creation" in self.deadlines and s.created is not None:
             self.deadlines["creation"] = s.created + s.spec.creation_timeout
+            if s.status.provider_id:
+                s.suspicion = None
+                confirm.arm(self, self.deadlines["creation"])
         applied = s.status.last_applied_provider_spec
         fields = (
             differing_fields(self.snapshot.provider, applied.provider_spec, self.snapshot.provider_spec)

@@ -1,0 +1,84 @@
+"""A driver whose calls are counted and timed: what the cloud answers, and how long it takes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TypeVar
+
+from temporalio.common import MetricMeter
+
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    DeleteMachineResponse,
+    Driver,
+    GetMachineStatusRequest,
+    GetVolumeIDsRequest,
+    GetVolumeIDsResponse,
+    ListMachinesRequest,
+    ListMachinesResponse,
+    MachineStatus,
+    Request,
+    UpdateMachineRequest,
+    UpdateMachineResponse,
+)
+from drivers.errors import DriverError, Unimplemented
+
+R = TypeVar("R", bound=Request)
+T = TypeVar("T")
+
+FINE = ""
+UNIMPLEMENTED = "unimplemented"
+"""Not the class of the exception, which is `invalid`: that a cloud has nothing to update is no trouble."""
+DEFECT = "defect"
+"""Something else than a DriverError, which the contract does not allow: an error of the driver's own code."""
+
+
+class MeteredDriver:
+    """The driver behind `hostler_driver_calls` and `hostler_driver_call_duration`; it changes no answer and no error.
+
+    A call is measured in the thread that makes it: without the wait for a thread, and also when its activity has been
+    cancelled meanwhile, for the cloud was called all the same.
+    """
+
+    def __init__(self, provider: str, driver: Driver, meter: MetricMeter) -> None:
+        self._provider = provider
+        self._driver = driver
+        self._calls = meter.create_counter("hostler_driver_calls", "Calls of drivers by error class")
+        self._durations = meter.create_histogram_timedelta(
+            "hostler_driver_call_duration", "How long calls of drivers took, failed ones too"
+        )
+
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
+        return self._measure(self._driver.create_machine, request)
+
+    def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        return self._measure(self._driver.update_machine, request)
+
+    def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
+        return self._measure(self._driver.delete_machine, request)
+
+    def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
+        return self._measure(self._driver.get_machine_status, request)
+
+    def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
+        return self._measure(self._driver.list_machines, request)
+
+    def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
+        return self._measure(self._driver.get_volume_ids, request)
+
+    def _measure(self, method: Callable[[R], T], request: R) -> T:
+        started, error_class = time.monotonic(), DEFECT
+        try:
+            answer = method(request)
+            error_class = FINE
+            return answer
+        except DriverError as e:
+            error_class = UNIMPLEMENTED if isinstance(e, Unimplemented) else str(e.error_class)
+            raise
+        finally:
+            labels = {"provider": self._provider, "operation": method.__name__}
+            self._calls.add(1, {**labels, "error_class": error_class})
+            self._durations.record(timedelta(seconds=time.monotonic() - started), labels)

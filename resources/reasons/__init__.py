@@ -1,0 +1,52 @@
+"""Every reason that a person can meet: what it means, and what can be done about it.
+
+A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`.
+docs/runbook.md has an entry for each; tests/test_reasons.py holds that registry, runbook and code have the same ones.
+"""
+
+from __future__ import annotations
+
+from resources.names import MACHINE_NAME_LABEL
+from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
+from resources.reasons.others import ANY_TIME, CLUSTER, STORY
+from resources.reasons.reason import Kind, Reason
+
+__all__ = ["GROUPS", "REASONS", "Kind", "Reason", "is_warning", "next_step", "nothing_to_do"]
+
+GROUPS: dict[str, dict[str, Reason]] = {
+    "Creating": CREATING,
+    "Joining": JOINING,
+    "Running, Unknown, Failed": LIVING,
+    "Deleting": LEAVING,
+    "At any time": ANY_TIME,
+    "Clusters": CLUSTER,
+    "Told by hostler events": STORY,
+}
+"""By the runbook's headings."""
+
+REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.items()}
+
+
+def next_step(reason: str, cluster: str, machine: str = "NAME") -> str:
+    """What can be done, in commands that may be copied. `cluster` and `machine` are names.
+
+    Also for a reason that is not known here: one of a newer worker, or one that somebody signalled by hand.
+    """
+    known = REASONS.get(reason)
+    todo = known.todo if known else "This version does not know the reason: `hostler events {machine}` tells the story."
+    return todo.format(
+        machine=f"machine {machine} --cluster {cluster}",
+        cluster=cluster,
+        node=f"kubectl describe node -l {MACHINE_NAME_LABEL}={machine}",
+    )
+
+
+def nothing_to_do(reason: str) -> bool:
+    """Whether it goes on by itself."""
+    known = REASONS.get(reason)
+    return known is not None and known.todo.startswith("Nothing")
+
+
+def is_warning(reason: str) -> bool:
+    known = REASONS.get(reason)
+    return known is not None and known.warning

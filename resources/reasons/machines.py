@@ -1,0 +1,375 @@
+"""What a machine waits for and fails by, in the order of its life."""
+
+from __future__ import annotations
+
+from resources.names import INSTANCE_NOT_READY_TAINT
+from resources.reasons.reason import Kind, Reason
+
+CREATING: dict[str, Reason] = {
+    "Created": Reason(
+        Kind.HAPPENING,
+        "The machine's life began; its creation deadline runs from here.",
+        "Nothing.",
+    ),
+    "CreatingVM": Reason(
+        Kind.WAIT,
+        "The create call is under way.",
+        "Nothing: the answer takes seconds, and no second call is made before it. After 6 minutes see whether a worker "
+        "polls the cloud's queue: `hostler doctor`.",
+    ),
+    "VMCreated": Reason(
+        Kind.HAPPENING,
+        "The cloud has made the VM; its id is recorded and never replaced.",
+        "Nothing.",
+    ),
+    "VMAdopted": Reason(
+        Kind.HAPPENING,
+        "A VM that carries this machine's uid was there already and is used, after a lost answer or a crash.",
+        "Nothing: that is how a second VM is avoided.",
+    ),
+    "ClassChanged": Reason(
+        Kind.WAIT,
+        "The class was changed, and is tried when the cloud's lag window is over.",
+        "Nothing: it takes a minute, so that a VM which the former call made after all is seen first.",
+    ),
+    "AttemptIsOver": Reason(
+        Kind.WAIT,
+        "The attempt's token is bound to another request or to a dead VM, so it cannot serve any more.",
+        "Nothing: in a minute the VM is looked for once more and adopted, or a new attempt begins. If this comes again "
+        "and again, somebody keeps changing the Secret with the user data.",
+    ),
+    "OutOfCapacity": Reason(
+        Kind.WAIT,
+        "The cloud has no such VM to give at this place right now.",
+        "Nothing: it is tried again every 10 minutes. To be faster name another machine type or zone in the class and "
+        "`hostler apply -f FILE --cluster {cluster}`; the changed class is tried within a minute.",
+        warning=True,
+    ),
+    "QuotaExceeded": Reason(
+        Kind.WAIT,
+        "The cloud account may not have more of what the message names.",
+        "Raise the quota at the cloud, or free some of it: `hostler get orphans --cluster {cluster}` shows VMs that "
+        "nobody owns. It is tried again every 10 minutes.",
+        warning=True,
+    ),
+    "NotAuthorized": Reason(
+        Kind.WAIT,
+        "The credentials are wrong or expired, or may not do what the message names.",
+        "At the cloud: correct the Secret that the class names, or the rights of its user. At the Kubernetes API: "
+        "`hostler doctor` names the missing right. It is tried again every 3 minutes.",
+        warning=True,
+    ),
+    "CredentialsMissing": Reason(
+        Kind.WAIT,
+        "A Secret with credentials or user data, or a key in it, is not where the worker looks for it.",
+        "Put it there, with the key that the message names: `hostler apply -f SECRET-FILE --cluster {cluster}`. "
+        "`hostler doctor` checks the source of secrets. It is tried again every 3 minutes.",
+        warning=True,
+    ),
+    "InvalidSpec": Reason(
+        Kind.WAIT,
+        "The request as it is will never be accepted; the message says what is wrong with it.",
+        "Correct the class or machine and `hostler apply -f FILE --cluster {cluster}`; `hostler explain "
+        "machineclass.providerSpec` tells of the fields. A changed class is tried within a minute, the same one every "
+        "3 minutes.",
+        warning=True,
+    ),
+    "ReferenceNotFound": Reason(
+        Kind.WAIT,
+        "Something that the request names does not exist: an image, a subnet, a security group, a key, a profile.",
+        "Create it, or correct its name and `hostler apply -f FILE --cluster {cluster}`. A changed class is tried "
+        "within a minute, the same one every 3 minutes.",
+        warning=True,
+    ),
+    "Throttled": Reason(
+        Kind.WAIT,
+        "The cloud or the API server says that it gets too many calls.",
+        "Nothing: it is tried again every 30 s, or when the cloud says. After 15 minutes look who else uses up the "
+        "account's calls, or lower `clouds.aws.callsPerSecond` in the worker's settings.",
+        warning=True,
+    ),
+    "Conflict": Reason(
+        Kind.WAIT,
+        "The resource is in a state that does not allow this now, or somebody else is changing it.",
+        "Nothing: it is tried again every 5 s. After 10 minutes do what the message names: a protection that somebody "
+        "set (termination protection) must be removed by them, Hostler never removes it.",
+        warning=True,
+    ),
+    "ProviderUnavailable": Reason(
+        Kind.WAIT,
+        "The cloud or the Kubernetes API does not answer, or has trouble of its own.",
+        "Nothing: it is tried again every few seconds. After 10 minutes: `hostler doctor`, and the cloud's status "
+        "page.",
+        warning=True,
+    ),
+    "ProviderError": Reason(
+        Kind.WAIT,
+        "The cloud answered with an error code that Hostler does not know.",
+        "Look the code up in the cloud's documentation and remove its cause; report it, so that Hostler learns it. It "
+        "is tried again every 3 minutes.",
+        warning=True,
+    ),
+    "CreationTimeout": Reason(
+        Kind.FAILURE,
+        "The machine was not Running by its creation deadline (spec.creationTimeout, 20 minutes by default).",
+        "Correct what the message names, then `hostler recreate {machine}`. If it only needs longer, raise "
+        "spec.creationTimeout first.",
+        warning=True,
+    ),
+    "StaleNode": Reason(
+        Kind.FAILURE,
+        "The cloud gave the new VM a node name that an older Node object has, so its VM is deleted.",
+        "See whose Node the message names, delete it when its VM is gone (`kubectl delete node NODE`), then `hostler "
+        "recreate {machine}`.",
+        warning=True,
+    ),
+}
+"""Until there is a VM. The errors (OutOfCapacity to ProviderError) also come later, from updates and deletions."""
+
+JOINING: dict[str, Reason] = {
+    "PostStartUpdate": Reason(
+        Kind.WAIT,
+        "What a cloud lets be set only once the VM has started is being set.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cloud's queue: `hostler doctor`.",
+    ),
+    "PostStartUpdated": Reason(
+        Kind.HAPPENING,
+        "The post-start update has changed something on the VM.",
+        "Nothing.",
+    ),
+    "NodeNotSeen": Reason(
+        Kind.WAIT,
+        "The VM has started, and no Node of it has joined.",
+        "Nothing in the first 5 minutes. Then read the console's last lines in `hostler describe {machine}`: user "
+        "data, network to the API server, bootstrap token, or a Node without spec.providerID.",
+    ),
+    "NodeRejoined": Reason(
+        Kind.HAPPENING,
+        "The Node object is a new one, because somebody deleted the former and the kubelet has registered again.",
+        "Nothing.",
+        warning=True,
+    ),
+    "NodeJoined": Reason(
+        Kind.HAPPENING,
+        "The Node has joined and carries the template's labels, annotations and taints; the bootstrap token is "
+        "revoked.",
+        "Nothing.",
+    ),
+    "NodeNameDiffers": Reason(
+        Kind.HAPPENING,
+        "The Node has another name than the provider said; it is known by its providerID.",
+        "Nothing: the machine goes on with the Node's own name. If it surprises you, look at the kubelet's "
+        "`--hostname-override` and at the DHCP options.",
+    ),
+    "NodeTemplate": Reason(
+        Kind.WAIT,
+        "The Node gets its labels, annotations and taints.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
+    ),
+    "StartupTaint": Reason(
+        Kind.WAIT,
+        "The Node is Ready, and somebody else has not removed their startup taint from it.",
+        "Nothing in the first 5 minutes. Then see whether the taint's owner runs, the cloud-controller-manager for "
+        "`uninitialized`, Gardener's resource manager for `critical-components-not-ready`: `kubectl get pods -n "
+        "kube-system`.",
+    ),
+    "ReadyTaint": Reason(
+        Kind.WAIT,
+        f"The taint {INSTANCE_NOT_READY_TAINT} is being removed.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
+    ),
+    "NoReadyTaint": Reason(
+        Kind.CONDITION,
+        f"The Node joined without the taint {INSTANCE_NOT_READY_TAINT}, so pods may have started before it was set up.",
+        f"Add `--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule` to the kubelet in the user data; it "
+        "counts for new machines. This one needs nothing.",
+        warning=True,
+    ),
+    "Running": Reason(
+        Kind.HAPPENING,
+        "The Node is Ready and takes work.",
+        "Nothing.",
+    ),
+    "VMStopped": Reason(
+        Kind.FAILURE,
+        "The VM was stopped before its Node joined; it is not created again.",
+        "Find out who stopped it (the cloud's audit log, or its own boot script), then `hostler recreate {machine}`.",
+        warning=True,
+    ),
+    "VMGone": Reason(
+        Kind.WAIT | Kind.FAILURE,
+        "The cloud says that the VM does not exist any more.",
+        "Find out who deleted it (the cloud's audit log), then `hostler recreate {machine}`.",
+        warning=True,
+    ),
+}
+"""From a VM to a Node that takes work."""
+
+LIVING: dict[str, Reason] = {
+    "NodeNotReady": Reason(
+        Kind.WAIT,
+        "The Node's condition Ready is not True.",
+        "`{node}` says why: kubelet, container runtime, network plugin. A new Node needs a minute. One that stays so "
+        "is Failed at the deadline that `hostler describe {machine}` shows.",
+        warning=True,
+    ),
+    "NodeUnhealthy": Reason(
+        Kind.WAIT,
+        "A condition that spec.nodeConditions lists is not False.",
+        "`{node}` shows the condition and its message: mend it on the machine (disk, file system, kernel, network). "
+        "One that stays so is Failed at the deadline that `hostler describe {machine}` shows.",
+        warning=True,
+    ),
+    "NodeMissing": Reason(
+        Kind.WAIT,
+        "Somebody deleted the Node object.",
+        "Restart the kubelet on the VM: it registers its Node again. Else the machine is Failed at the deadline that "
+        "`hostler describe {machine}` shows.",
+        warning=True,
+    ),
+    "VMNotRunning": Reason(
+        Kind.WAIT,
+        "The VM exists and does not run.",
+        "Start it at the cloud if it was stopped by mistake. Else the machine is Failed at the deadline that `hostler "
+        "describe {machine}` shows.",
+        warning=True,
+    ),
+    "Settling": Reason(
+        Kind.WAIT,
+        "The Node is healthy again, and must stay so for a while before the machine is Running.",
+        "Nothing: it takes 30 s.",
+    ),
+    "Recovered": Reason(
+        Kind.HAPPENING,
+        "The machine was unhealthy and is Running again.",
+        "Nothing.",
+    ),
+    "Flapping": Reason(
+        Kind.CONDITION,
+        "The machine was unhealthy again before it had been healthy for as long as its healthTimeout.",
+        "Find out why it comes and goes: `{node}`. What the spells took of the healthTimeout adds up; one time of "
+        "health as long as the healthTimeout sets it back.",
+        warning=True,
+    ),
+    "ConfirmingFailure": Reason(
+        Kind.WAIT,
+        "The deadline is near: two fresh looks at Node, Lease and VM decide whether the machine is Failed.",
+        "Nothing: if it can be saved, do it before the next try. `{node}` says what is wrong with it.",
+        warning=True,
+    ),
+    "NotConfirmed": Reason(
+        Kind.HAPPENING,
+        "The deadline was near, but a fresh look found the machine healthy.",
+        "Nothing. If it comes often, the watch of the nodes is behind: `hostler describe cluster {cluster}`.",
+    ),
+    "CannotConfirm": Reason(
+        Kind.WAIT,
+        "The deadline is near or over, but Node, Lease or VM cannot be read, so nothing is decided.",
+        "Make what the message names answer again: `hostler doctor`. No machine is Failed on old news.",
+        warning=True,
+    ),
+    "KubeletAlive": Reason(
+        Kind.WAIT,
+        "Ready is Unknown, but the kubelet renews its Lease, so it lives and its status should follow.",
+        "Nothing: it is looked at again every minute. After 5 minutes the machine is Failed all the same: see the "
+        "kubelet's log on the VM.",
+        warning=True,
+    ),
+    "HealthTimeoutDisabled": Reason(
+        Kind.WAIT,
+        "The machine is unhealthy, and spec.disableHealthTimeout says that it is never Failed for it.",
+        "It is yours to mend: `{node}`. To have it fail, take disableHealthTimeout out of the manifest and `hostler "
+        "apply -f FILE --cluster {cluster}`; to replace it, `hostler recreate {machine}`.",
+        warning=True,
+    ),
+    "HealthTimeout": Reason(
+        Kind.FAILURE,
+        "The machine was unhealthy for its whole healthTimeout, and two fresh looks found it so.",
+        "Read the message for what was wrong, then `hostler recreate {machine}`.",
+        warning=True,
+    ),
+    "Failed": Reason(
+        Kind.WAIT,
+        "The machine is Failed, belongs to no pool, and stays so until a person decides.",
+        "`hostler recreate {machine}` makes a new VM under the same name; `hostler delete {machine}` only removes it. "
+        "Look at the VM first, if you want to know more: both delete it.",
+        warning=True,
+    ),
+    "JoinedLate": Reason(
+        Kind.HAPPENING,
+        "The Node joined after the machine had Failed; it stays Failed.",
+        "If it always takes that long, raise spec.creationTimeout; then `hostler recreate {machine}`.",
+        warning=True,
+    ),
+    "Applied": Reason(
+        Kind.HAPPENING,
+        "A changed machine or class was taken.",
+        "Nothing.",
+    ),
+    "Outdated": Reason(
+        Kind.CONDITION,
+        "The VM was made with other values than the class has now.",
+        "`hostler recreate {machine}` makes a VM of the new class. A single machine is never replaced by itself.",
+    ),
+}
+"""A machine that has been Running once, and one that has Failed."""
+
+LEAVING: dict[str, Reason] = {
+    "Terminating": Reason(
+        Kind.HAPPENING,
+        "The deletion was asked for: drain, VM, Node, token.",
+        "Nothing: it cannot be taken back.",
+    ),
+    "Draining": Reason(
+        Kind.WAIT,
+        "The Node's pods are being evicted, as their disruption budgets allow.",
+        "Nothing: what is not gone by the deadline is deleted. The pending activity in `hostler describe {machine}` "
+        "names the pod and the budget in the way; raise that, or do not wait: `hostler delete {machine} --force`.",
+    ),
+    "DrainForced": Reason(
+        Kind.HAPPENING,
+        "The drain deadline has passed, or somebody insists: the pods that are left are deleted without grace.",
+        "See what was not waited for in `hostler events {machine}`. If it comes often, look at the disruption budgets "
+        "or raise spec.drainTimeout.",
+        warning=True,
+    ),
+    "DrainFailed": Reason(
+        Kind.HAPPENING,
+        "The force pass of the drain failed, and the machine goes on without it: its deadline has passed, or force was "
+        "asked for.",
+        "Remove what the message names (rights, an admission webhook): the next machine will meet it too.",
+        warning=True,
+    ),
+    "Drained": Reason(
+        Kind.HAPPENING,
+        "The Node's pods are gone, and their volumes are detached.",
+        "Nothing.",
+    ),
+    "DeletingVM": Reason(
+        Kind.WAIT,
+        "The VM, its disks and its NICs are being deleted, until the cloud confirms that they are gone.",
+        "Nothing: it takes minutes. After 15 minutes see what is still there: the pending activity in `hostler "
+        "describe {machine}` names it.",
+    ),
+    "VMDeleted": Reason(
+        Kind.HAPPENING,
+        "The cloud has confirmed that the VM, its disks and its NICs are gone, but for those that the spec keeps.",
+        "Nothing.",
+    ),
+    "Forgetting": Reason(
+        Kind.WAIT,
+        "The VM is gone; its Node object and its bootstrap tokens are being removed.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
+    ),
+    "Gone": Reason(
+        Kind.HAPPENING,
+        "Nothing is left of the machine but what its spec says to keep.",
+        "Nothing.",
+    ),
+    "Recreated": Reason(
+        Kind.HAPPENING,
+        "The former life has ended and a new one begins, with a new uid and a new VM.",
+        "Nothing.",
+    ),
+}
+"""A deletion, or the first half of a recreation."""

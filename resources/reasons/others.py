@@ -1,0 +1,120 @@
+"""What can be so in any phase, at a cluster, or in the story that Temporal's histories tell."""
+
+from __future__ import annotations
+
+from resources.reasons.reason import Kind, Reason
+
+ANY_TIME: dict[str, Reason] = {
+    "APIUnreachable": Reason(
+        Kind.CONDITION,
+        "The cluster's API server cannot be reached, so nothing is known of the Node.",
+        "Make it answer again; `hostler doctor` says what fails. Nothing is decided against a machine meanwhile.",
+        warning=True,
+    ),
+    "InternalError": Reason(
+        Kind.WAIT,
+        "An error in Hostler's own code: the workflow stands still, owns what it owned, and can be read and deleted.",
+        "Report the message. With a fixed worker: `hostler renew {machine}` (of a cluster: `hostler renew cluster "
+        "{cluster}`); it tries again where it stopped.",
+        warning=True,
+    ),
+    "CancelIgnored": Reason(
+        Kind.CONDITION,
+        "Somebody cancelled the workflow, which means nothing here.",
+        "To end the machine: `hostler delete {machine}`. Else nothing.",
+        warning=True,
+    ),
+    "Refused": Reason(
+        Kind.HAPPENING,
+        "An intent that came by signal was refused; the message says why.",
+        "Correct it and send it again. With a worker there, the command line refuses at once.",
+        warning=True,
+    ),
+    "Adopted": Reason(
+        Kind.HAPPENING,
+        "A VM that was found by its owner tags is this machine's again.",
+        "Nothing: it goes on to join, and is Running when its Node is Ready.",
+    ),
+}
+"""In every phase; some of them also in a cluster's journal."""
+
+CLUSTER: dict[str, Reason] = {
+    "APIReachable": Reason(
+        Kind.HAPPENING,
+        "The API server answers again.",
+        "Nothing.",
+    ),
+    "CloudUnreachable": Reason(
+        Kind.HAPPENING,
+        "The VMs of a cloud account cannot be listed, so a VM that goes away is not noticed there.",
+        "Correct what the message names: credentials, rights, network. It is tried again every minute: `hostler "
+        "describe cluster {cluster}`.",
+        warning=True,
+    ),
+    "CloudReachable": Reason(
+        Kind.HAPPENING,
+        "The VMs of a cloud account can be listed again.",
+        "Nothing.",
+    ),
+    "DuplicateNode": Reason(
+        Kind.HAPPENING,
+        "Two Nodes have the providerID of one VM; the newer one counts.",
+        "Delete the older one, which the message names, if no kubelet stands behind it: `kubectl delete node NODE`.",
+        warning=True,
+    ),
+    "WatchFailed": Reason(
+        Kind.HAPPENING,
+        "A watch of nodes or of a cloud account ended with an error.",
+        "Nothing: the watch of nodes begins again after 30 s, an account's when the next machine is announced from it. "
+        "If it comes again: `hostler doctor`.",
+        warning=True,
+    ),
+}
+"""In the journal of a cluster: `hostler describe cluster NAME`."""
+
+STORY: dict[str, Reason] = {
+    "Started": Reason(Kind.HAPPENING, "The machine's workflow was started.", "Nothing."),
+    "ApplyAsked": Reason(Kind.HAPPENING, "Somebody applied the machine or its class.", "Nothing."),
+    "DeleteAsked": Reason(Kind.HAPPENING, "Somebody asked for the deletion.", "Nothing."),
+    "RecreateAsked": Reason(Kind.HAPPENING, "Somebody asked for a new life under the same name.", "Nothing."),
+    "RenewAsked": Reason(Kind.HAPPENING, "Somebody asked for the newest code, or for another try.", "Nothing."),
+    "Retried": Reason(
+        Kind.HAPPENING,
+        "A call succeeded or ended after attempts that failed; the message has the last one's error.",
+        "Nothing.",
+    ),
+    "ActivityFailed": Reason(
+        Kind.HAPPENING,
+        "A call failed with an error that is not simply tried again; the machine decided what to do.",
+        "Nothing: what it waits for now says `hostler describe {machine}`.",
+        warning=True,
+    ),
+    "ActivityTimedOut": Reason(
+        Kind.HAPPENING,
+        "A call had no answer in time, in all its attempts: its workers died or hung.",
+        "See whether workers are restarted again and again: `hostler doctor`, and their logs.",
+        warning=True,
+    ),
+    "WorkflowTaskFailed": Reason(
+        Kind.HAPPENING,
+        "The workflow's own code failed in a worker; Temporal tries it again for ever.",
+        "Report the message; deploy a fixed worker, or the one before. Nothing is lost meanwhile.",
+        warning=True,
+    ),
+    "CancelRequested": Reason(
+        Kind.HAPPENING,
+        "A cancellation of the workflow was asked for; it changes nothing.",
+        "To end the machine: `hostler delete {machine}`. Else nothing.",
+    ),
+    "ContinuedAsNew": Reason(
+        Kind.HAPPENING, "The life goes on in a new run, so that its history stays short.", "Nothing."
+    ),
+    "Terminated": Reason(
+        Kind.HAPPENING,
+        "Somebody terminated the workflow: what it owned may still exist, and nobody looks after it.",
+        "`hostler adopt {machine}` takes the VM back; then delete it with `hostler delete {machine}` if it is not "
+        "wanted.",
+        warning=True,
+    ),
+}
+"""What only `hostler events` tells, from Temporal's histories."""

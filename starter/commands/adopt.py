@@ -1,0 +1,83 @@
+"""hostler adopt"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.common import (
+    AsOption,
+    ClusterOption,
+    MachineArgument,
+    SettingsOption,
+    one,
+    session,
+)
+
+if TYPE_CHECKING:
+    from resources.manifests import AnyManifest
+    from starter.client import HostlerClient
+    from starter.results import Adopted
+
+
+def adopt(
+    ctx: typer.Context,
+    kind: MachineArgument,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
+    files: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-f",
+            "--filename",
+            help="Its Machine and MachineClass; default: as its former workflow had them. Repeatable.",
+        ),
+    ] = None,
+    uid: Annotated[
+        str | None, typer.Option("--uid", help="Which VM, where there are several of the name.", show_default=False)
+    ] = None,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Give a machine that lost its workflow a new one, with the VM that carries its tags.
+
+    For a workflow that somebody terminated: nothing looks after its VM any more. `hostler get orphans` lists such VMs.
+    No VM is made and none is touched; the machine is Running again when its Node is Ready.
+    """
+    here = session(ctx, cluster, settings, requested_by)
+    machine = one(kind, name)[1]
+    manifests = _manifests(files or [])
+
+    async def body(client: HostlerClient) -> None:
+        from starter.output import Busy
+
+        async with Busy(f"looking for the VM of machine {machine}") as busy:
+            busy.echo(told(await client.adopt(machine, *manifests, uid=uid)))
+
+    here.run(body)
+
+
+def told(adopted: Adopted) -> str:
+    """What was done, what was not, and what comes next."""
+    vm, label = adopted.vm, f"machine/{adopted.name}"
+    lines = [f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}"]
+    lines += [f"{label}: {note}" for note in adopted.notes]
+    lines.append(f"{label}: it looks at its VM and Node now; wait for it: hostler wait machine {adopted.name}")
+    return "\n".join(lines)
+
+
+def _manifests(files: list[str]) -> list[AnyManifest]:
+    from starter import files as manifests
+    from starter.output import warn
+
+    if not files:
+        return []
+    loaded = manifests.read(files)
+    for warning in loaded.warnings:
+        warn(warning)
+    if loaded.secrets:
+        warn(
+            f"{', '.join(f'secret/{s.metadata.name}' for s in loaded.secrets)}: left alone; `hostler apply` sends them"
+        )
+    return [*loaded.classes, *loaded.machines]

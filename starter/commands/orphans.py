@@ -1,0 +1,96 @@
+"""hostler get orphans"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from starter.commands.common import MACHINE
+from starter.commands.get import Form, Row, print_objects, print_rows
+
+if TYPE_CHECKING:
+    from resources.manifests import MachineClass
+    from resources.messages import Orphan
+    from starter.client import HostlerClient
+    from starter.results import Json
+
+COLUMNS = ("NAME", "VM", "STATE", "UID", "WORKFLOW")
+WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
+
+
+async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
+    """Raises HostlerError at the end where an account could not be read: the list is not whole then."""
+    from starter.errors import HostlerError
+    from starter.output import Busy
+
+    async with Busy(f"looking for VMs of cluster {client.cluster} that no machine owns"):
+        report = await client.orphans(*_classes(files))
+    chosen = (o for o in report.orphans if not names or o.vm.machine in names)
+    found = sorted(chosen, key=lambda o: (o.vm.machine, o.vm.provider_id))
+    if form in (Form.JSON, Form.YAML):
+        await print_objects([_object(o) for o in found], form, single=len(names) == 1 and len(found) == 1)
+    else:
+
+        async def rows() -> list[Row]:
+            return [_row(o) for o in found]
+
+        where = f"cluster {client.cluster}" + (f" with name {', '.join(names)}" if names else "")
+        nothing = f"No orphans found in {where}" + ("." if not report.unread else ", as far as it could be read.")
+        await print_rows(WIDE if form is Form.WIDE else COLUMNS, "STATE", rows, form, False, nothing)
+    if report.unread:
+        raise HostlerError("\n".join(_unread(key, why) for key, why in sorted(report.unread.items())))
+
+
+def _unread(account: str, why: str) -> str:
+    return f"account {account} could not be listed, so its VMs are not known: {why}; look again when this is mended"
+
+
+def _classes(files: list[str]) -> list[MachineClass]:
+    """Raises ManifestError where there is none in them."""
+    from resources.manifests import ManifestError
+    from starter import files as manifests
+    from starter.output import warn
+
+    if not files:
+        return []
+    loaded = manifests.read(files)
+    for warning in loaded.warnings:
+        warn(warning)
+    if not loaded.classes:
+        raise ManifestError(f"{', '.join(files)}: no MachineClass in it: only a class says which account to look into")
+    return loaded.classes
+
+
+def workflow_words(orphan: Orphan) -> str:
+    """What there is in place of an owner."""
+    if orphan.workflow == "RUNNING":
+        return "of-another-life"  # a machine of this name runs, with another uid
+    return orphan.workflow or "none"
+
+
+def _row(orphan: Orphan) -> Row:
+    from starter.output import relative
+
+    vm = orphan.vm
+    cells = (vm.machine, vm.provider_id, vm.state, vm.uid, workflow_words(orphan))
+    more = (relative(orphan.closed, datetime.now(UTC)), vm.account)
+    # By `-o name` it is what `hostler adopt` takes.
+    return Row((MACHINE, vm.machine), dict(zip(WIDE, (*cells, *more), strict=True)))
+
+
+def _object(orphan: Orphan) -> Json:
+    """In Kubernetes' form, for programs; no manifest: `hostler adopt` takes the name."""
+    vm = orphan.vm
+    status = {
+        "providerID": vm.provider_id,
+        "state": vm.state,
+        "account": vm.account,
+        "workflow": workflow_words(orphan),
+        "ended": orphan.closed.isoformat() if orphan.closed else None,
+    }
+    return {
+        "apiVersion": "hostler.io/v1",
+        "kind": "Orphan",
+        "metadata": {"name": vm.machine, "uid": vm.uid},
+        "status": {k: v for k, v in status.items() if v is not None},
+    }

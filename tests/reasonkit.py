@@ -1,0 +1,174 @@
+"""Finds the reasons that the code gives, by reading it: literals where a reason is said, and what leads there."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from resources import errors
+from resources.reasons import Kind
+
+ROOT = Path(__file__).parent.parent
+HISTORY = ROOT / "starter/history.py"
+"""The story that `hostler events` tells has reasons of its own."""
+FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted((ROOT / room).rglob("*.py"))), HISTORY]
+
+# Where a reason is said: the call's name, the place or keyword of the reason, what a person meets it as.
+SAID: dict[str, tuple[int | str, Kind]] = {
+    "waiting": (0, Kind.WAIT),
+    "fail": (1, Kind.FAILURE),
+    "condition": (1, Kind.CONDITION),
+    "enter": (1, Kind.HAPPENING),
+    "note": (0, Kind.HAPPENING),
+    "note_news": (0, Kind.HAPPENING),
+    "_note": (0, Kind.HAPPENING),
+    "tell": (1, Kind.HAPPENING),
+    "Health": (1, Kind.WAIT),
+    "Confirmation": (1, Kind.WAIT),
+    "Retry": ("reason", Kind.WAIT),
+    "Happening": ("reason", Kind.HAPPENING),
+    "Note": ("reason", Kind.HAPPENING),
+}
+PASSED_ON = {"reason_of", "_happened"}
+"""Functions whose answer is a reason that is found where it is made."""
+
+
+@dataclass
+class Found:
+    reasons: dict[str, Kind] = field(default_factory=dict)
+    unread: list[str] = field(default_factory=list)
+    """Places where a reason is said in a form that cannot be read here."""
+
+    def add(self, names: set[str], kind: Kind) -> None:
+        for name in names:
+            self.reasons[name] = self.reasons.get(name, kind) | kind
+
+
+def find(sources: dict[str, str]) -> Found:
+    """Of sources by file name."""
+    found = Found()
+    for name, source in sources.items():
+        module = ast.parse(source)
+        constants = _assigned(module.body)
+        for function in _functions(module):
+            local = {**constants, **_assigned(list(ast.walk(function)))}
+            for node in _own(function):
+                _one(node, function, local, found, name)
+    for name, kind in found.reasons.items():
+        if kind != Kind.HAPPENING:  # the journal has everything: it counts only where it is alone
+            found.reasons[name] = kind & ~Kind.HAPPENING
+    return found
+
+
+def everything() -> Found:
+    return find({str(f.relative_to(ROOT)): f.read_text() for f in FILES})
+
+
+def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], found: Found, file: str) -> None:
+    if isinstance(node, ast.Call) and (said := said_by(node, file)) is not None:
+        expression, kind = said
+        names = _read(expression, function, local)
+        if names is None:
+            found.unread.append(f"{file}:{node.lineno}: {ast.unparse(expression)}")
+        found.add(names or set(), kind)
+    elif isinstance(node, ast.AnnAssign) and isinstance(node.value, ast.Dict) and _name(node.target) == "REASON":
+        found.add({str(ast.literal_eval(v)) for v in node.value.values}, Kind.WAIT)
+    elif isinstance(node, ast.Return) and _name(function) == "reason_of" and node.value is not None:
+        found.add(_read(node.value, function, local) or set(), Kind.WAIT)
+    elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and file.endswith(HISTORY.name):
+        found.add(_read(node.value.elts[0], function, local) or set(), Kind.HAPPENING)
+    elif isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef):
+        # Each intent of a machine is told as asked, whether it came by update or by signal.
+        intents = {i.capitalize() + "Asked" for i in map(_update, node.decorator_list) if i}
+        found.add(intents if file.startswith("workflows/machine") else set(), Kind.HAPPENING)
+
+
+def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
+    """The reason's expression and what it is met as, where the call says one."""
+    name = _name(call.func)
+    if name not in SAID or (name == "tell" and not file.endswith(HISTORY.name)):
+        return None
+    if name == "Health" and isinstance(call.args[0], ast.Constant) and call.args[0].value is True:
+        return None  # nobody waits for a healthy node
+    place, kind = SAID[name]
+    if isinstance(place, int):
+        return (call.args[place], kind) if len(call.args) > place else None
+    return next(((k.value, kind) for k in call.keywords if k.arg == place), None)
+
+
+def _read(e: ast.expr, function: ast.AST, local: dict[str, list[ast.expr]]) -> set[str] | None:
+    """The strings that an expression can be; empty where it is found elsewhere; None where it cannot be read."""
+    match e:
+        case ast.Constant(value=str(text)):
+            return {text}
+        case ast.IfExp(body=body, orelse=other):
+            return _all([body, other], function, local)
+        case ast.BoolOp(values=values):
+            return _all(values, function, local)
+        case ast.Name(id=name) if name in local:
+            return _all(local[name], function, {k: v for k, v in local.items() if k != name})
+        case ast.Name(id=name) if name in _parameters(function):
+            return set()  # whoever calls it says it
+        case ast.Name(id=name) if isinstance(getattr(errors, name, None), str):
+            return {getattr(errors, name)}
+        case ast.Attribute(attr="reason") | ast.Subscript(value=ast.Name(id="REASON")):
+            return set()
+        case ast.Call(func=callee) if _name(callee) in PASSED_ON:
+            return set()
+        case ast.JoinedStr() if "Asked" in ast.unparse(e):
+            return set()  # the intents, which are found by their updates
+    return None
+
+
+def _all(expressions: list[ast.expr], function: ast.AST, local: dict[str, list[ast.expr]]) -> set[str] | None:
+    read = [_read(e, function, local) for e in expressions]
+    return None if None in read else set().union(*(r for r in read if r is not None))
+
+
+def _functions(module: ast.Module) -> Iterator[ast.AST]:
+    yield module
+    yield from (n for n in ast.walk(module) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+
+
+def _own(function: ast.AST) -> Iterator[ast.AST]:
+    """What is in it and in no function below it."""
+    for child in ast.iter_child_nodes(function):
+        yield child
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield from _own(child)
+
+
+def _assigned(nodes: list[ast.stmt] | list[ast.AST]) -> dict[str, list[ast.expr]]:
+    found: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            found.setdefault(node.targets[0].id, []).append(node.value)
+        elif isinstance(node, ast.For | ast.AsyncFor):
+            for target in ast.walk(node.target):
+                if isinstance(target, ast.Name):
+                    found.setdefault(target.id, []).append(node.iter)
+    return found
+
+
+def _parameters(function: ast.AST) -> set[str]:
+    if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+        return set()
+    return {a.arg for a in (*function.args.args, *function.args.kwonlyargs)}
+
+
+def _name(node: ast.AST) -> str:
+    match node:
+        case (
+            ast.Name(id=name) | ast.Attribute(attr=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name)
+        ):
+            return name
+    return ""
+
+
+def _update(decorator: ast.expr) -> str | None:
+    """The name of `@workflow.update(name="…")`."""
+    if isinstance(decorator, ast.Call) and _name(decorator.func) == "update":
+        return next((str(ast.literal_eval(k.value)) for k in decorator.keywords if k.arg == "name"), None)
+    return None

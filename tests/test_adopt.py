@@ -1,0 +1,300 @@
+"""Machines whose workflow somebody terminated: found by the owner tags of their VMs, and adopted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, new_stack
+from temporalio.client import WorkflowExecutionStatus
+from temporalio.testing import WorkflowEnvironment
+from test_cli_docs import parse, typed
+from test_cli_life import hostler
+
+from resources.machine import MachineState, Phase
+from resources.messages import OwnedVm
+from resources.names import machine_id, sweep_id
+from simulator.frame import FaultRule
+from starter.adoption import choose
+from starter.client import HostlerClient
+from starter.errors import NoAnswer, Refused
+from workflows.machine import MachineWorkflow
+
+Orphans = dict[str, list[str]]
+"""Cells of `get orphans`, by providerID."""
+
+
+def client_of(stack: Stack) -> HostlerClient:
+    return HostlerClient(stack.client, stack.settings, requested_by="tester")
+
+
+async def orphans(stack: Stack, *more: str) -> Orphans:
+    lines = (await hostler(stack, "get", "orphans", *more)).splitlines()
+    assert not lines or lines[0].split()[:5] == ["NAME", "VM", "STATE", "UID", "WORKFLOW"]
+    return {cells[1]: cells for cells in (line.split() for line in lines[1:])}
+
+
+async def running(stack: Stack, name: str = "m-1") -> MachineState:
+    """A new machine, or a new life of one."""
+    await stack.create(name)
+    return await stack.phase(Phase.RUNNING, name)
+
+
+async def terminate(stack: Stack, name: str = "m-1") -> None:
+    """Somebody ends its workflow; a later one of the same name is the test's to end, too."""
+    handle = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, name))
+    await handle.terminate("by mistake")
+    stack.started[name] = handle
+
+
+def provider_id(state: MachineState) -> str:
+    assert state.status.provider_id is not None
+    return state.status.provider_id
+
+
+def fault(stack: Stack, **rule: object) -> None:
+    made = FaultRule.model_validate(rule)
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
+
+
+def mend(stack: Stack) -> None:
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.clear())
+
+
+async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
+    lost, kept = await asyncio.gather(running(stack), running(stack, "m-2"))
+    await terminate(stack)
+    assert await orphans(stack) == {
+        provider_id(lost): ["m-1", provider_id(lost), "running", lost.uid, "TERMINATED"],
+    }
+    assert (await hostler(stack, "get", "orphans", "-o", "name")).split() == ["machine/m-1"]
+    (found,) = yaml.safe_load(await hostler(stack, "get", "orphans", "-o", "yaml"))["items"]
+    assert (found["kind"], found["metadata"], found["status"]["workflow"]) == (
+        "Orphan",
+        {"name": "m-1", "uid": lost.uid},
+        "TERMINATED",
+    )
+    assert "hostler adopt machine m-1" in await hostler(stack, "describe", "machine", "m-1")
+
+    told = await hostler(stack, "adopt", "machine/m-1", "--as", "alice")
+    assert told.splitlines() == [
+        f"machine/m-1 adopted: {provider_id(lost)} (running), uid {lost.uid}",
+        "machine/m-1: spec and class are those that its former workflow had",
+        "machine/m-1: it looks at its VM and Node now; wait for it: hostler wait machine m-1",
+    ]
+    await hostler(stack, "wait", "machine", "m-1", "--timeout", "60s")
+    adopted = await stack.phase(Phase.RUNNING)
+    assert (adopted.uid, adopted.status.provider_id) == (lost.uid, lost.status.provider_id)
+    assert adopted.status.node_name == lost.status.node_name
+    assert (adopted.spec, adopted.machine_class, adopted.labels) == (lost.spec, lost.machine_class, lost.labels)
+    assert adopted.attempt == lost.attempt
+    assert len(stack.launched()) == 2  # one each, and none more
+    asked = next(h.message for h in adopted.journal if h.reason == "Adopted")
+    assert asked.startswith("asked by alice; its former workflow ended as TERMINATED since")
+    assert await orphans(stack) == {}
+
+    refused = await hostler(stack, "adopt", "machine", "m-2", expect=1)
+    assert "error: machine m-2 has a workflow that runs, there is nothing to adopt" in refused
+    assert (await stack.state("m-2")).uid == kept.uid
+
+    await hostler(stack, "delete", "machine", "m-1", "--wait", "--timeout", "60s")
+    assert stack.leftovers(lost.uid) == {}
+    ended = await hostler(stack, "adopt", "machine", "m-1", expect=1)
+    assert "error: machine m-1 came to its end by itself since" in ended
+
+
+async def test_vms_of_two_lives(stack: Stack) -> None:
+    """A name that is applied again after its workflow was terminated: two VMs carry it."""
+    first = await running(stack)
+    await terminate(stack)
+    note = await hostler(stack, "apply", "-f", "-", "--dry-run", stdin=manifests("m-1"))
+    assert "its VM may still be there; `hostler get orphans` lists such VMs" in note
+    second = await running(stack)
+    assert first.uid != second.uid
+    (cells,) = (await orphans(stack)).values()
+    assert cells[1:] == [provider_id(first), "running", first.uid, "of-another-life"]
+
+    await terminate(stack)
+    assert set(await orphans(stack)) == {provider_id(first), provider_id(second)}
+    assert set(await orphans(stack, "m-2")) == set()
+    refused = await hostler(stack, "adopt", "machine", "m-1", expect=1)
+    lines = refused.splitlines()
+    assert lines[0] == "error: machine m-1 has VMs of 2 lives: say which one (--uid UID)"
+    assert set(lines[1:]) == {f"error:   {provider_id(s)} (running), uid {s.uid}" for s in (first, second)}
+    wrong = await hostler(stack, "adopt", "machine", "m-1", "--uid", "nobody", expect=1)
+    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; there is" in wrong
+
+    await hostler(stack, "adopt", "machine", "m-1", "--uid", first.uid)
+    adopted = await stack.phase(Phase.RUNNING)
+    assert (adopted.uid, adopted.status.provider_id) == (first.uid, first.status.provider_id)
+    await stack.delete()
+    assert stack.leftovers(first.uid) == {}
+    assert stack.leftovers(second.uid) != {}  # not ours to take along
+    (cells,) = (await orphans(stack)).values()
+    assert cells[3:] == [second.uid, "COMPLETED"]
+
+
+async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> None:
+    """The newest class, the class that the VM was made from, and the journal of a life that went on in a second run."""
+    first = await running(stack)
+    before = stack.started["m-1"].first_execution_run_id
+    await hostler(stack, "renew", "machine", "m-1")
+
+    async def run_id() -> str | None:
+        return (await stack.client.get_workflow_handle(machine_id(CLUSTER, "m-1")).describe()).run_id
+
+    await eventually(run_id, lambda now: now != before, "the second run")
+    loaded = examples("m-1")
+    loaded.classes[0].provider_spec["vmTags"] = {"changed": "since"}
+    await client_of(stack).apply(*loaded.classes, *loaded.machines)
+    await terminate(stack)
+    await hostler(stack, "adopt", "machine", "m-1")
+    adopted = await stack.phase(Phase.RUNNING)
+    assert adopted.machine_class is not None
+    assert adopted.machine_class.generation == 2
+    assert adopted.machine_class.provider_spec["vmTags"] == {"changed": "since"}
+    assert adopted.attempt == first.attempt
+    assert [h.reason for h in adopted.journal][:2] == ["Created", "VMCreated"]
+
+
+async def test_a_deletion_is_not_taken_over(stack: Stack) -> None:
+    """A life that comes back is not ended by what was asked of the one before: it is said, and asked again."""
+    first = await running(stack)
+    fault(stack, operation="TerminateInstances", code="UnauthorizedOperation", times=None)
+    await hostler(stack, "delete", "machine", "m-1")
+    await eventually(lambda: asyncio.to_thread(stack.calls, "TerminateInstances"))
+    await terminate(stack)
+    mend(stack)
+    told = await hostler(stack, "adopt", "machine", "m-1")
+    assert "it was being deleted, which is not taken over: ask again with `hostler delete machine m-1`" in told
+    adopted = await eventually(lambda: stack.state(), lambda s: s.adopted, "the adopted life")
+    assert (adopted.uid, adopted.deletion) == (first.uid, None)
+    await stack.delete()
+    assert stack.leftovers(first.uid) == {}
+
+
+async def test_a_machine_that_is_being_created_is_no_orphan(stack: Stack) -> None:
+    """Its VM is there and the workflow does not know yet; it is known by the uid, from the history (field case P11)."""
+    await running(stack, "m-2")
+    await terminate(stack, "m-2")
+    fault(stack, service="kubernetes", operation="get nodes", delay=3.0, times=None)
+    await stack.create()
+    await eventually(lambda: asyncio.to_thread(stack.launched), lambda ids: len(ids) == 2)
+    report = await client_of(stack).orphans()
+    state = await stack.state()
+    mend(stack)
+    assert [o.vm.machine for o in report.orphans] == ["m-2"]
+    assert state.status.provider_id is None, "the VM was known already: the look came too late to show anything"
+    await stack.phase(Phase.RUNNING)
+
+
+async def test_an_account_that_cannot_be_read_is_said(stack: Stack, tmp_path: Path) -> None:
+    lost = await running(stack)
+    await terminate(stack)
+    other = examples().classes[0].model_dump(mode="json", by_alias=True, exclude_none=True)
+    other["metadata"]["name"] = "elsewhere"
+    other["secretRef"]["name"] = "nowhere"
+    (tmp_path / "class.yaml").write_text(yaml.safe_dump(other))
+    said = await hostler(stack, "get", "orphans", "-f", str(tmp_path), expect=1)
+    assert lost.uid in said  # what could be read is shown
+    assert (
+        "error: account AWS/eu-west-1/default/nowhere could not be listed, so its VMs are not known: "
+        "Secret default/nowhere does not exist in cluster demo; look again when this is mended" in said
+    )
+
+    machine = examples("m-1").machines[0].model_dump(mode="json", by_alias=True, exclude_none=True)
+    machine["spec"]["class"]["name"] = "elsewhere"
+    (tmp_path / "machine.yaml").write_text(yaml.safe_dump(machine))
+    refused = await hostler(stack, "adopt", "machine", "m-1", "-f", str(tmp_path), expect=1)
+    assert "cannot be listed: Secret default/nowhere" in refused
+    assert "Nothing is adopted" in refused
+
+    fault(stack, operation="DescribeInstances", code="UnauthorizedOperation", times=None)
+    blind = await hostler(stack, "get", "orphans", "-o", "json", expect=1)
+    assert json.loads(blind[: blind.index("error:")])["items"] == []
+    assert "could not be listed" in blind
+    mend(stack)
+    assert set(await orphans(stack)) == {provider_id(lost)}
+
+
+async def test_what_cannot_be_adopted(stack: Stack) -> None:
+    unknown = await hostler(stack, "adopt", "machine", "m-9", expect=1)
+    assert "error: nothing is recorded of machine m-9 of cluster demo: give its manifests" in unknown
+    absent = await hostler(stack, "adopt", "machine", "m-9", "-f", str(EXAMPLES), expect=1)
+    assert "error: machine m-9 is not in the files; in them: demo-1" in absent
+    nothing = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES), expect=1)
+    assert "has no VM with the tag hostler.io/machine=demo-1 that nobody owns" in nothing
+    unwatched = await hostler(stack, "get", "orphans", expect=1)
+    assert "error: cluster demo is not watched, so nothing says which cloud accounts it uses" in unwatched
+    by_class = await hostler(stack, "get", "orphans", "-f", str(EXAMPLES))
+    assert by_class == ""  # looked for, by the account of the class, and there is none
+
+    # By manifests alone, as when the server keeps nothing of the former workflow any more.
+    lost = await running(stack, "demo-1")
+    await terminate(stack, "demo-1")
+    assert set(await orphans(stack, "-f", str(EXAMPLES))) == {provider_id(lost)}
+    told = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES))
+    assert "former workflow" not in told
+    assert (await stack.phase(Phase.RUNNING, "demo-1")).uid == lost.uid
+
+
+async def test_without_a_worker(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("starter.orphans.PATIENCE", 0.3)
+    monkeypatch.setattr("starter.orphans.new_id", lambda: "the-first")
+    async with new_stack(temporal.client) as stack:
+        classes = examples().classes
+        with pytest.raises(NoAnswer, match=f"cannot be looked into: nobody polls {stack.settings.queue_prefix}"):
+            await client_of(stack).orphans(*classes)
+        given_up = await stack.client.get_workflow_handle(sweep_id(CLUSTER, "the-first")).describe()
+        assert given_up.status == WorkflowExecutionStatus.TERMINATED  # nobody would read its report
+        async with stack.worker():
+            report = await client_of(stack).orphans(*classes)
+        assert (report.orphans, report.unread) == ([], {})
+
+
+# -- which VM ---------------------------------------------------------------------------------------------------------
+
+
+def vm(number: int, uid: str = "u1", state: str = "running") -> OwnedVm:
+    return OwnedVm(provider_id=f"aws:///eu-west-1/i-{number}", machine="m", uid=uid, state=state, account="a")
+
+
+@pytest.mark.parametrize(
+    ("found", "uid", "number"),
+    [
+        pytest.param([vm(1)], None, 1, id="the only one"),
+        pytest.param([vm(1), vm(2, "u2")], "u2", 2, id="the one that was named"),
+        pytest.param([vm(1, state="terminating"), vm(2)], None, 2, id="not the one that is going"),
+        pytest.param([vm(1, state="terminating")], None, 1, id="one that is going, where there is no other"),
+    ],
+)
+def test_the_vm_to_adopt(found: list[OwnedVm], uid: str | None, number: int) -> None:
+    assert choose("m", "a", found, uid) == next(v for v in found if v.provider_id.endswith(f"i-{number}"))
+
+
+@pytest.mark.parametrize(
+    ("found", "uid", "words"),
+    [
+        pytest.param([], None, "account a has no VM with the tag hostler.io/machine=m", id="none"),
+        pytest.param([vm(1)], "u2", "no VM with uid u2", id="not the one that was named"),
+        pytest.param([vm(1), vm(2, "u2")], None, "VMs of 2 lives", id="two lives"),
+        pytest.param([vm(1), vm(2)], None, "2 VMs of one life", id="two VMs of one life"),
+        pytest.param([vm(1, "")], None, "has lost its tag hostler.io/uid", id="no uid"),
+    ],
+)
+def test_no_vm_to_adopt(found: list[OwnedVm], uid: str | None, words: str) -> None:
+    with pytest.raises(Refused, match=words):
+        choose("m", "a", found, uid)
+
+
+def manifests(name: str) -> str:
+    loaded = examples(name)
+    every = [*loaded.classes, *loaded.machines]
+    return yaml.safe_dump_all([m.model_dump(mode="json", by_alias=True, exclude_none=True) for m in every])
+
+
+def test_the_command_line_takes_what_the_page_says() -> None:
+    assert {parse(words) for words in typed("docs/adopt.md")} >= {"hostler get", "hostler adopt", "hostler recreate"}

@@ -1,0 +1,441 @@
+"""From Unknown to Failed and back: the clock, the two fresh looks, the drain in Failed. Stubs; time is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lifekit import eventually
+from stubs import NODE, VM, Machines, classified, looked, not_yet, stubbed
+from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+
+from resources.errors import ErrorClass
+from resources.machine import ApplyIntent, Attempt, Illness, MachineState, Phase, Status
+from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, Reachability, RecreateIntent, VmLook
+from resources.timings import Timings
+from workflows.machine import MachineWorkflow
+
+Handle = WorkflowHandle[Any, Any]
+SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
+TEN = timedelta(minutes=10)
+SOON = timedelta(seconds=3)
+
+
+@pytest_asyncio.fixture
+async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
+    async with stubbed(temporal.client) as machines:
+        yield machines
+
+
+async def state(handle: Handle) -> MachineState:
+    found: MachineState = await handle.query(MachineWorkflow.describe)
+    return found
+
+
+async def phase(handle: Handle, wanted: Phase) -> MachineState:
+    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
+
+
+async def reason(handle: Handle, wanted: str) -> MachineState:
+    def waits(s: MachineState) -> bool:
+        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
+
+    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
+
+
+async def running(machines: Machines, **spec: Any) -> Handle:
+    handle = await machines.start(machines.new_state("m-1", **{"health_timeout": TEN, **spec}))
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    return handle
+
+
+async def sick(machines: Machines, handle: Handle) -> MachineState:
+    await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
+    return await phase(handle, Phase.UNKNOWN)
+
+
+async def to_first_look(temporal: WorkflowEnvironment, handle: Handle) -> MachineState:
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    return await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
+
+
+# -- the clock and the two looks ---------------------------------------------------------------------------------------
+
+
+async def test_unknown_for_health_timeout_is_failed_exactly_then(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """MCM H8: there 1 min late at best, and never when conditions flap (#811)."""
+    handle = await running(machines)
+    before = await sick(machines, handle)
+    began = before.illness.began
+    assert before.status.deadlines["health"] == began + TEN
+    assert before.status.waiting_for.next_try == began + TEN
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await to_first_look(temporal, handle)
+    assert (await state(handle)).status.phase == Phase.UNKNOWN
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    failed = await phase(handle, Phase.FAILED)
+    happened = next(h for h in failed.journal if h.reason == "HealthTimeout")
+    assert timedelta(0) <= happened.time - began - TEN < SOON
+    assert "Kubelet stopped posting" in happened.message
+    assert "two fresh looks" in happened.message
+    assert [len(machines.stubs.called(a)) for a in ("look_at_node", "look_at_vm")] == [2, 2]
+
+
+async def test_a_failed_machine_is_drained_once_and_stays(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    handle = await failed_of_health(temporal, machines)
+    seen = await reason(handle, "Failed")
+    assert seen.drained
+    assert "HealthTimeout" in [c.reason for c in seen.status.conditions]
+    assert seen.deletion is None
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    await handle.result()
+    assert len(machines.stubs.called("drain_node")) == 1
+    assert len(machines.stubs.called("delete_machine")) == 1
+
+
+async def failed_of_health(temporal: WorkflowEnvironment, machines: Machines, **spec: Any) -> Handle:
+    handle = await running(machines, **spec)
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await to_first_look(temporal, handle)
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    await phase(handle, Phase.FAILED)
+    return handle
+
+
+async def test_a_deletion_goes_on_with_the_drain_of_failed(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """Its deadline is the drain's own, from the failure on; the phase shows at once that it is leaving."""
+
+    def blocked(input: DrainInput) -> DrainOutput:
+        if input.force:
+            return DrainOutput(pods=1)
+        raise not_yet("0 of 1 pods gone; default/web-1 blocked by PDB web", timedelta(days=1))
+
+    machines.stubs.then("drain_node", *[blocked] * 9)
+    handle = await failed_of_health(temporal, machines, drain_timeout=timedelta(minutes=5))
+    waits = await reason(handle, "Draining")
+    assert waits.status.phase == Phase.FAILED
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    leaving = await phase(handle, Phase.TERMINATING)
+    assert leaving.status.deadlines["drain"] == leaving.drain_began + timedelta(minutes=5)
+    assert leaving.drain_began < leaving.deletion.time
+    await eventually(lambda: _pending(handle), lambda p: p == ["drain_node"], "the drain goes on")
+    await temporal.fast_forward(handle, timedelta(minutes=5))
+    result = await handle.result()
+    forced = next(h for h in result.journal if h.reason == "DrainForced")
+    assert timedelta(0) <= forced.time - leaving.status.deadlines["drain"] < SOON
+
+
+async def _pending(handle: Handle) -> list[str]:
+    activities = (await handle.describe()).raw_description.pending_activities
+    return [a.activity_type.name for a in activities if a.last_failure.message]
+
+
+async def test_a_healthy_look_does_not_fail_it(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """The watch was late, or away: what the look finds is taken for news."""
+    handle = await running(machines)
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", looked())
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    settling = await reason(handle, "Settling")
+    assert settling.node.ready
+    assert "health" not in settling.status.deadlines
+    await temporal.fast_forward(handle, timedelta(seconds=31))
+    await phase(handle, Phase.RUNNING)
+    await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))  # what the watch tells next is newer
+    await phase(handle, Phase.UNKNOWN)
+
+
+async def test_a_lease_that_moves_holds_it_back(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """After an API outage every Node says Unknown, and the kubelet renews its Lease before its status."""
+    handle = await running(machines)
+    await sick(machines, handle)
+    first = datetime(2026, 1, 1, tzinfo=UTC)  # by the node's clock, which may say what it likes
+    machines.stubs.then("look_at_node", looked(first, **SICK), looked(first + timedelta(seconds=50), **SICK), looked())
+    await to_first_look(temporal, handle)
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    alive = await reason(handle, "KubeletAlive")
+    assert alive.status.phase == Phase.UNKNOWN
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    await reason(handle, "Settling")
+
+
+@pytest.mark.parametrize("unreadable", ["look_at_node", "look_at_vm"])
+async def test_what_cannot_be_read_decides_nothing(
+    temporal: WorkflowEnvironment, machines: Machines, unreadable: str
+) -> None:
+    """I5: two looks are begun anew when it can be read again."""
+    handle = await running(machines)
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 9)
+    ok = looked(**SICK) if unreadable == "look_at_node" else VmLook(state="running")
+    machines.stubs.script[unreadable].clear() if unreadable in machines.stubs.script else None
+    machines.stubs.then(unreadable, *[classified(ErrorClass.AUTH, "not now")] * 6, *[ok] * 9)
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    cannot = await reason(handle, "CannotConfirm")
+    assert "not now" in cannot.status.waiting_for.message
+    assert cannot.status.waiting_for.next_try is not None
+    await temporal.fast_forward(handle, timedelta(minutes=14))
+    assert (await state(handle)).status.phase == Phase.UNKNOWN
+    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=30))
+    await phase(handle, Phase.FAILED)
+
+
+async def test_news_of_an_outage_makes_the_first_look_old(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    handle = await running(machines)
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 3)
+    await to_first_look(temporal, handle)
+    for reachable in (False, True):
+        news = Reachability(reachable=reachable, message="refused", time=datetime.now(UTC))
+        await handle.signal(MachineWorkflow.cluster_news, news)
+    await temporal.fast_forward(handle, timedelta(seconds=61))
+    again = await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "a first look again")
+    assert again.status.phase == Phase.UNKNOWN
+    await temporal.fast_forward(handle, timedelta(seconds=62))
+    await phase(handle, Phase.FAILED)
+
+
+async def test_flapping_is_said_and_does_not_set_the_clock_back(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """Field case P57: four minutes ill, four minutes well, and so on."""
+    handle = await running(machines)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await sick(machines, handle)
+    for _ in range(2):
+        await temporal.fast_forward(handle, timedelta(minutes=4))
+        await handle.signal(MachineWorkflow.observe, machines.facts())
+        await reason(handle, "Settling")
+        await temporal.fast_forward(handle, timedelta(minutes=4))
+        await phase(handle, Phase.RUNNING)
+        await sick(machines, handle)
+    third = await state(handle)
+    assert third.illness.spells == 3
+    assert timedelta(minutes=8) <= third.illness.spent < timedelta(minutes=8, seconds=20)
+    assert third.status.deadlines["health"] == third.illness.began + TEN - third.illness.spent
+    assert "3. time" in next(c.message for c in third.status.conditions if c.type == "Flapping")
+    await temporal.fast_forward(handle, timedelta(seconds=45))
+    await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=18))
+    await phase(handle, Phase.FAILED)
+
+
+async def test_health_for_as_long_sets_the_clock_back(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    handle = await running(machines)
+    await sick(machines, handle)
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await reason(handle, "Settling")
+    await temporal.fast_forward(handle, timedelta(minutes=11))
+    await phase(handle, Phase.RUNNING)
+    again = await sick(machines, handle)
+    assert (again.illness.spells, again.illness.spent) == (1, timedelta(0))
+
+
+async def test_a_changed_timeout_counts_at_once(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    handle = await running(machines, health_timeout=timedelta(hours=9))
+    seen = await sick(machines, handle)
+    shorter = seen.spec.model_copy(update={"health_timeout": TEN})
+    await handle.execute_update(
+        MachineWorkflow.apply, ApplyIntent(id="a", spec=shorter, machine_class=seen.machine_class)
+    )
+    changed = await eventually(lambda: state(handle), lambda s: s.status.deadlines["health"] == s.illness.began + TEN)
+    assert changed.status.phase == Phase.UNKNOWN
+
+
+async def test_disable_health_timeout_keeps_it_unknown(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """MCM H10."""
+    handle = await running(machines, disable_health_timeout=True)
+    await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
+    waits = await reason(handle, "HealthTimeoutDisabled")
+    assert "Kubelet stopped posting" in waits.status.waiting_for.message
+    assert waits.status.deadlines == {}
+    enabled = waits.spec.model_copy(update={"disable_health_timeout": False})
+    await handle.execute_update(
+        MachineWorkflow.apply, ApplyIntent(id="a", spec=enabled, machine_class=waits.machine_class)
+    )
+    await eventually(lambda: state(handle), lambda s: "health" in s.status.deadlines, "the clock")
+
+
+async def test_three_hundred_timers_that_fired_in_an_outage_fail_only_who_is_ill(temporal: WorkflowEnvironment) -> None:
+    """I5: nobody was there for an hour; meanwhile all nodes but one have recovered, and no news of it has come."""
+    async with stubbed(temporal.client, workflows=False) as machines:
+        an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
+        new = [unknown_since(machines, f"m-{n}", an_hour_ago) for n in range(300)]
+        handles = [await machines.start(state) for state in new]
+        machines.stubs.then(
+            "look_at_node", *[lambda i: looked(**SICK if i.machine.name == "m-7" else {})] * 2 * len(handles)
+        )
+        async with machines.workflow_worker(strict=False):
+            seen = [await eventually(lambda h=h: state(h), lambda s: s.status.phase != Phase.UNKNOWN) for h in handles]
+        phases = {s.name: s.status.phase for s in seen}
+        assert phases.pop("m-7") == Phase.FAILED
+        assert set(phases.values()) == {Phase.RUNNING}
+        assert all("NotConfirmed" in [h.reason for h in s.journal] for s in seen if s.name != "m-7")
+
+
+def unknown_since(machines: Machines, name: str, began: datetime) -> MachineState:
+    """As it was left when the last worker went."""
+    new = machines.new_state(name, Timings.fast(), health_timeout=TEN)
+    new.uid, new.created, new.made = str(uuid.uuid4()), began, began
+    new.attempt = Attempt(number=1, token="", started=began, machine_class=new.machine_class)
+    new.was_running = new.post_start_done = new.joined = True
+    new.illness, new.node = Illness(began=began), machines.facts(**SICK)
+    new.status = Status(phase=Phase.UNKNOWN, provider_id=VM, node_name=NODE)
+    new.status.last_applied_node_template = new.spec.node_template
+    return new
+
+
+# -- the creation deadline ---------------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_joined_unheard_is_found_at_the_creation_deadline(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """The watch is away; the fresh look says that the node is Ready, and joining goes on."""
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(hours=1))))
+    await reason(handle, "NodeNotSeen")
+    machines.stubs.then("look_at_node", looked())
+    await temporal.fast_forward(handle, timedelta(minutes=19, seconds=2))
+    alive = await phase(handle, Phase.RUNNING)
+    assert "CreationTimeout" not in [h.reason for h in alive.journal]
+
+
+async def test_an_api_out_of_reach_at_the_creation_deadline_fails_nobody(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(hours=1))))
+    await reason(handle, "NodeNotSeen")
+    machines.stubs.then("look_at_node", *[classified(ErrorClass.AUTH, "no route")] * 2)
+    await temporal.fast_forward(handle, timedelta(minutes=20, seconds=30))
+    cannot = await reason(handle, "CannotConfirm")
+    assert cannot.status.phase == Phase.PENDING
+    await temporal.fast_forward(handle, timedelta(minutes=4))  # it answers again: two looks, and no node
+    await temporal.fast_forward(handle, timedelta(minutes=2))
+    failed = await phase(handle, Phase.FAILED)
+    assert failed.journal[-1].reason == "CreationTimeout"
+
+
+async def test_the_console_of_a_vm_whose_node_never_joins(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """Field case P13."""
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(hours=1))))
+    await reason(handle, "NodeNotSeen")
+    words = f"{VM} is running; console: kubelet: no such host api.example"
+    machines.stubs.then("look_at_vm", VmLook(state="running"), VmLook(state="running", message=words))
+    await temporal.fast_forward(handle, timedelta(minutes=19, seconds=1))
+    await eventually(lambda: state(handle), lambda s: s.suspicion is not None)
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=1))
+    failed = await phase(handle, Phase.FAILED)
+    assert "no such host" in failed.journal[-1].message
+    assert [i.diagnose for i in machines.stubs.called("look_at_vm")] == [False, True]
+
+
+async def test_a_startup_taint_keeps_it_pending(machines: Machines) -> None:
+    """MCM H11, H12; field case P41."""
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    taint = "node.cloudprovider.kubernetes.io/uninitialized"
+    await handle.signal(MachineWorkflow.observe, machines.facts(startup_taints=[taint]))
+    waits = await reason(handle, "StartupTaint")
+    assert f"cloud-controller-manager to remove its taint {taint}" in waits.status.waiting_for.message
+    assert machines.stubs.called("remove_ready_taint") == []
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+
+
+async def test_a_node_of_another_name_is_matched_by_its_provider_id(machines: Machines) -> None:
+    """Field case P35."""
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts(name="m-1.corp"))
+    seen = await phase(handle, Phase.RUNNING)
+    assert seen.status.node_name == "m-1.corp"
+    said = next(h.message for h in seen.journal if h.reason == "NodeNameDiffers")
+    assert NODE in said
+    assert "m-1.corp" in said
+
+
+async def test_a_node_that_joins_after_failed_is_said_and_gets_no_work(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(hours=1))))
+    await reason(handle, "NodeNotSeen")
+    await temporal.fast_forward(handle, timedelta(minutes=19, seconds=1))
+    await eventually(lambda: state(handle), lambda s: s.suspicion is not None)
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
+    failed = await reason(handle, "Failed")
+    late = machines.facts(created=failed.status.phase_since + timedelta(minutes=5))
+    await handle.signal(MachineWorkflow.observe, late)
+    seen = await eventually(lambda: state(handle), lambda s: s.journal[-1].reason == "JoinedLate")
+    assert seen.status.phase == Phase.FAILED
+    assert machines.stubs.called("remove_ready_taint") == []
+
+
+# -- recreate and adopt ------------------------------------------------------------------------------------------------
+
+
+async def test_recreate_is_a_delete_to_the_end_and_a_new_life(machines: Machines) -> None:
+    handle = await running(machines)
+    former = await state(handle)
+    better = former.machine_class.model_copy(update={"generation": 2})
+    await handle.execute_update(MachineWorkflow.apply, ApplyIntent(id="a", spec=former.spec, machine_class=better))
+    intent = RecreateIntent(id="r", requested_by="ops", reason="bad disk")
+    answer = await handle.execute_update(MachineWorkflow.recreate, intent, id="r")
+    assert "then a new life begins" in answer.message
+    new = await reason(handle, "NodeNotSeen")
+    assert new.uid != former.uid
+    assert len(machines.stubs.called("delete_machine")) == 1
+    assert new.machine_class.generation == 2
+    assert new.deletion is None
+    reasons = [h.reason for h in new.journal]
+    assert reasons.index("Terminating") < reasons.index("Gone") < reasons.index("Recreated")
+    tokens = [i.target.token for i in machines.stubs.called("create_machine")]
+    assert len(set(tokens)) == 2
+    again = await handle.execute_update(MachineWorkflow.recreate, intent, id="another")
+    assert again == answer  # the same intent counts once, over lives too
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    await handle.result()
+
+
+async def test_a_delete_after_recreate_is_the_last_word(machines: Machines) -> None:
+    handle = await running(machines)
+    hold = machines.stubs.holds["drain_node"] = asyncio.Event()
+    await handle.signal("recreate", RecreateIntent(id="r"))
+    await phase(handle, Phase.TERMINATING)
+    answer = await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    assert "not recreated any more" in answer.message
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await handle.execute_update(MachineWorkflow.recreate, RecreateIntent(id="r2"))
+    assert "apply it again when it is gone" in str(refused.value.cause)
+    hold.set()
+    await handle.result()
+    assert len(machines.stubs.called("create_machine")) == 1
+
+
+async def test_an_adopted_machine_asks_for_its_node_itself(machines: Machines) -> None:
+    """The watch tells changes only, and this node does not change."""
+    new = machines.new_state("m-1")
+    new.uid = str(uuid.uuid4())
+    new.status.provider_id = VM
+    new.attempt = Attempt(number=2, token="", started=datetime.now(UTC), machine_class=new.machine_class)
+    machines.stubs.then("look_at_node", looked())
+    handle = await machines.start(new)
+    seen = await phase(handle, Phase.RUNNING)
+    assert seen.uid == new.uid
+    assert seen.journal[0].reason == "Adopted"
+    assert machines.stubs.called("create_machine") == []
+    assert len(machines.stubs.called("update_machine")) == 1  # it looks first and changes only what differs
+    await handle.signal("renew", Intent(id="n"))
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    await handle.result()
+    assert machines.stubs.called("forget_machine")[0].attempts == 2

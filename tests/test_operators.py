@@ -1,0 +1,308 @@
+"""What a person sees of a wait: reason, message, since when, the next try, and what can be done. Always all of it."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from lifekit import eventually, examples
+from reasonkit import FILES, ROOT
+from stubs import VM, Machines, classified, looked, stubbed
+from temporalio.client import WorkflowHandle
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Worker
+
+import worker
+from activities.events import _event
+from resources.cluster import ClusterState
+from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
+from resources.machine import ClassSnapshot, Condition, MachineState, Phase, Status, WaitingFor
+from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, VmFacts
+from resources.reasons import REASONS, Kind, next_step, nothing_to_do
+from resources.timings import Timings
+from starter.commands.describe import cluster_page, page
+from starter.results import ClusterDescription, ClusterSummary, Description, Life, MachineSummary
+from workflows.machine import MachineWorkflow
+from workflows.machine.entity import MachineEntity, details
+
+NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
+WAITS = [name for name, reason in REASONS.items() if Kind.WAIT in reason.kind]
+CONDITIONS = [name for name, reason in REASONS.items() if reason.kind & (Kind.CONDITION | Kind.FAILURE)]
+
+
+def waits_for(reason: str) -> MachineState:
+    loaded = examples("m-1")
+    waiting = WaitingFor(
+        reason=reason,
+        message=f"3 of 7 {reason.lower()} words",
+        since=NOW - timedelta(minutes=12),
+        next_try=NOW + timedelta(minutes=5),
+    )
+    return MachineState(
+        name="m-1",
+        cluster="prod",
+        spec=loaded.machines[0].spec,
+        machine_class=ClassSnapshot.of(loaded.classes[0]),
+        status=Status(phase=Phase.UNKNOWN, waiting_for=waiting),
+    )
+
+
+def described(state: MachineState, status: str = "RUNNING", failure: str = "") -> str:
+    summary = MachineSummary(name=state.name, cluster=state.cluster, created=NOW, phase=str(state.status.phase))
+    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="hostler")
+    shown = Description(life=life, state=None if failure else state, failure=failure)
+    return "\n".join(page(shown, NOW))
+
+
+@pytest.mark.parametrize("reason", WAITS)
+def test_describe_says_all_of_a_wait(reason: str) -> None:
+    shown = described(waits_for(reason))
+    for words in (
+        f"Reason:            {reason}",
+        f"Message:           3 of 7 {reason.lower()} words",
+        "Since:             2026-03-01 02:48:00 UTC (12m ago)",
+        "Next try:          2026-03-01 03:05:00 UTC (in 5m)",
+        f"What can be done:  {next_step(reason, 'prod', 'm-1')}",
+    ):
+        assert words in shown
+
+
+@pytest.mark.parametrize("reason", WAITS)
+def test_the_web_uis_details_say_all_of_a_wait(reason: str) -> None:
+    shown = details(waits_for(reason))
+    for words in (
+        f"**{reason}**",
+        f"3 of 7 {reason.lower()} words",
+        "since 2026-03-01 02:48:00",
+        "next try 03:05:00",
+        next_step(reason, "prod", "m-1"),
+    ):
+        assert words in shown
+
+
+def test_a_machine_that_waits_for_nothing_shows_no_advice() -> None:
+    state = waits_for("Settling")
+    assert "can be done" in described(state)
+    assert "can be done" in details(state)
+    state.status.waiting_for = None
+    assert "can be done" not in described(state)
+    assert "can be done" not in details(state)
+
+
+@pytest.mark.parametrize("reason", CONDITIONS)
+def test_a_condition_comes_with_what_can_be_done(reason: str) -> None:
+    """Also the failure of a machine that is Failed, which is a condition of that reason."""
+    state = waits_for("Failed")
+    state.status.conditions = [Condition(type="T", reason=reason, message="words", since=NOW)]
+    advice = f"What can be done about {reason}: {next_step(reason, 'prod', 'm-1')}"
+    assert (advice in described(state)) is not nothing_to_do(reason)
+    state.status.conditions = []
+    assert advice not in described(state)
+
+
+def test_a_cluster_that_cannot_be_reached_comes_with_what_can_be_done() -> None:
+    silent = Reachability(reachable=False, message="connection refused", time=NOW)
+    state = ClusterState(name="prod", api=silent, clouds={"aws/eu-west-1/default/s": silent})
+    summary = ClusterSummary(name="prod", phase="APIUnreachable", machines=3, configured=True)
+    shown = "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
+    for reason in ("APIUnreachable", "CloudUnreachable"):
+        assert f"what can be done: {next_step(reason, 'prod')}" in shown
+    state.api = Reachability(reachable=True, time=NOW)
+    state.clouds = {}
+    assert "can be done" not in "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
+
+
+def test_a_machine_whose_workflow_was_terminated_comes_with_what_can_be_done() -> None:
+    state = waits_for("Settling")
+    advice = f"What can be done: {next_step('Terminated', 'prod', 'm-1')}"
+    assert advice in described(state, "TERMINATED", "its workflow was ended from outside")
+    assert advice not in described(state, "FAILED", "it never was a machine")
+
+
+# -- whoever waits says why -------------------------------------------------------------------------------------------
+
+
+def messages(source: str) -> list[ast.expr]:
+    """Of every call that says a wait."""
+    calls = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call))
+    return [
+        c.args[1] for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "waiting" and len(c.args) >= 2
+    ]
+
+
+def says_something(message: ast.expr) -> bool:
+    """Words of its own, or those of something that has them; never an empty string."""
+    match message:
+        case ast.Constant(value=value):
+            return isinstance(value, str) and len(value.split()) > 1
+        case ast.JoinedStr(values=parts):
+            return any(isinstance(p, ast.Constant) and p.value.strip() for p in parts)
+    return isinstance(message, ast.Name | ast.Attribute)
+
+
+def test_no_wait_is_without_words() -> None:
+    found = [(f.name, m) for f in FILES if f.is_relative_to(ROOT / "workflows") for m in messages(f.read_text())]
+    assert len(found) >= 10
+    assert [f"{name}:{m.lineno}" for name, m in found if not says_something(m)] == []
+
+
+@pytest.mark.parametrize("code", ['m.waiting("A", "")', 'm.waiting("A", f"{x}")', 'm.waiting("A", "words")'])
+def test_a_wait_without_words_is_seen(code: str) -> None:
+    (message,) = messages(code)
+    assert not says_something(message)
+
+
+# -- Events -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_type_of_an_event_is_the_registrys(reason: str) -> None:
+    node = {"metadata": {"name": "node-1", "uid": "u-1"}}
+    happening = Happening(time=NOW, reason=reason, message="words")
+    event = _event(node, MachineRef(cluster="prod", name="m-1", uid="u"), happening)
+    assert event["type"] == ("Warning" if REASONS[reason].warning else "Normal")
+
+
+# -- whole lives ------------------------------------------------------------------------------------------------------
+
+Handle = WorkflowHandle[Any, Any]
+AT_ONCE = timedelta(milliseconds=50)
+QUICK = Timings.fast().model_copy(
+    update={"retry": dict.fromkeys(ErrorClass, AT_ONCE), "consistency": AT_ONCE, "settle": timedelta(milliseconds=300)}
+)
+
+
+class Waits:
+    """What every wait of a machine's workflow says, at the moment that it begins."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.said: set[str] = set()
+        self.silent: list[str] = []
+        until = MachineEntity.until
+
+        async def watched(entity: MachineEntity, condition: Callable[[], bool], *names: str) -> None:
+            self.look(entity.s)
+            await until(entity, condition, *names)
+
+        monkeypatch.setattr(MachineEntity, "until", watched)
+
+    def look(self, s: MachineState) -> None:
+        waiting = s.status.waiting_for
+        if waiting is not None:
+            self.said.add(waiting.reason)
+        if s.status.phase == Phase.RUNNING:
+            return  # it waits for nothing but news
+        if waiting is None or not waiting.message.strip() or waiting.reason not in WAITS:
+            self.silent.append(f"{s.status.phase}: {waiting!r}")
+
+
+@contextlib.asynccontextmanager
+async def watched(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
+    """The workflows outside of the sandbox, so that the test sees each of their waits."""
+    async with (
+        stubbed(temporal.client, workflows=False) as machines,
+        Worker(
+            temporal.client,
+            task_queue=machines.prefix,
+            workflows=worker.WORKFLOWS,
+            workflow_runner=worker.sandbox(strict=False),
+        ),
+    ):
+        yield machines
+
+
+async def state(handle: Handle) -> MachineState:
+    found: MachineState = await handle.query(MachineWorkflow.describe)
+    return found
+
+
+async def waits(handle: Handle, reason: str) -> None:
+    def so(s: MachineState) -> bool:
+        return s.status.waiting_for is not None and s.status.waiting_for.reason == reason
+
+    await eventually(lambda: state(handle), so, f"waiting for {reason}")
+
+
+async def phase(handle: Handle, wanted: Phase) -> None:
+    await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
+
+
+async def test_no_wait_of_a_life_is_without_reason_and_words(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A life with a failure of every class at every step."""
+    seen = Waits(monkeypatch)
+    async with watched(temporal) as machines:
+        over = ApplicationError(
+            "terminated", ErrorInfo.of(ErrorClass.CONFLICT, "terminated"), True, type=IDEMPOTENCY, non_retryable=True
+        )
+        machines.stubs.then("create_machine", *map(classified, ErrorClass), over)
+        for step in ("update_machine", "join_node", "remove_ready_taint", "drain_node", "delete_machine"):
+            machines.stubs.then(step, classified(ErrorClass.AUTH, "not authorized"))
+        machines.stubs.then("forget_machine", classified(ErrorClass.TRANSIENT, "connection refused"))
+        handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(minutes=10)))
+        await waits(handle, "NodeNotSeen")
+        for facts, reason in (
+            ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
+            ({"startupTaints": ["node.cloudprovider.kubernetes.io/uninitialized"]}, "StartupTaint"),
+        ):
+            await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
+            await waits(handle, reason)
+        await handle.signal(MachineWorkflow.observe, machines.facts())
+        await phase(handle, Phase.RUNNING)
+        for facts, reason in (
+            ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
+            ({"conditions": {"KernelDeadlock": "True"}}, "NodeUnhealthy"),
+            ({"exists": False}, "NodeMissing"),
+            ({}, "Settling"),
+        ):
+            await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
+            await waits(handle, reason)
+        await phase(handle, Phase.RUNNING)
+        for seq, state in enumerate(("stopped", "gone"), 1):
+            await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=seq, providerID=VM, state=state))
+            await waits(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])
+        await handle.execute_update(MachineWorkflow.delete, DeleteIntent(requested_by="test"))
+        await handle.result()
+    assert seen.silent == []
+    assert seen.said >= {
+        "CreatingVM", "OutOfCapacity", "QuotaExceeded", "NotAuthorized", "InvalidSpec", "ReferenceNotFound",
+        "ProviderError", "Throttled", "Conflict", "ProviderUnavailable", "AttemptIsOver", "PostStartUpdate",
+        "NodeNotSeen", "NodeTemplate", "StartupTaint", "ReadyTaint", "Draining", "DeletingVM", "Forgetting",
+    }  # fmt: skip
+
+
+async def test_no_wait_of_a_machine_that_fails_is_without_reason_and_words(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fresh looks fail first, then they agree; it is drained in Failed, and stays so."""
+    seen = Waits(monkeypatch)
+    sick = {"ready": False, "reason": "KubeletNotReady"}
+    async with watched(temporal) as machines:
+        machines.stubs.then("look_at_node", classified(ErrorClass.AUTH, "forbidden"), *[looked(**sick)] * 9)
+        machines.stubs.then("drain_node", classified(ErrorClass.TRANSIENT, "connection refused"))
+        handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(seconds=3)))
+        await waits(handle, "NodeNotSeen")
+        await handle.signal(MachineWorkflow.observe, machines.facts())
+        await phase(handle, Phase.RUNNING)
+        await handle.signal(MachineWorkflow.observe, machines.facts(**sick))
+        await waits(handle, "Failed")
+    assert seen.silent == []
+    assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "Failed"}
+
+
+def test_a_silent_wait_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, state = Waits(monkeypatch), waits_for("Settling")
+    seen.look(state)
+    assert (seen.silent, seen.said) == ([], {"Settling"})
+    without_words = WaitingFor(reason="Settling", message=" ", since=NOW)
+    unknown = WaitingFor(reason="Odd", message="words", since=NOW)
+    for waiting in (None, without_words, unknown):
+        state.status.waiting_for = waiting
+        seen.look(state)
+    assert len(seen.silent) == 3

@@ -1,0 +1,142 @@
+"""Every reason has its place: the code, the registry and the runbook have the same ones, and say the same of them."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from reasonkit import ROOT, everything, find
+from test_cli_docs import parse
+from typer.exceptions import TyperException
+
+from resources.reasons import GROUPS, REASONS, Kind, is_warning, next_step, nothing_to_do
+
+RUNBOOK = (ROOT / "docs/runbook.md").read_text()
+PARTS = ("See", "By itself", "Do", "Worry")
+COMMAND = re.compile(r"`(hostler [^`]*)`")
+LONGEST = 330  # characters of a next step: four lines of a terminal, at 3 a.m.
+
+
+def entries() -> dict[str, str]:
+    """The runbook's text by reason."""
+    found: dict[str, str] = {}
+    for chunk in re.split(r"^### ", RUNBOOK, flags=re.MULTILINE)[1:]:
+        heading, _, text = chunk.partition("\n")
+        assert heading not in found, f"{heading} has two entries"
+        found[heading] = re.split(r"^## ", text, flags=re.MULTILINE)[0].strip()
+    return found
+
+
+# -- the code ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_registry_has_every_reason_of_the_code_and_no_other() -> None:
+    found = everything()
+    assert not found.unread, "a reason is a literal, so that it can be found: " + "; ".join(found.unread)
+    assert found.reasons == {name: reason.kind for name, reason in REASONS.items()}
+
+
+def test_each_reason_stands_in_one_group() -> None:
+    assert sum(map(len, GROUPS.values())) == len(REASONS)
+
+
+@pytest.mark.parametrize(
+    ("code", "reasons"),
+    [
+        ('m.waiting("A", "words")', {"A": Kind.WAIT}),
+        ('m.fail(op, "A" if gone else "B", "words")', {"A": Kind.FAILURE, "B": Kind.FAILURE}),
+        ('reason = "A" if x else "B"\n  m.condition("T", reason, "words")', {"A": Kind.CONDITION, "B": Kind.CONDITION}),
+        ('m.note("A", "words")\n  m.waiting("A", "words")', {"A": Kind.WAIT}),
+        ('m.enter(phase, "A", "words")', {"A": Kind.HAPPENING}),
+        ('return Health(False, "A", "words")', {"A": Kind.WAIT}),
+        ('return Health(True, "A", "words")', {}),
+        ('Retry(phase, reason=reason or "A")', {"A": Kind.WAIT}),
+        ('m.note(MISSING_CREDENTIALS, "words")', {"CredentialsMissing": Kind.HAPPENING}),
+    ],
+)
+def test_a_reason_is_found(code: str, reasons: dict[str, Kind]) -> None:
+    found = find({"workflows/x.py": f"def f(m, reason):\n  {code}"})
+    assert (found.reasons, found.unread) == (reasons, [])
+
+
+@pytest.mark.parametrize("code", ['m.waiting(f"Waits{x}", "words")', "m.note(names[0], 'words')", "m.note(x, 'words')"])
+def test_a_reason_that_cannot_be_found_is_seen(code: str) -> None:
+    assert len(find({"workflows/x.py": f"def f(m):\n  {code}"}).unread) == 1
+
+
+# -- the words --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_words_of_a_reason(name: str) -> None:
+    reason, step = REASONS[name], next_step(name, "prod", "m-1")
+    assert re.fullmatch(r"[A-Z][A-Za-z]+", name)
+    assert re.fullmatch(r"[A-Z][^.]*(\.\w[^.]*)*\.", reason.meaning), "one sentence"
+    assert step.endswith(".")
+    assert not re.search("[{}]|NAME|CLUSTER", step)
+    assert len(step) <= LONGEST
+    if Kind.WAIT in reason.kind:
+        assert "`" in step or re.search(r"\d+ s|minute", step), "what to type, or how long it is normal"
+    for command in COMMAND.findall(step):
+        words = command.split()
+        if words[1] not in ("doctor", "explain"):
+            where = "--cluster" if "--cluster" in words else "cluster"
+            assert words[words.index(where) + 1] == "prod", "a command that is copied must not hit another cluster"
+        if "machine" in words:
+            assert words[words.index("machine") + 1] == "m-1"
+
+
+def test_a_reason_that_is_not_known_has_a_next_step_too() -> None:
+    assert next_step("Odd", "prod", "m-1") == (
+        "This version does not know the reason: `hostler events machine m-1 --cluster prod` tells the story."
+    )
+    assert (is_warning("Odd"), nothing_to_do("Odd")) == (False, False)
+    assert (is_warning("CreationTimeout"), nothing_to_do("Settling")) == (True, True)
+
+
+def test_what_makes_a_machine_failed_is_a_warning() -> None:
+    failures = {name for name, reason in REASONS.items() if Kind.FAILURE in reason.kind}
+    assert failures >= {"CreationTimeout", "HealthTimeout", "StaleNode"}
+    assert {name for name in failures if not is_warning(name)} == set()
+
+
+# -- the runbook ------------------------------------------------------------------------------------------------------
+
+
+def test_the_runbook_has_an_entry_for_each_reason_in_its_group() -> None:
+    order = [re.split(r"\n+", chunk)[0] for chunk in re.split(r"^#{2,3} ", RUNBOOK, flags=re.MULTILINE)[1:]]
+    assert order == [line for group, reasons in GROUPS.items() for line in (group, *reasons)]
+    index = re.findall(r"\[(\w+)\]\(#(\w+)\)", RUNBOOK)
+    assert index == [(name, name.lower()) for name in sorted(REASONS, key=str.lower)]
+
+
+@pytest.mark.parametrize("name", REASONS)
+def test_the_runbook_says_what_the_registry_says(name: str) -> None:
+    meaning, _, rest = entries()[name].partition("\n\n")
+    assert meaning == REASONS[name].meaning
+    parts = dict(re.findall(r"^- \*\*([\w ]+):\*\* (.+)$", rest, flags=re.MULTILINE))
+    if REASONS[name].kind != Kind.HAPPENING:
+        assert tuple(parts) == PARTS
+    elif next_step(name, "CLUSTER") == "Nothing.":
+        assert parts == {}
+    assert parts.get("Do", "Nothing.") == next_step(name, "CLUSTER")
+
+
+def typed(text: str) -> list[str]:
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
+    lines = [line.split("#")[0].strip() for block in blocks for line in block.splitlines()]
+    return sorted({*COMMAND.findall(text), *lines})
+
+
+@pytest.mark.parametrize("command", typed(RUNBOOK))
+def test_the_command_line_takes_what_the_runbook_says(command: str) -> None:
+    program, *words = command.split()
+    assert program == "hostler"
+    parse(words)
+
+
+def test_a_command_that_there_is_not_is_seen() -> None:
+    commands = typed("`hostler mend machine m-1`\n\n```sh\nhostler doctor   # all\n```\n")
+    assert commands == ["hostler doctor", "hostler mend machine m-1"]
+    with pytest.raises(TyperException):
+        parse(commands[1].split()[1:])
