@@ -11,7 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -19,6 +19,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import last_progress, progress
+from activities.clock import Clock
 from activities.deps import Deps
 from activities.facts import digest, project
 from activities.kube import Kube, KubeError, node_path
@@ -92,7 +93,8 @@ class NodeWatch:
         self.cursor = cursor
         self.changed = changed
         """Since the start of the watch: what a heartbeat must carry beside the argument."""
-        self.epoch = int(activity.info().started_time.timestamp() * 1000)
+        self.clock = Clock()
+        self.epoch = int(self.clock.started.timestamp() * 1000)
         self.seq = 0
         self.machines: dict[str, str] = {}
         """provider_key to machine, as far as known."""
@@ -318,7 +320,7 @@ class NodeWatch:
         if self.reachable is reachable:
             return
         self.reachable = reachable
-        news = Reachability(reachable=reachable, message=message, time=datetime.now(UTC))
+        news = Reachability(reachable=reachable, message=message, time=self.clock.now())
         await self.handle.signal("reachability", news)
 
     async def _note(self, reason: str, message: str) -> None:

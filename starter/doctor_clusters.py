@@ -23,6 +23,7 @@ RIGHTS = (
     Right("create", "pods", subresource="eviction"),
     Right("list", "poddisruptionbudgets", group="policy"),
     *(Right(verb, "secrets", namespace="kube-system") for verb in ("get", "create", "patch", "delete")),
+    Right("get", "leases", group="coordination.k8s.io", namespace="kube-node-lease"),
     Right("create", "events"),
 )
 GRANT = "grant them to the worker's account (README, What a cluster needs)"

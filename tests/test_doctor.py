@@ -152,6 +152,7 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
         name="parked",
         cluster="demo",
         uid="u-1",
+        created=datetime.now(UTC),
         spec=loaded.machines[0].spec,
         machine_class=ClassSnapshot.of(loaded.classes[0]),
         queue_prefix=prefix,
@@ -280,7 +281,9 @@ def test_rights_are_those_of_the_readme() -> None:
     """`nodes (get, list, …), pods and …`: each with what it takes."""
     told = README.read_text().partition("**Rights**")[2].partition("and get of the Secrets")[0]
     pairs = re.findall(
-        r"(nodes|pods/eviction|pods|poddisruptionbudgets|Secrets in kube-system|events) \(([a-z, ]+)\)", told
+        r"(nodes|leases in kube-node-lease|pods/eviction|pods|poddisruptionbudgets|Secrets in kube-system|events) "
+        r"\(([a-z, ]+)\)",
+        told,
     )
     wanted = {(what.replace("Secrets", "secrets"), verb) for what, verbs in pairs for verb in verbs.split(", ")}
     assert {(str(right).partition(" ")[2], right.verb) for right in RIGHTS} == wanted

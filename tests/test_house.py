@@ -26,7 +26,6 @@ IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 MAY_READ_IT = {
     "census.py": "when machines were counted, for metrics",
-    "watch.py": "when the API server was reached or not, for people",
 }
 
 
