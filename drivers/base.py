@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
+from resources.messages import ResourceUpdate
 
 
 class Request(BaseModel):
@@ -91,6 +92,8 @@ class UpdateMachineRequest(MachineRequest):
 class UpdateMachineResponse(Request):
     changed: list[str] = Field(default_factory=list)
     """What was changed, in words; empty when all was already so."""
+    resources: list[ResourceUpdate] = Field(default_factory=list)
+    """Of a hot update: the resources that were changed."""
 
 
 class DeleteMachineRequest(MachineRequest):

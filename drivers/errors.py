@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
+from resources.messages import ResourceUpdate
 
 
 class DriverError(Exception):
@@ -45,6 +46,21 @@ class IdempotencyMismatch(DriverError):
     def __init__(self, message: str, *, provider_code: str, terminated: bool) -> None:
         super().__init__(ErrorClass.CONFLICT, message, provider_code=provider_code)
         self.terminated = terminated
+
+
+class PartialUpdate(DriverError):
+    """A hot update failed on some resources and went on with the others: one error, of the class that is waited for
+    longest, with what became of each."""
+
+    def __init__(self, error: DriverError, resources: list[ResourceUpdate]) -> None:
+        super().__init__(
+            error.error_class,
+            error.message,
+            provider_code=error.provider_code,
+            retry_after=error.retry_after,
+            code=error.code,
+        )
+        self.resources = resources
 
 
 class Unimplemented(DriverError):

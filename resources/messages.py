@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
+from resources.errors import ErrorInfo
 from resources.manifests import NodeTemplate, SecretRef
 
 
@@ -172,9 +173,22 @@ class UpdateInput(Value):
     """None: the post-start update, once."""
 
 
+class ResourceUpdate(Value):
+    """What became of one resource of a machine in a hot update."""
+
+    id: str
+    kind: str
+    """instance, volume, network-interface."""
+    changed: list[str] = Field(default_factory=list)
+    """What was changed, in words, e.g. `set cost`, `removed team`."""
+    error: ErrorInfo | None = None
+
+
 class UpdateOutput(Value):
     changed: list[str] = Field(default_factory=list)
     """What was changed, in words, e.g. `sourceDestCheck=false on i-1`."""
+    resources: list[ResourceUpdate] = Field(default_factory=list)
+    """Of a hot update: those that were changed or failed."""
     supported: bool = True
     """False: the driver said Unimplemented."""
 

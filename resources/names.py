@@ -54,6 +54,10 @@ def cluster_id(cluster: str) -> str:
     return f"cluster/{cluster}"
 
 
+def class_id(cluster: str, name: str) -> str:
+    return f"machineclass/{cluster}/{name}"
+
+
 def sweep_id(cluster: str, sweep: str) -> str:
     return f"orphans/{cluster}/{sweep}"
 

@@ -1,0 +1,213 @@
+"""The state of one MachineClass, the only argument of its workflow, and what travels between it and its users."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import Field
+
+from resources.base import Duration, Model, Value
+from resources.machine import ClassSnapshot
+from resources.messages import Happening, Intent
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.timings import Timings
+
+CHANGES_KEPT = 20
+TROUBLES_KEPT = 100
+"""Failed users whose messages the class keeps; the others' are in the machines themselves."""
+UPDATE_CONCURRENCY = 10
+SILENCE = timedelta(minutes=2)
+"""A user that was told and says nothing for so long does not hold up the others, and is told again."""
+
+
+class UpdateState(StrEnum):
+    """How far a user is with the newest generation that it was told."""
+
+    UPDATED = "Updated"
+    """Every updatable field is as that generation says."""
+    PENDING = "Pending"
+    """It will be applied, but not now: there is no VM yet."""
+    UPDATING = "Updating"
+    """Under way, or tried again soon."""
+    FAILED = "Failed"
+    """The last try failed; it is tried again."""
+    OUTDATED = "Outdated"
+    """Updatable fields are applied; others differ, which only a new VM can have."""
+    NOT_SUPPORTED = "NotSupported"
+    """The provider's driver cannot update a VM that runs."""
+
+
+class ClassReport(Value):
+    """From a user to its class: with the first one it is known as a user (signal `report`)."""
+
+    user: str
+    """Name of the machine."""
+    generation: int
+    """The newest that it has."""
+    applied: int
+    """The newest whose updatable fields it carries; 0 before there is a VM."""
+    state: UpdateState
+    reason: str = ""
+    """CamelCase, of resources.reasons."""
+    message: str = ""
+    next_try: datetime | None = None
+    """Of a failed one."""
+    time: datetime
+    """A report that is older than the one before it changes nothing."""
+
+
+class ClassNews(Value):
+    """From a class to a user (signal `class_changed`): the whole snapshot; an older generation is dropped."""
+
+    machine_class: ClassSnapshot
+    requested_by: str = ""
+    reason: str = ""
+
+
+class ClassIntent(Intent):
+    """The manifest as applied (update and signal `apply`). The workflow gives the generation."""
+
+    machine_class: ClassSnapshot
+    namespace: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class ClassChange(Value):
+    """One generation: who made it, when, and what it changed."""
+
+    generation: int
+    time: datetime
+    requested_by: str = ""
+    reason: str = ""
+    hot: list[str] = Field(default_factory=list)
+    """Paths of updatable fields."""
+    rolls: list[str] = Field(default_factory=list)
+    """Paths of fields that only a new VM can have."""
+
+
+class ClassQuestion(Value):
+    """What would a class change? Of query `preview`."""
+
+    machine_class: ClassSnapshot
+    """As it would be applied."""
+    instead_of: ClassSnapshot | None = None
+    """None: of the class as it is; else of the class that a machine has now."""
+
+
+class ClassPreview(Value):
+    """What a class would change, judged by the class's workflow; nothing is changed by asking."""
+
+    hot: list[str] = Field(default_factory=list)
+    rolls: list[str] = Field(default_factory=list)
+    refused: list[str] = Field(default_factory=list)
+    """Why it would not be taken at all."""
+
+
+# -- activities of a class, and of a machine that talks to its class --------------------------------------------------
+
+
+class ClassRef(Value):
+    cluster: str
+    name: str
+
+
+class ReportInput(Value):
+    machine_class: ClassRef
+    report: ClassReport
+
+
+class TellUsersInput(Value):
+    cluster: str
+    users: list[str]
+    """Machine names."""
+    news: ClassNews
+
+
+class TellUsersOutput(Value):
+    gone: list[str] = Field(default_factory=list)
+    """Those without a workflow that runs."""
+
+
+class UsersFound(Value):
+    users: list[str] = Field(default_factory=list)
+    """Machine names."""
+
+
+# -- the class itself -------------------------------------------------------------------------------------------------
+
+
+class User(NamedTuple):
+    """What a class knows of one user: a tuple, so that 5,000 of them travel in one payload."""
+
+    generation: int = 0
+    """The newest that it said it has; 0: it has said nothing yet."""
+    applied: int = 0
+    state: UpdateState = UpdateState.UPDATING
+    reason: str = ""
+    time: datetime | None = None
+    """Of its last report."""
+    told: int = 0
+    """The generation that it was told last."""
+    tells: int = 0
+    """How often it was told that one without an answer."""
+    patience: datetime | None = None
+    """Until then its word is waited for; absolute."""
+
+    @property
+    def settled(self) -> bool:
+        """It is done with the generation that it has, for now."""
+        return self.generation > 0 and self.state is not UpdateState.UPDATING
+
+
+class Trouble(Value):
+    """Why a user's last try failed."""
+
+    message: str
+    next_try: datetime | None = None
+
+
+class ClassState(Model):
+    """A person may start a class with plain JSON:
+
+    {"cluster": "demo", "name": "c1", "machineClass": {"name": "c1", "provider": "AWS", …}}
+    """
+
+    name: str
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    machine_class: ClassSnapshot
+    update_concurrency: int = Field(default=UPDATE_CONCURRENCY, ge=1)
+    """Users that are told of a change and have not finished it, at most."""
+    silence: Duration = SILENCE
+    queue_prefix: str = DEFAULT_QUEUE
+    timings: Timings = Field(default_factory=Timings)
+
+    created: datetime | None = None
+    users: dict[str, User] = Field(default_factory=dict)
+    """By machine name."""
+    troubles: dict[str, Trouble] = Field(default_factory=dict)
+    """Of failed users, by machine name; so many at most."""
+    changes: list[ClassChange] = Field(default_factory=list)
+    journal: list[Happening] = Field(default_factory=list)
+    intents: dict[str, str] = Field(default_factory=dict)
+    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    searched: bool = False
+    """Machines that name the class and were there before this workflow have been looked for."""
+    deleted: bool = False
+    parked: str | None = None
+    messages: int = 0
+
+    @property
+    def generation(self) -> int:
+        return self.machine_class.generation
+
+    @property
+    def last_updated_generation(self) -> int:
+        """The newest that every user carries (seed 002: last-updated-machineClass); a user without a VM carries none
+        yet and will be made by the newest. Without users the current one."""
+        return min((u.applied for u in self.users.values() if u.applied), default=self.generation)
