@@ -46,9 +46,8 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
 def _reason(ready: dict[str, Any]) -> str:
     if not ready:
         return "the kubelet has not reported yet"
-    return f"{ready.get('reason', 'Ready is ' + ready.get('status', 'absent'))}: {ready.get('message', '')}".rstrip(
-        ": "
-    )
+    reason = ready.get("reason", f"Ready is {ready.get('status', 'absent')}")
+    return f"{reason}: {ready.get('message', '')}".rstrip(" .:")
 
 
 def digest(facts: NodeFacts) -> str:

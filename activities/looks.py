@@ -33,10 +33,15 @@ async def find_node(kube: Kube, machine: str, node_name: str | None, provider_id
     return Found(node=await labelled_node(kube, machine, provider_id), namesake=named)
 
 
-async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:
-    """The Node that the watch has labelled with the machine's name, if it is the VM's. Raises KubeError."""
+async def labelled_nodes(kube: Kube, machine: str, provider_id: str) -> list[dict[str, Any]]:
+    """The VM's Nodes that the watch has labelled with the machine's name: one, or twins. Raises KubeError."""
     labelled = await kube.get("/api/v1/nodes", labelSelector=f"{MACHINE_NAME_LABEL}={machine}")
-    mine = [n for n in labelled["items"] if is_of(n, provider_id)]
+    return [n for n in labelled["items"] if is_of(n, provider_id)]
+
+
+async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:
+    """The Node that counts. Raises KubeError."""
+    mine = await labelled_nodes(kube, machine, provider_id)
     # Of two the newer one counts, as the watch has it; times are whole seconds, so the name decides a tie.
     return max(mine, key=lambda n: (n["metadata"]["creationTimestamp"], n["metadata"]["name"]), default=None)
 

@@ -142,7 +142,8 @@ class MachineActivities:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
             return VmLook(state=GONE, message=e.message)
-        return VmLook(state=str(vm.state), message=_words(vm))
+        joining = "" if input.attempt is None else await why_not_joined(self.deps.clusters, input, vm.provider_id)
+        return VmLook(state=str(vm.state), message=_words(vm), joining=joining)
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:

@@ -10,8 +10,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.deps import Deps
 from activities.events import tell
 from activities.facts import project
-from activities.kube import KubeError, node_path
-from activities.looks import find_node, lease_renewed, provider_id_of, ready_status
+from activities.kube import Kube, KubeError, node_path
+from activities.looks import find_node, labelled_nodes, lease_renewed, provider_id_of, ready_status
 from activities.merge import template_patch
 from activities.tokens import revoke_tokens
 from resources.messages import (
@@ -99,13 +99,12 @@ class NodeActivities:
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> None:
-        """The Node, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called."""
+        """Its Nodes, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        if input.node_name:
-            node = await kube.find(node_path(input.node_name))
-            if node is not None and _ours(node, input):
-                # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
-                await kube.delete(node_path(input.node_name), {"preconditions": {"uid": node["metadata"]["uid"]}})
+        for node in await _nodes_of(kube, input):
+            metadata = node["metadata"]
+            # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
+            await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
         if input.provider_id:
             handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
@@ -114,6 +113,19 @@ class NodeActivities:
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
+
+
+async def _nodes_of(kube: Kube, input: ForgetInput) -> list[dict[str, Any]]:
+    """By name, and by label: a Node may have registered under another name and never joined, or have a twin."""
+    found = {}
+    if input.node_name:
+        node = await kube.find(node_path(input.node_name))
+        if node is not None and _ours(node, input):
+            found[input.node_name] = node
+    if input.provider_id:
+        for node in await labelled_nodes(kube, input.machine.name, input.provider_id):
+            found[node["metadata"]["name"]] = node
+    return list(found.values())
 
 
 def _ours(node: dict[str, Any], input: ForgetInput) -> bool:

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import secrets
 import string
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -130,4 +130,5 @@ def _manifest(machine: MachineRef, identity: str, secret: str, expires: datetime
 
 
 def _rfc3339(time: datetime) -> str:
-    return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    """Whole seconds, rounded up: a token must not end before the machine's time does."""
+    return (time.astimezone(UTC) + timedelta(microseconds=999_999)).strftime("%Y-%m-%dT%H:%M:%SZ")

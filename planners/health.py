@@ -14,6 +14,7 @@ from enum import StrEnum
 from resources.base import format_duration
 from resources.machine import Illness, Look, Phase
 from resources.messages import NodeFacts, VmFacts
+from resources.names import STARTUP_TAINTS
 from resources.timings import Timings
 
 KUBELET_REPORTS = timedelta(minutes=5)
@@ -49,6 +50,16 @@ def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) 
     if bad:
         return Health(False, "NodeUnhealthy", f"node {node.name}: {', '.join(bad)}")
     return Health(True, "NodeHealthy", f"node {node.name} is Ready")
+
+
+def judge_joining(node: NodeFacts | None, listed: list[str]) -> Health:
+    """Of a node that has taken no work yet: it must also be free of startup taints that others remove (MCM H11)."""
+    health = judge(node, listed)
+    if node is None or not health.healthy or not node.startup_taints:
+        return health
+    who = "cloud-controller-manager" if STARTUP_TAINTS[0] in node.startup_taints else "whoever set it"
+    taints = ", ".join(node.startup_taints)
+    return Health(False, "StartupTaint", f"{health.message}; waits for {who} to remove its taint {taints}")
 
 
 @dataclass(frozen=True)

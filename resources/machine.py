@@ -61,6 +61,13 @@ class WaitingFor(Value):
     next_try: datetime | None = None
 
 
+class Trouble(Value):
+    """Failures of one kind in a row."""
+
+    reason: str
+    since: datetime
+
+
 class Condition(Value):
     type: str
     reason: str
@@ -201,6 +208,7 @@ class MachineState(Model):
     ready_uid: str | None = None
     """Of the Node object that was freed of the instance-not-ready taint; another one must be made ready first."""
     was_running: bool = False
+    trouble: Trouble | None = None
     healthy_since: datetime | None = None
     illness: Illness | None = None
     suspicion: Look | None = None

@@ -237,6 +237,10 @@ class VmLookInput(Value):
     target: Target
     diagnose: bool = False
     """Also the provider's health checks and the console's last lines."""
+    attempt: int | None = None
+    """Given: also why its node has not joined, as far as the API server knows; as in StatusInput."""
+    node_name: str | None = None
+    deadline: datetime | None = None
 
 
 class VmLook(Value):
@@ -244,6 +248,8 @@ class VmLook(Value):
     """The driver's, or `gone`."""
     message: str = ""
     """In words, with what a diagnosis found."""
+    joining: str = ""
+    """Why its node has not joined, where that was asked for."""
 
 
 class JoinInput(Value):

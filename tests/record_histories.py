@@ -61,7 +61,7 @@ async def a_failed_life(stack: Stack) -> None:
     rule = KnobRule.model_validate({"match": "m-1*", "knobs": {"unready": True}})
     stack.simulator.call(lambda: stack.simulator.simulator.kubelets.set_knobs([rule]))
     await stack.phase(Phase.FAILED)
-    await stack.reason("Failed")
+    await stack.reason("HealthTimeout")
     stack.simulator.call(lambda: stack.simulator.simulator.kubelets.set_knobs([]))
     await stack.started["m-1"].execute_update(MachineWorkflow.recreate, RecreateIntent(id="r"), id="r")
     await eventually(stack.state, lambda s: s.uid not in ("", uid) and s.status.phase == Phase.RUNNING)

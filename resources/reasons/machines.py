@@ -5,6 +5,9 @@ from __future__ import annotations
 from resources.names import INSTANCE_NOT_READY_TAINT
 from resources.reasons.reason import Kind, Reason
 
+REPLACE = "`hostler recreate {machine}` replaces it, `hostler delete {machine}` only removes it"
+"""What a machine that is Failed waits for; by itself it stays so."""
+
 CREATING: dict[str, Reason] = {
     "Created": Reason(
         Kind.HAPPENING,
@@ -48,14 +51,14 @@ CREATING: dict[str, Reason] = {
     "QuotaExceeded": Reason(
         Kind.WAIT,
         "The cloud account may not have more of what the message names.",
-        "Raise the quota at the cloud, or free some of it: `hostler get orphans --cluster {cluster}` shows VMs that "
-        "nobody owns. It is tried again every 10 minutes.",
+        "Delete machines that are not needed, or raise the quota at the cloud; `hostler get orphans --cluster "
+        "{cluster}` shows VMs that nobody owns. It is tried again every 10 minutes.",
         warning=True,
     ),
     "NotAuthorized": Reason(
         Kind.WAIT,
         "The credentials are wrong or expired, or may not do what the message names.",
-        "At the cloud: correct the Secret that the class names, or the rights of its user. At the Kubernetes API: "
+        "At the cloud: correct the Secret that the message names, or the rights of its user. At the Kubernetes API: "
         "`hostler doctor` names the missing right. It is tried again every 3 minutes.",
         warning=True,
     ),
@@ -91,8 +94,8 @@ CREATING: dict[str, Reason] = {
     "Conflict": Reason(
         Kind.WAIT,
         "The resource is in a state that does not allow this now, or somebody else is changing it.",
-        "Nothing: it is tried again every 5 s. After 10 minutes do what the message names: a protection that somebody "
-        "set (termination protection) must be removed by them, Hostler never removes it.",
+        "If the message names a protection, remove it as it says: Hostler never does. Else nothing: it is tried again "
+        "every 5 s; worry after 10 minutes.",
         warning=True,
     ),
     "ProviderUnavailable": Reason(
@@ -110,17 +113,17 @@ CREATING: dict[str, Reason] = {
         warning=True,
     ),
     "CreationTimeout": Reason(
-        Kind.FAILURE,
+        Kind.WAIT | Kind.FAILURE,
         "The machine was not Running by its creation deadline (spec.creationTimeout, 20 minutes by default).",
-        "Correct what the message names, then `hostler recreate {machine}`. If it only needs longer, raise "
-        "spec.creationTimeout first.",
+        f"Correct what the message names, or raise spec.creationTimeout; then {REPLACE}. Look at the VM first: both "
+        "delete it.",
         warning=True,
     ),
     "StaleNode": Reason(
-        Kind.FAILURE,
+        Kind.WAIT | Kind.FAILURE,
         "The cloud gave the new VM a node name that an older Node object has, so its VM is deleted.",
-        "See whose Node the message names, delete it when its VM is gone (`kubectl delete node NODE`), then `hostler "
-        "recreate {machine}`.",
+        "See whose Node the message names, and delete it when its VM is gone (`kubectl delete node NODE`); then "
+        f"{REPLACE}.",
         warning=True,
     ),
 }
@@ -140,8 +143,8 @@ JOINING: dict[str, Reason] = {
     "NodeNotSeen": Reason(
         Kind.WAIT,
         "The VM has started, and no Node of it has joined.",
-        "Nothing in the first 5 minutes. Then read the console's last lines in `hostler describe {machine}`: user "
-        "data, network to the API server, bootstrap token, or a Node without spec.providerID.",
+        "Nothing in the first 5 minutes. Then read `Seen last` in describe, with the console's last lines: user data, "
+        "network to the API server, bootstrap token, or a Node without spec.providerID.",
     ),
     "NodeRejoined": Reason(
         Kind.HAPPENING,
@@ -191,15 +194,16 @@ JOINING: dict[str, Reason] = {
         "Nothing.",
     ),
     "VMStopped": Reason(
-        Kind.FAILURE,
+        Kind.WAIT | Kind.FAILURE,
         "The VM was stopped before its Node joined; it is not created again.",
-        "Find out who stopped it (the cloud's audit log, or its own boot script), then `hostler recreate {machine}`.",
+        "Find out who stopped it (the VM's console, its boot script, the cloud's audit log); then "
+        f"{REPLACE}. Both delete the VM.",
         warning=True,
     ),
     "VMGone": Reason(
         Kind.WAIT | Kind.FAILURE,
         "The cloud says that the VM does not exist any more.",
-        "Find out who deleted it (the cloud's audit log), then `hostler recreate {machine}`.",
+        f"Find out who deleted it (the cloud's audit log); then {REPLACE}.",
         warning=True,
     ),
 }
@@ -209,29 +213,29 @@ LIVING: dict[str, Reason] = {
     "NodeNotReady": Reason(
         Kind.WAIT,
         "The Node's condition Ready is not True.",
-        "`{node}` says why: kubelet, container runtime, network plugin. A new Node needs a minute. One that stays so "
-        "is Failed at the deadline that `hostler describe {machine}` shows.",
+        "`{node}` says why: kubelet, container runtime, network plugin. Pending: a new Node needs a minute. One that "
+        "stays so is Failed at the time that the message names.",
         warning=True,
     ),
     "NodeUnhealthy": Reason(
         Kind.WAIT,
         "A condition that spec.nodeConditions lists is not False.",
         "`{node}` shows the condition and its message: mend it on the machine (disk, file system, kernel, network). "
-        "One that stays so is Failed at the deadline that `hostler describe {machine}` shows.",
+        "One that stays so is Failed at the time that the message names.",
         warning=True,
     ),
     "NodeMissing": Reason(
         Kind.WAIT,
         "Somebody deleted the Node object.",
-        "Restart the kubelet on the VM: it registers its Node again. Else the machine is Failed at the deadline that "
-        "`hostler describe {machine}` shows.",
+        "A living kubelet registers it again within a minute. If it does not, restart it on the VM: `{node}`. Else the "
+        "machine is Failed at the time that the message names.",
         warning=True,
     ),
     "VMNotRunning": Reason(
         Kind.WAIT,
         "The VM exists and does not run.",
-        "Start it at the cloud if it was stopped by mistake. Else the machine is Failed at the deadline that `hostler "
-        "describe {machine}` shows.",
+        "Start it at the cloud if it was stopped by mistake: `hostler describe {machine}` has its id. Else the machine "
+        "is Failed at the time that the message names.",
         warning=True,
     ),
     "Settling": Reason(
@@ -254,7 +258,7 @@ LIVING: dict[str, Reason] = {
     "ConfirmingFailure": Reason(
         Kind.WAIT,
         "The deadline is near: two fresh looks at Node, Lease and VM decide whether the machine is Failed.",
-        "Nothing: if it can be saved, do it before the next try. `{node}` says what is wrong with it.",
+        "Nothing, or make it healthy before the next look: then it is not Failed. `{node}` says what is wrong with it.",
         warning=True,
     ),
     "NotConfirmed": Reason(
@@ -283,16 +287,9 @@ LIVING: dict[str, Reason] = {
         warning=True,
     ),
     "HealthTimeout": Reason(
-        Kind.FAILURE,
+        Kind.WAIT | Kind.FAILURE,
         "The machine was unhealthy for its whole healthTimeout, and two fresh looks found it so.",
-        "Read the message for what was wrong, then `hostler recreate {machine}`.",
-        warning=True,
-    ),
-    "Failed": Reason(
-        Kind.WAIT,
-        "The machine is Failed, belongs to no pool, and stays so until a person decides.",
-        "`hostler recreate {machine}` makes a new VM under the same name; `hostler delete {machine}` only removes it. "
-        "Look at the VM first, if you want to know more: both delete it.",
+        f"Read the message and look at the VM first; then {REPLACE}. Both delete the VM.",
         warning=True,
     ),
     "JoinedLate": Reason(
@@ -323,8 +320,8 @@ LEAVING: dict[str, Reason] = {
     "Draining": Reason(
         Kind.WAIT,
         "The Node's pods are being evicted, as their disruption budgets allow.",
-        "Nothing: what is not gone by the deadline is deleted. The pending activity in `hostler describe {machine}` "
-        "names the pod and the budget in the way; raise that, or do not wait: `hostler delete {machine} --force`.",
+        "Nothing: what is not gone by the deadline is deleted. `Seen last` in describe names the pod and the budget in "
+        "the way; raise that, or do not wait: `hostler delete {machine} --force`.",
     ),
     "DrainForced": Reason(
         Kind.HAPPENING,
@@ -348,8 +345,7 @@ LEAVING: dict[str, Reason] = {
     "DeletingVM": Reason(
         Kind.WAIT,
         "The VM, its disks and its NICs are being deleted, until the cloud confirms that they are gone.",
-        "Nothing: it takes minutes. After 15 minutes see what is still there: the pending activity in `hostler "
-        "describe {machine}` names it.",
+        "Nothing: it takes minutes. After 15 minutes see what is still there: `Seen last` in describe names it.",
     ),
     "VMDeleted": Reason(
         Kind.HAPPENING,

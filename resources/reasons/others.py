@@ -80,7 +80,7 @@ STORY: dict[str, Reason] = {
     "RenewAsked": Reason(Kind.HAPPENING, "Somebody asked for the newest code, or for another try.", "Nothing."),
     "Retried": Reason(
         Kind.HAPPENING,
-        "A call succeeded or ended after attempts that failed; the message has the last one's error.",
+        "A call succeeded after attempts that failed; the message has the last one's error.",
         "Nothing.",
     ),
     "ActivityFailed": Reason(
@@ -114,6 +114,12 @@ STORY: dict[str, Reason] = {
         "Somebody terminated the workflow: what it owned may still exist, and nobody looks after it.",
         "`hostler adopt {machine}` takes the VM back; then delete it with `hostler delete {machine}` if it is not "
         "wanted.",
+        warning=True,
+    ),
+    "WorkflowFailed": Reason(
+        Kind.HAPPENING,
+        "The workflow ended with an error, as only one does that owns nothing: it could not begin.",
+        "Correct what the message names and apply it again: `hostler apply -f FILE --cluster {cluster}`.",
         warning=True,
     ),
 }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
@@ -20,7 +20,7 @@ from workflows.machine.entity import MachineEntity, describe_failure
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
-    from planners.health import WELL, Outcome, confirm
+    from planners.health import WELL, Outcome, confirm, judge_joining
     from planners.waits import wait_after
     from resources.machine import Look, OperationState, OperationType
     from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
@@ -44,7 +44,7 @@ async def creation(m: MachineEntity) -> None:
     """
     s = m.s
     last = m.due("creation")
-    seen = await _look(m, diagnose=last)
+    seen = await _look(m, diagnose=last, joining=not last)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
@@ -54,15 +54,12 @@ async def creation(m: MachineEntity) -> None:
         m.status.waiting_for = None
     _take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    deadline = m.deadlines["creation"]
     if s.suspicion is None or not last:
         s.suspicion = Look(time=workflow.now(), node=seen.node, vm=vm)
-        m.deadlines["confirm"] = max(deadline, workflow.now() + s.timings.confirm)
+        m.deadlines["confirm"] = max(m.deadlines["creation"], workflow.now() + s.timings.confirm)
         return
-    words = [vm.message]
-    if seen.node.without_provider_id:
-        words.insert(0, f"node {m.status.node_name} is there, but without providerID nobody can say whose it is")
-    m.fail_creation("; ".join(filter(None, words)))
+    why = judge_joining(s.node, s.spec.node_conditions).message
+    m.fail_creation("; ".join(filter(None, (why, s.suspicion.vm.joining, vm.message))))
 
 
 async def health(m: MachineEntity) -> None:
@@ -94,6 +91,7 @@ async def health(m: MachineEntity) -> None:
         assert said.look_again is not None
         m.deadlines["confirm"] = said.look_again
         m.note_news(said.reason, said.message)
+        m.tell()
         m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, said.message)
         m.waiting(said.reason, said.message, said.look_again)
 
@@ -111,9 +109,12 @@ async def introduce(m: MachineEntity) -> None:
         return
 
 
-async def _look(m: MachineEntity, diagnose: bool = False) -> Seen | None:
+async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
     """Both looks side by side. None when a deletion was asked for meanwhile."""
     s = m.s
+    why: dict[str, Any] = {}
+    if joining and s.attempt is not None:
+        why = {"attempt": s.attempt.number, "node_name": m.status.node_name, "deadline": m.deadlines["creation"]}
     name = m.status.node_name
     node = m.start(
         NodeActivities.look_at_node,
@@ -123,7 +124,7 @@ async def _look(m: MachineEntity, diagnose: bool = False) -> Seen | None:
     )
     vm = m.start(
         MachineActivities.look_at_vm,
-        VmLookInput(target=m.target(), diagnose=diagnose),
+        VmLookInput(target=m.target(), diagnose=diagnose, **why),
         queue=m.cloud,
         summary=f"fresh look at {m.status.provider_id}",
         urgency=Urgency.POLL,

@@ -9,7 +9,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm
-from workflows.machine.entity import MachineEntity, describe_failure, reason_of
+from workflows.machine.entity import MachineEntity, reason_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -54,14 +54,14 @@ async def _try(m: MachineEntity) -> Retry | None:
             deadline=s.created + s.spec.creation_timeout,
         ),
         queue=m.cloud,
-        summary=f"create VM, attempt {number}",
+        summary="create VM" + (f", request {number}" if number > 1 else ""),
         urgency=Urgency.CREATE,
     )
     try:
         output = await m.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
-        info = failure.info.model_copy(update={"message": describe_failure(failure)})
+        info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))

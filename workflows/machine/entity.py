@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON, wait_after
     from resources import attributes as at
     from resources.base import format_duration
-    from resources.errors import MISSING_CREDENTIALS, Code
+    from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass
     from resources.machine import (
         ClassSnapshot,
         Condition,
@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
         OperationType,
         Phase,
         Status,
+        Trouble,
         WaitingFor,
     )
     from resources.messages import MachineRef, Target, TellInput
@@ -37,6 +38,9 @@ with workflow.unsafe.imports_passed_through():
 IN_FLIGHT = {"CreatingVM", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain")
 """Deadlines that end something for the machine; the others only say when it is looked at or tried again."""
+
+KUBERNETES = "Kubernetes API: "
+"""How the boundary begins what the API server said."""
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -105,9 +109,24 @@ class MachineEntity(Entity):
     # -- saying -------------------------------------------------------------------------------------------------------
 
     def waiting(self, reason: str, message: str, next_try: datetime | None = None) -> None:
-        former = self.status.waiting_for
+        former, trouble = self.status.waiting_for, self.s.trouble
         since = former.since if former and former.reason == reason else workflow.now()
+        if trouble and trouble.reason == reason:
+            since = trouble.since
         self.status.waiting_for = WaitingFor(reason=reason, message=message, since=since, next_try=next_try)
+
+    def in_trouble(self, reason: str) -> None:
+        """Since the first of failures of one kind in a row: each try in between says that it is in flight."""
+        if self.s.trouble is None or self.s.trouble.reason != reason:
+            self.s.trouble = Trouble(reason=reason, since=workflow.now())
+
+    def words_of_cloud(self, failure: Failure) -> str:
+        """Who may not do it, where that is the failure: the cloud's own words do not say."""
+        words = describe_failure(failure)
+        if failure.info.error_class != ErrorClass.AUTH or failure.kind != ErrorClass.AUTH or KUBERNETES in words:
+            return words
+        ref = self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
+        return f"{words} (with the credentials of {ref.namespace}/{ref.name})"
 
     def operation(self, type: OperationType, state: OperationState, description: str, code: Code | None = None) -> None:
         self.status.last_operation = LastOperation(
@@ -142,12 +161,12 @@ class MachineEntity(Entity):
         unheard(handle)
 
     def condition(self, type: str, reason: str, message: str) -> None:
-        """Set a condition; it keeps its time while it says the same."""
+        """Set a condition; it keeps its time while its reason is the same, as Kubernetes' lastTransitionTime."""
         now = Condition(type=type, reason=reason, message=message, since=workflow.now())
         for i, former in enumerate(self.status.conditions):
             if former.type == type:
-                if (former.reason, former.message) != (reason, message):
-                    self.status.conditions[i] = now
+                since = former.since if former.reason == reason else now.since
+                self.status.conditions[i] = now.model_copy(update={"since": since})
                 return
         self.status.conditions.append(now)
 
@@ -169,6 +188,7 @@ class MachineEntity(Entity):
         else:
             self.note_news(retry.reason, retry.message)
         self.operation(retry.operation, retry.state, retry.message, retry.code)
+        self.in_trouble(retry.reason)
         self.waiting(retry.reason, retry.message, retry.next_try)
         await self.pause(retry.next_try, unless)
 
@@ -212,7 +232,9 @@ class MachineEntity(Entity):
             await self.until(handle.done, "creation")
             self.failed_at_deadline()
         await self.until(handle.done, NEVER)
-        return await handle
+        answer = await handle
+        self.s.trouble = None
+        return answer
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
         """Say what went wrong, and wait as long as its class asks for."""
@@ -220,6 +242,7 @@ class MachineEntity(Entity):
         reason = reason_of(failure)
         next_try = workflow.now() + wait_after(failure.info, self.s.timings)
         self.note_news(reason, message)
+        self.in_trouble(reason)
         self.waiting(reason, message, next_try)
         await self.pause(next_try, unless)
 
@@ -238,14 +261,13 @@ class MachineEntity(Entity):
         return True
 
     def fail_creation(self, found: str = "") -> None:
-        """`found`: by the last look at the VM."""
-        operation, waited = self.status.last_operation, self.status.waiting_for
-        why = f"it waited for: {waited.message}" if waited else ""
-        if operation and operation.state == OperationState.FAILED:
-            why = operation.description
+        """`found`: by the last look, of a machine that has a VM."""
+        operation = self.status.last_operation
+        failed = operation.description if operation and operation.state == OperationState.FAILED else ""
+        waited = self.status.waiting_for.message if self.status.waiting_for and not found else ""
         limit = format_duration(self.s.spec.creation_timeout)
-        words = "; ".join(filter(None, (f"not Running within creationTimeout ({limit})", why, found)))
-        self.fail(OperationType.CREATE, "CreationTimeout", words)
+        words = "; ".join(filter(None, (failed or waited, found)))
+        self.fail(OperationType.CREATE, "CreationTimeout", f"not Running within creationTimeout ({limit}): {words}")
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

@@ -14,12 +14,11 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
-    from planners.health import Health, judge
+    from planners.health import judge, judge_joining
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, ReadyOutput, StatusInput, StatusOutput
-    from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS, cluster_queue
+    from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
 
-CLOUD_TAINT = STARTUP_TAINTS[0]
 VmWatch = workflow.ActivityHandle[StatusOutput]
 
 
@@ -87,28 +86,17 @@ async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
 
 async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
-    health = judge(node, m.s.spec.node_conditions)
+    health = judge_joining(node, m.s.spec.node_conditions)
     if node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
         await apply_template(m, node)
-    elif node is not None and health.healthy and not node.startup_taints:
+    elif node is not None and health.healthy:
         await _remove_taint(m, node)
     else:
         if not confirm.undecided(m):
-            _say_what_it_waits_for(m, node, health)
+            end = f"Failed at {m.deadlines['creation']:%Y-%m-%d %H:%M:%S}, if it stays so"
+            m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
         news = _node_changes(m)
         await m.until(lambda: m.leaving or (vm is not None and vm.done()) or news(), "look", "confirm")
-
-
-def _say_what_it_waits_for(m: MachineEntity, node: NodeFacts | None, health: Health) -> None:
-    if node is None or not health.healthy:
-        m.waiting(health.reason, f"{m.status.provider_id} has started; {health.message}")
-    else:
-        taints = ", ".join(node.startup_taints)
-        m.waiting("StartupTaint", f"{health.message}; waits for {_remover(node)} to remove its taint {taints}")
-
-
-def _remover(node: NodeFacts) -> str:
-    return "cloud-controller-manager" if CLOUD_TAINT in node.startup_taints else "whoever set it"
 
 
 async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
@@ -136,7 +124,8 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return
     if m.status.node_name not in (None, node.name):
-        m.note("NodeNameDiffers", f"the provider said {m.status.node_name}; its node is {node.name}, by providerID")
+        former = f"its node was {m.status.node_name}" if s.joined else f"the provider said {m.status.node_name}"
+        m.note("NodeNameDiffers", f"{former}; it is {node.name}, by its providerID")
     m.status.node_name = node.name
     m.status.addresses = node.addresses or m.status.addresses
     m.status.last_applied_node_template = template
@@ -150,7 +139,7 @@ async def join_again(m: MachineEntity) -> bool:
     """Whether something was done for a Node object that is new: somebody deleted the former one, and the kubelet has
     registered again (field case P07), with its startup taints and without the template."""
     s, node = m.s, m.s.node
-    if node is None or not node.exists or s.ready_uid in (None, node.uid):
+    if node is None or not node.exists or s.ready_uid is None or s.joined_uid == s.ready_uid == node.uid:
         return False
     if s.joined_uid != node.uid:
         m.note_news("NodeRejoined", f"node {node.name} is a new object, of {node.created}; it is made ready again")
@@ -183,7 +172,8 @@ async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) ->
 async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     s = m.s
     running = f"node {node.name} is Ready and takes work"
-    output = await _untaint(m, node, [Happening(time=workflow.now(), reason="Running", message=running)])
+    joined = [h for h in m.journal if h.reason == "NodeJoined"][-1:]
+    output = await _untaint(m, node, [*joined, Happening(time=workflow.now(), reason="Running", message=running)])
     if output is None or m.leaving:
         return
     if not output.removed:

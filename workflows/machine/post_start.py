@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.machine import confirm
-from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -61,7 +61,7 @@ def _done(m: MachineEntity, output: UpdateOutput) -> None:
 
 async def _failed(m: MachineEntity, e: ActivityError) -> None:
     failure = failure_of(e)
-    info = failure.info.model_copy(update={"message": describe_failure(failure)})
+    info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
     assert m.s.made is not None
     retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings)
     if retry is None:

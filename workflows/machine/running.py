@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from temporalio import workflow
 
 from workflows.machine import confirm, terminate
@@ -65,12 +67,14 @@ def _flapping(m: MachineEntity) -> None:
     if illness is None or illness.spells == 1:
         m.drop_condition("Flapping")
         return
+    spent = format_duration(timedelta(seconds=round(illness.spent.total_seconds())))
     words = (
-        f"unhealthy for the {illness.spells}. time; former times have used {format_duration(illness.spent)} of its "
-        f"healthTimeout ({m.health_timeout}), which {m.health_timeout} of health in one piece sets back"
+        f"unhealthy {illness.spells} times; the times before have used {spent} of the healthTimeout of "
+        f"{m.health_timeout}; healthy for {m.health_timeout} at a stretch, it starts again at 0"
     )
     m.condition("Flapping", "Flapping", words)
-    m.note("Flapping", words)
+    if illness.spells == 2:  # once: a line with each spell would wash the story out of the journal
+        m.note("Flapping", words)
 
 
 def _set_clock(m: MachineEntity, health: Health) -> None:
@@ -88,7 +92,8 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
         m.deadlines["health"] = deadline
         confirm.arm(m, deadline)
     if s.suspicion is None and not confirm.undecided(m):
-        m.waiting(health.reason, f"{health.message}; if it stays so, Failed at {deadline:%Y-%m-%d %H:%M:%S}", deadline)
+        end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S}, if two fresh looks find it so"
+        m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
 
 
 async def fail(m: MachineEntity) -> None:
@@ -104,7 +109,7 @@ async def fail(m: MachineEntity) -> None:
         node = m.s.node
         if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
-        m.waiting("Failed", failed.message)
+        m.waiting(failed.reason, failed.message)
         await _next(m)
 
 

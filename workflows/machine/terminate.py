@@ -118,11 +118,13 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
 
 def _drained(m: MachineEntity, output: DrainOutput) -> None:
     m.s.drained = True
-    words = f"node {m.status.node_name} is drained, {output.pods} pods moved"
+    words = f"node {m.status.node_name} is drained, pods that had to go: {output.pods}"
     if output.left:
         words += f"; not waited for: {'; '.join(output.left[:5])}"
     m.operation(OperationType.DRAIN, OperationState.SUCCESSFUL, words)
     m.note("Drained", words)
+    if m.status.phase == Phase.FAILED:
+        m.tell()  # the Node stays, and its Events say why it takes no work
 
 
 async def delete(m: MachineEntity) -> None:
@@ -146,7 +148,7 @@ async def delete(m: MachineEntity) -> None:
             output = await m.answer(handle)
         except ActivityError as e:
             failure = failure_of(e)
-            m.operation(OperationType.DELETE, OperationState.FAILED, describe_failure(failure), failure.info.code)
+            m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
             await m.back_off(failure)
             continue
         s.vm_gone = True
