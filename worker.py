@@ -29,6 +29,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 
 from activities import census
 from activities.boundary import Boundary
+from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.instances import InstancesActivities
@@ -42,11 +43,12 @@ from resources.settings import ROLES, Role, Settings, SettingsError, load_settin
 from starter.connection import connect
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
+from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 
 log = logging.getLogger("hostler.worker")
 
-WORKFLOWS = [MachineWorkflow, ClusterWorkflow, OrphanSweepWorkflow]
+WORKFLOWS = [MachineWorkflow, MachineClassWorkflow, ClusterWorkflow, OrphanSweepWorkflow]
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
 # Seconds. The SDK's own end at 10, where a machine's life begins.
@@ -70,7 +72,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     ours = settings.worker
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
-    orphans = OrphanActivities(deps)
+    orphans, classes = OrphanActivities(deps), ClassActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -86,7 +88,14 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                 client,
                 task_queue=names.workflow_queue(settings.queue_prefix),
                 workflows=WORKFLOWS,
-                activities=[news.tell_machines, orphans.find_owners],
+                activities=[
+                    news.tell_machines,
+                    orphans.find_owners,
+                    classes.tell_users,
+                    classes.report_to_class,
+                    classes.ask_class,
+                    classes.find_users,
+                ],
                 workflow_runner=sandbox(ours.strict_sandbox),
                 max_cached_workflows=ours.max_cached_workflows,
                 sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,

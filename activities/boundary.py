@@ -18,7 +18,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
-from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass, ErrorInfo
 from resources.settings import SettingsError
 
@@ -99,6 +99,8 @@ def translated() -> Iterator[None]:
         ) from None
     except IdempotencyMismatch as e:
         raise ApplicationError(e.message, e.info, e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+    except PartialUpdate as e:
+        raise _classified(e.info, e.resources) from None
     except DriverError as e:
         raise _classified(e.info) from None
     except KubeError as e:
@@ -111,11 +113,12 @@ def translated() -> Iterator[None]:
         raise _classified(ErrorInfo.of(ErrorClass.INVALID, str(e))) from None
 
 
-def _classified(info: ErrorInfo) -> ApplicationError:
+def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
     retried = info.error_class in RETRIED
     return ApplicationError(
         info.message,
         info,
+        *details,
         type=str(info.error_class),
         non_retryable=not retried,
         next_retry_delay=timedelta(seconds=info.retry_after) if retried and info.retry_after else None,

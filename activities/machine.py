@@ -8,6 +8,7 @@ from temporalio import activity
 from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 
 from activities.boundary import NotYet, last_progress, progress
+from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
 from activities.instances import GONE
@@ -27,6 +28,7 @@ from drivers.errors import DriverError, Unimplemented
 from resources.attributes import CLUSTER
 from resources.cluster import ClusterState
 from resources.errors import ErrorClass
+from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
     Account,
     Announcement,
@@ -55,6 +57,7 @@ _NO_ID = (
 class MachineActivities:
     def __init__(self, deps: Deps) -> None:
         self.deps = deps
+        self.classes = ClassActivities(deps)
 
     @activity.defn
     async def create_machine(self, input: CreateInput) -> CreateOutput:
@@ -64,6 +67,8 @@ class MachineActivities:
         "not found" nothing is created (seed 000, triggerCreationFlow).
         """
         target = input.target
+        # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
+        await self._report(input, UpdateState.PENDING, 0)
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
@@ -84,6 +89,7 @@ class MachineActivities:
             await self.deps.blocking(driver.delete_machine, delete)
         else:
             await self._announce(target, vm.provider_id)
+            await self._report(input, UpdateState.UPDATED, input.generation)
         return CreateOutput(
             provider_id=vm.provider_id,
             node_name=vm.node_name,
@@ -108,7 +114,7 @@ class MachineActivities:
             response = await self.deps.blocking(self.deps.driver(target.provider).update_machine, request)
         except Unimplemented:
             return UpdateOutput(supported=False)
-        return UpdateOutput(changed=response.changed)
+        return UpdateOutput(changed=response.changed, resources=response.resources)
 
     @activity.defn
     async def watch_machine(self, input: StatusInput) -> StatusOutput:
@@ -170,6 +176,16 @@ class MachineActivities:
             again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
             raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
         return DeleteOutput(kept=found.kept)
+
+    async def _report(self, input: CreateInput, state: UpdateState, applied: int) -> None:
+        """How far the machine is with its class; one that nobody applied as a class has nobody to tell."""
+        if not input.class_name:
+            return
+        machine = input.target.machine
+        report = ClassReport(
+            user=machine.name, generation=input.generation, applied=applied, state=state, time=Clock().now()
+        )
+        await self.classes.report(ClassRef(cluster=machine.cluster, name=input.class_name), report)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
         request = await self.deps.request(

@@ -7,6 +7,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.events import tell
 from activities.facts import project
@@ -14,6 +15,7 @@ from activities.kube import Kube, KubeError, node_path
 from activities.looks import find_node, labelled_nodes, lease_renewed, provider_id_of, ready_status
 from activities.merge import template_patch
 from activities.tokens import revoke_tokens
+from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,
     JoinInput,
@@ -32,6 +34,7 @@ CONFLICTS = 5  # reads again so often when somebody else writes the same Node at
 class NodeActivities:
     def __init__(self, deps: Deps) -> None:
         self.deps = deps
+        self.classes = ClassActivities(deps)
 
     @activity.defn
     async def join_node(self, input: JoinInput) -> None:
@@ -106,6 +109,10 @@ class NodeActivities:
             # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
+        if input.class_name:
+            await self.classes.forget_user(
+                ClassRef(cluster=input.machine.cluster, name=input.class_name), input.machine.name
+            )
         if input.provider_id:
             handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
             try:

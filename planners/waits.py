@@ -40,6 +40,18 @@ REASON: dict[ErrorClass, str] = {
 }
 
 
+RECOVERABLE = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, ErrorClass.UNKNOWN)
+"""Seed 002 knows errors of a hot update that go by themselves, and long-recoverable ones that a person must mend."""
+
+
+def wait_after_update(info: ErrorInfo, failures: int, timings: Timings) -> timedelta:
+    """Of a hot update that has failed so many times in a row: 5 s, doubled up to 3 min, or 10 min and more."""
+    recoverable = info.error_class in RECOVERABLE
+    wait = min(SHORT * (1 << min(failures - 1, 10)), MEDIUM) if recoverable else LONG
+    wait = timings.retry.get(info.error_class, wait)
+    return max(wait, timedelta(seconds=info.retry_after or 0))
+
+
 def wait_after(info: ErrorInfo, timings: Timings) -> timedelta:
     """The configured or the class's own wait; longer when the provider asked for longer."""
     wait = timings.retry.get(info.error_class, WAIT[info.error_class])

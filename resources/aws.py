@@ -147,7 +147,9 @@ class AwsProviderSpec(Manifest):
     disk_tags: Annotated[Tags | None, Effect.HOT] = None
     src_and_dst_checks_enabled: Annotated[bool | None, Effect.POST_START] = None
     """False switches the source/destination check off after the start, as a NAT or CNI needs (seed 000)."""
-    instance_metadata_options: MetadataOptions | None = None
+    instance_metadata_options: Annotated[MetadataOptions | None, Effect.HOT] = None
+    """Updatable, more than seed 002 asks for: IMDSv2 is enforced without replacing machines
+    (ModifyInstanceMetadataOptions). An option that is taken out of the spec stays on VMs that run."""
     cpu_options: CpuOptions | None = None
     capacity_reservation: CapacityReservation | None = None
     instance_market_options: InstanceMarketOptions | None = None

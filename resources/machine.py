@@ -11,7 +11,7 @@ from pydantic import Field
 from resources.base import Duration, Model, Value
 from resources.errors import Code
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
-from resources.messages import Happening, Intent, NodeFacts, NodeLook, VmFacts, VmLook
+from resources.messages import Happening, Intent, NodeFacts, NodeLook, ResourceUpdate, VmFacts, VmLook
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -116,6 +116,18 @@ class ApplyIntent(Intent):
     annotations: dict[str, str] = Field(default_factory=dict)
 
 
+class UpdateTrouble(Value):
+    """Why the last hot update failed. The machine itself is none the worse for it."""
+
+    reason: str
+    message: str
+    time: datetime
+    next_try: datetime | None
+    """None: the driver cannot update a VM that runs, so it is not tried again."""
+    resources: list[ResourceUpdate] = Field(default_factory=list)
+    """What became of each resource: some may have been updated."""
+
+
 class Illness(Value):
     """A spell of being unhealthy, and what is remembered of former ones."""
 
@@ -163,6 +175,9 @@ class Status(Model):
     node_name: str | None = None
     addresses: list[str] = Field(default_factory=list)
     last_applied_provider_spec: AppliedSpec | None = None
+    applied_generation: int = 0
+    """The newest generation of the class whose updatable fields the VM carries."""
+    update_trouble: UpdateTrouble | None = None
     last_applied_node_template: NodeTemplate | None = None
     conditions: list[Condition] = Field(default_factory=list)
     deadlines: dict[str, datetime] = Field(default_factory=dict)
@@ -201,6 +216,8 @@ class MachineState(Model):
     vm: VmFacts | None = None
     """The newest that the watch of the cloud account told: bad news, and good news after bad."""
     post_start_done: bool = False
+    reported: list[str] = Field(default_factory=list)
+    """What the class was told last: class, generation, applied, state, reason."""
     joined: bool = False
     """The Node carries the template and the token is revoked."""
     joined_uid: str | None = None
@@ -209,6 +226,8 @@ class MachineState(Model):
     """Of the Node object that was freed of the instance-not-ready taint; another one must be made ready first."""
     was_running: bool = False
     trouble: Trouble | None = None
+    update_failures: int = 0
+    """Of the hot update, in a row."""
     healthy_since: datetime | None = None
     illness: Illness | None = None
     suspicion: Look | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from pydantic import Field
 from resources.base import Duration, Model, Value
 from resources.machine import ClassSnapshot
 from resources.messages import Happening, Intent
-from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
 from resources.timings import Timings
 
 CHANGES_KEPT = 20
@@ -20,6 +21,16 @@ TROUBLES_KEPT = 100
 UPDATE_CONCURRENCY = 10
 SILENCE = timedelta(minutes=2)
 """A user that was told and says nothing for so long does not hold up the others, and is told again."""
+
+
+def concurrency_of(annotations: Mapping[str, str]) -> int:
+    """How many users of a class may be at work at the same time. Raises ValueError, in words for people."""
+    text = annotations.get(UPDATE_CONCURRENCY_ANNOTATION, str(UPDATE_CONCURRENCY))
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise ValueError(
+            f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {text!r} is no number of machines; write 1 or more"
+        )
+    return int(text)
 
 
 class UpdateState(StrEnum):
@@ -117,6 +128,8 @@ class ClassRef(Value):
 class ReportInput(Value):
     machine_class: ClassRef
     report: ClassReport
+    left: ClassRef | None = None
+    """The class that the machine had before."""
 
 
 class TellUsersInput(Value):
@@ -205,6 +218,14 @@ class ClassState(Model):
     @property
     def generation(self) -> int:
         return self.machine_class.generation
+
+    @property
+    def updated(self) -> bool:
+        """Every user is done with the newest generation, as far as it can be."""
+        return all(
+            u.generation >= self.generation and u.settled and u.state is not UpdateState.FAILED
+            for u in self.users.values()
+        )
 
     @property
     def last_updated_generation(self) -> int:

@@ -154,6 +154,9 @@ class CreateInput(Value):
     """When the attempt began: a Node older than this is a stale one."""
     deadline: datetime
     """creationTimeout, absolute: the bootstrap token lives so long."""
+    class_name: str = ""
+    """The class, which hears of its user here; "": none."""
+    generation: int = 1
 
 
 class CreateOutput(Value):
@@ -319,6 +322,8 @@ class ForgetInput(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     attempts: int = 0
     """Every attempt may have left a token."""
+    class_name: str = ""
+    """The class, whose user it is no more."""
 
 
 # -- machines without a workflow ------------------------------------------------------------------------------------

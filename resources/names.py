@@ -22,6 +22,9 @@ CLUSTER_ANNOTATION = "hostler.io/cluster"
 CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 
+UPDATE_CONCURRENCY_ANNOTATION = "hostler.io/update-concurrency"
+"""On a MachineClass: how many of its machines are told of a change and have not finished it, at most."""
+
 TAG_OWNER = "hostler.io/owner"
 TAG_CLUSTER = "hostler.io/cluster"
 TAG_MACHINE = "hostler.io/machine"

@@ -15,7 +15,8 @@ from resources.messages import Announcement, Happening, OwnedVm
 from resources.names import machine_id
 from starter import live, orphans
 from starter.errors import Refused, translated
-from starter.plan import own_annotations, snapshot_of
+from starter.plan import snapshot_of
+from starter.plan_classes import own_annotations
 from starter.results import Adopted, Life
 from starter.starts import start_cluster, start_machine
 from starter.waiting import since

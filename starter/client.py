@@ -24,11 +24,12 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from resources import names
-from resources.machine import MachineState, Phase
+from resources.machine import ApplyIntent, MachineState, Phase
 from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, cluster_of
 from resources.messages import DeleteIntent, Intent, RecreateIntent, SweepReport
 from resources.settings import Settings, load_settings
 from starter import adoption, history, intents, live, orphans, waiting
+from starter.classes import Classes
 from starter.clusters import Clusters
 from starter.connection import connect
 from starter.errors import NoAnswer, NotFound, Refused, Unreachable, no_such_workflow, translated
@@ -57,6 +58,7 @@ class HostlerClient:
         self.cluster = cluster or settings.default_cluster
         self.requested_by = requested_by or intents.whoami()
         self.clusters = Clusters(self)
+        self.classes = Classes(self)
 
     @classmethod
     @asynccontextmanager
@@ -256,6 +258,29 @@ class HostlerClient:
         uid = (await self.state(life)).uid
         intent = RecreateIntent(id=intents.new_id(), requested_by=self.requested_by, reason=reason, force=force)
         return replace(await self.send(name, "recreate", intent, cluster=cluster), uid=uid)
+
+    async def update_class(
+        self, name: str, machine_class: str, *, reason: str = "", cluster: str | None = None
+    ) -> Sent:
+        """Gives a machine another class, or the newest generation of its own; its spec stays else as it is.
+
+        Raises NotFound for a machine or class that there is not, Refused with the machine's own words.
+        """
+        state = await self.state(await self._running(name, cluster))
+        found = await self.classes.current(machine_class, cluster=cluster)
+        if found is None:
+            raise await self.classes.unknown(machine_class, cluster)
+        of = state.spec.class_.model_copy(update={"name": machine_class})
+        intent = ApplyIntent(
+            id=intents.new_id(),
+            requested_by=self.requested_by,
+            reason=reason,
+            spec=state.spec.model_copy(update={"class_": of}),
+            machine_class=found.machine_class,
+            labels=state.labels,
+            annotations=state.annotations,
+        )
+        return await self.send(name, "apply", intent, cluster=cluster)
 
     async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
         """Asks a machine to go on with the newest code, and to try again what stands still."""

@@ -101,16 +101,16 @@ def providers(ctx: typer.Context, incomplete: str) -> Candidates:
 def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
     import asyncio
 
-    from starter.commands.common import ALIASES, CLUSTER, MACHINE, NODE
+    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE
 
     which = ALIASES.get(kind)
     if which == CLUSTER:
         return clusters(ctx, beginning)
-    if which not in (MACHINE, NODE) or not _BEGINNING.fullmatch(beginning):
+    if which not in (MACHINE, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
-    ask = _machines if which == MACHINE else _nodes
+    ask = {MACHINE: _machines, CLASS: _classes, NODE: _nodes}[which]
     return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
 
 
@@ -124,6 +124,30 @@ async def _machines(settings: Settings, cluster: str, beginning: str) -> Candida
         query = f"{machines_of(cluster)} AND WorkflowId STARTS_WITH '{machine_id(cluster, beginning)}'"
         found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
     return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
+
+
+async def _classes(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.attributes import PHASE
+    from resources.names import class_id
+    from starter.client import HostlerClient
+
+    async with HostlerClient.connect(settings) as client:
+        query = (
+            "WorkflowType='MachineClassWorkflow' AND ExecutionStatus='Running' "
+            f"AND WorkflowId STARTS_WITH '{class_id(cluster, beginning)}'"
+        )
+        found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
+    return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
+
+
+def class_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a class may stand."""
+    return _names(ctx, "class", incomplete)
+
+
+def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a machine may stand."""
+    return _names(ctx, "machine", incomplete)
 
 
 async def _nodes(settings: Settings, cluster: str, beginning: str) -> Candidates:

@@ -158,7 +158,7 @@ async def _failing(client: HostlerClient) -> list[Finding]:
 
 async def _parked(client: HostlerClient) -> list[Finding]:
     """Those that stand still after an error of our own code."""
-    machines, some = await _some(client, "HostlerReason='InternalError'")
+    machines, some = await _some(client, "HostlerReason='InternalError'")  # classes too
     clusters, some_clusters = await _some(client, "WorkflowType='ClusterWorkflow' AND HostlerPhase='Parked'")
     if not machines + clusters:
         return [ok("workflows", "none that stands still after an error of Hostler's own")]
@@ -167,7 +167,7 @@ async def _parked(client: HostlerClient) -> list[Finding]:
         problem(
             "workflows",
             f"{machines + clusters} stand still after an error of Hostler's own: {which}",
-            "`hostler describe` says why; once a fixed worker runs: hostler renew machine NAME, or renew cluster NAME",
+            "`hostler describe` says why; once a fixed worker runs: hostler renew machine|class|cluster NAME",
         )
     ]
 

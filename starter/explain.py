@@ -37,7 +37,11 @@ PROVIDER_SPEC = "providerSpec"
 STATUS = "status"
 ROOTS: dict[str, type[BaseModel]] = {**KINDS, "Settings": Settings}
 VERSIONS = {"Machine": API_VERSION, "MachineClass": API_VERSION, "Secret": "v1"}
-ALIASES = {"mc": "Machine", "machines": "Machine", "machineclasses": "MachineClass", "secrets": "Secret"}
+ALIASES = {
+    **dict.fromkeys(("mc", "machines"), "Machine"),
+    **dict.fromkeys(("mcc", "class", "classes", "machineclasses"), "MachineClass"),
+    "secrets": "Secret",
+}
 _SCALARS = {
     str: "string",
     int: "integer",

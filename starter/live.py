@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
@@ -162,11 +163,16 @@ async def ask_running(handle: Handle) -> MachineState | None:
 
 
 async def query(
-    handle: WorkflowHandle[Any, Any], model: type[StateT], reject: QueryRejectCondition = QueryRejectCondition.NONE
+    handle: WorkflowHandle[Any, Any],
+    model: type[StateT],
+    reject: QueryRejectCondition = QueryRejectCondition.NONE,
+    *,
+    name: str = "describe",
+    args: Sequence[Any] = (),
 ) -> StateT:
-    """A workflow's state, by its query `describe`. Raises NoAnswer when there is no answer in time."""
+    """A workflow's answer, its state unless another is asked for. Raises NoAnswer when there is none in time."""
     try:
-        call = handle.query("describe", result_type=model, reject_condition=reject)
+        call = handle.query(name, args=args, result_type=model, reject_condition=reject)
         return await asyncio.wait_for(call, QUERY_TIMEOUT)
     except TimeoutError:
         raise NoAnswer(f"no answer within {QUERY_TIMEOUT:g} s") from None
@@ -254,20 +260,27 @@ IntentCall = tuple[str, Any]
 _INTENTS: dict[str, type[Any]] = {"apply": ApplyIntent, "delete": DeleteIntent, "recreate": RecreateIntent}
 
 
-async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
-    """Name and payload of an operator's intent that an event carries, by signal or by accepted update."""
+Message = tuple[str, Sequence[Payload]]
+
+
+def message_of(event: HistoryEvent) -> Message | None:
+    """Name and arguments of what a workflow was told by this event, by signal or by accepted update."""
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
-        name, payloads = signal.signal_name, signal.input.payloads
-    elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+        return signal.signal_name, list(signal.input.payloads)
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
         call = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        name, payloads = call.name, call.args.payloads
-    else:
-        return None
+        return call.name, list(call.args.payloads)
+    return None
+
+
+async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
+    """Name and payload of an operator's intent that an event carries."""
+    name, payloads = message_of(event) or ("", [])
     if name not in (*_INTENTS, "renew") or not payloads:
         return None
     try:
-        (intent,) = await converter.decode(list(payloads)[:1], [_INTENTS.get(name, Intent)])
+        (intent,) = await converter.decode(payloads[:1], [_INTENTS.get(name, Intent)])
     except (RuntimeError, ValueError, TypeError):
         return None  # typed by hand in the web UI, and wrong: the workflow refuses it too
     return name, intent

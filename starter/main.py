@@ -48,12 +48,16 @@ class Lazy:
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change machines, their classes and Secrets."),
-    "get": Lazy("get", "get", "List machines, nodes, clusters or orphans."),
-    "describe": Lazy("describe", "describe", "Tell everything of a machine or cluster: what it waits for and why."),
+    "diff": Lazy("diff", "diff", "Say what apply would change: a hot update, or a replacement."),
+    "update-class": Lazy("update_class", "update_class", "Give a machine another class."),
+    "get": Lazy("get", "get", "List machines, classes, nodes, clusters or orphans."),
+    "describe": Lazy(
+        "describe", "describe", "Tell everything of a machine, class or cluster: what it waits for and why."
+    ),
     "events": Lazy("describe", "events", "Tell a machine's story."),
     "wait": Lazy("wait", "wait", "Wait until machines are in a phase, or gone."),
     "renew": Lazy("delete", "renew", "Let machines go on with the newest code and try again."),
-    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node."),
+    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node; or classes."),
     "recreate": Lazy("recreate", "recreate", "Replace machines: delete to the end, then a new life of the same name."),
     "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one, with its VM."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),

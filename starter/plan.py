@@ -5,20 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
 from resources.manifests import Loaded, Machine, MachineClass, Secret
-from resources.names import CLUSTER_ANNOTATION
 from resources.settings import Settings
 from starter.errors import HostlerError, Refused, translated
 from starter.intents import new_id
+from starter.plan_classes import ClassPlan, ClassPlanner, own_annotations, same_content
 from starter.results import Applied, Life, Verb
 from starter.starts import start_cluster, start_machine
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from starter.client import HostlerClient
     from starter.sources import SecretSource
 
+T = TypeVar("T")
 PARALLEL = 10
 """Machines that are read or told at the same time."""
 
@@ -39,6 +40,11 @@ class Step:
     verb: Verb
     note: str = ""
     run: Callable[[], Awaitable[Applied]] | None = None
+    machine_class: ClassPlan | None = None
+    """Of a class: itself; of a machine: the class that it will have."""
+    former: MachineState | None = None
+    """Of a machine that is there: as it is."""
+    wanted: Machine | None = None
 
     def told(self, note: str = "", verb: Verb | None = None) -> Applied:
         return Applied(self.kind, self.name, verb or self.verb, note or self.note)
@@ -60,9 +66,10 @@ class Plan:
     async def execute(self) -> AsyncIterator[Applied]:
         """Does every step and tells of each as soon as it and those before it are done.
 
-        A failed Secret or cluster ends it; a failed machine does not hold up the others. Raises HostlerError with every
-        failure at the end.
+        A failed Secret, cluster or class ends it; a failed machine does not hold up the others. Raises HostlerError
+        with every failure at the end, and Refused before anything is done where a class will not be taken.
         """
+        self.judge()
         for step in (*self.secrets, *self.clusters, *self.classes):
             yield await _run(step)
         slots = asyncio.Semaphore(PARALLEL)
@@ -85,6 +92,14 @@ class Plan:
         if failures:
             raise Refused("\n".join(failures))
 
+    def judge(self) -> None:
+        """Raises Refused with every class that its workflow would not take."""
+        every = [
+            f"machineclass {s.name}: {why}" for s in self.classes if s.machine_class for why in s.machine_class.refused
+        ]
+        if every:
+            raise Refused("\n".join(every))
+
 
 async def _run(step: Step) -> Applied:
     with translated():
@@ -102,21 +117,21 @@ class Planner:
         self._client = client
         self._settings: Settings = client.settings
         self._cluster = cluster
-        self._classes: dict[Key, MachineClass] = {}
-        self._touched: dict[Key, list[Verb]] = {}
+        self._classes = ClassPlanner(client)
 
     async def plan(self, loaded: Loaded) -> Plan:
         """Raises Refused with everything that is wrong, one line each."""
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}
-        self._classes = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
+        manifests = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
         self._no_twins(loaded)
-        clusters = {cluster for cluster, _ in (*machines, *self._classes)}
+        clusters = {cluster for cluster, _ in (*machines, *manifests)}
         self._known(clusters)
         plan = Plan(secrets=await self._plan_secrets(loaded.secrets))
-        plan.machines = await _gather(partial(self.machine, key, machine) for key, machine in machines.items())
-        plan.machines += await self._other_users(set(machines))
-        plan.classes = self._plan_classes()
-        plan.clusters = await _gather(partial(self._cluster_step, c) for c in sorted(clusters))
+        named = {(cluster, m.spec.class_.name) for (cluster, _), m in machines.items()}
+        await gather(partial(self._classes.add, *key, manifests.get(key)) for key in sorted(named | set(manifests)))
+        plan.classes = [self._class_step(self._classes.plans[key]) for key in manifests]
+        plan.machines = await gather(partial(self.machine, key, machine) for key, machine in machines.items())
+        plan.clusters = await gather(partial(self._cluster_step, c) for c in sorted(clusters))
         plan.clusters = [s for s in plan.clusters if s.verb is not Verb.UNCHANGED]
         return plan
 
@@ -172,43 +187,19 @@ class Planner:
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
-    async def _other_users(self, given: set[Key]) -> list[Step]:
-        """Running machines that name a class of this run but are not in its files: the class reaches them too."""
-        others: list[Callable[[], Awaitable[Step]]] = []
-        for cluster, class_name in self._classes:
-            for summary in await self._client.list(cluster=cluster, machine_class=class_name):
-                if (cluster, summary.name) not in given:
-                    others.append(partial(self._reclass, cluster, summary.name, class_name))
-        return await _gather(others)
+    def _class_step(self, plan: ClassPlan) -> Step:
+        run = None if plan.verb is Verb.UNCHANGED else partial(self._classes.carry_out, plan)
+        return Step("machineclass", plan.name, plan.verb, run=run, machine_class=plan)
 
-    async def _reclass(self, cluster: str, name: str, class_name: str) -> Step:
-        step = Step("machine", name, Verb.UNCHANGED)
-        life = await self._client.life(name, cluster=cluster)
-        if not life.running:
-            return step
-        state = await self._client.state(life)
-        if state.spec.class_.name != class_name or state.deletion is not None:
-            return step  # visibility is a second behind, and a machine that goes needs no new class
-        snapshot = self._snapshot(state, (cluster, class_name))
-        return self._apply_step(state, self._intent(state, snapshot), (cluster, class_name))
-
-    def _plan_classes(self) -> list[Step]:
-        steps = []
-        unused = [f"{c}/{n}" for c, n in self._classes if (c, n) not in self._touched]
-        if unused:
-            raise Refused(
-                f"machineclass {', '.join(unused)}: no machine names it, and a class lives in the machines that do: "
-                "apply it together with a Machine (one that was started a second ago may not be listed yet)"
-            )
-        for key, verbs in self._touched.items():
-            if key in self._classes:
-                # As a whole it changed if one of its users' copies does.
-                verb = next((v for v in (Verb.CONFIGURED, Verb.UNCHANGED) if v in verbs), Verb.CREATED)
-                steps.append(Step("machineclass", key[1], verb))
-        return steps
-
-    def _snapshot(self, state: MachineState | None, key: Key) -> ClassSnapshot:
-        return snapshot_of(self._classes.get(key), state.machine_class if state else None, key[1])
+    def _class_of(self, key: Key, manifest: Machine, state: MachineState | None) -> ClassPlan:
+        """Raises Refused where nothing is known of the class, but by the machine itself."""
+        name = manifest.spec.class_.name
+        found = self._classes.plans.get((key[0], name))
+        if found is not None:
+            return found
+        has = state.machine_class if state else None
+        # Raises Refused for any other class than the one that the machine has.
+        return ClassPlan(name, key[0], Verb.UNCHANGED, snapshot_of(None, has, name))
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -225,30 +216,27 @@ class Planner:
                     f"it is being deleted: wait for its end (hostler wait machine {name} --for=deleted), then apply "
                     "again"
                 )
-            class_key = (cluster, manifest.spec.class_.name)
-            intent = self._intent(state, self._snapshot(state, class_key), manifest)
-            return self._apply_step(state, intent, class_key)
+            return self._apply_step(state, manifest, self._class_of(key, manifest, state))
         except Refused as e:
             raise Refused(f"machine {name}: {e}") from None
 
     def _start_step(self, key: Key, manifest: Machine, former: Life | None) -> Step:
         cluster, name = key
-        class_key = (cluster, manifest.spec.class_.name)
-        state = MachineState(
-            name=name,
-            cluster=cluster,
-            namespace=manifest.metadata.namespace,
-            labels=manifest.metadata.labels,
-            annotations=own_annotations(manifest.metadata.annotations),
-            spec=manifest.spec,
-            machine_class=self._snapshot(None, class_key),
-            queue_prefix=self._settings.queue_prefix,
-            timings=self._settings.timings,
-        )
-        self._touched.setdefault(class_key, []).append(Verb.CREATED)
+        of = self._class_of(key, manifest, None)
         note = _of_former(name, former) if former is not None and former.closed is not None else ""
 
         async def run() -> Applied:
+            state = MachineState(
+                name=name,
+                cluster=cluster,
+                namespace=manifest.metadata.namespace,
+                labels=manifest.metadata.labels,
+                annotations=own_annotations(manifest.metadata.annotations),
+                spec=manifest.spec,
+                machine_class=of.snapshot,
+                queue_prefix=self._settings.queue_prefix,
+                timings=self._settings.timings,
+            )
             try:
                 await start_machine(
                     self._client.temporal,
@@ -263,33 +251,43 @@ class Planner:
                 return await _run(step)
             return Applied("machine", name, Verb.CREATED, note)
 
-        return Step("machine", name, Verb.CREATED, note, run)
+        return Step("machine", name, Verb.CREATED, note, run, of, wanted=manifest)
 
-    def _intent(self, state: MachineState, snapshot: ClassSnapshot, manifest: Machine | None = None) -> ApplyIntent:
-        return ApplyIntent(
+    def _apply_step(self, state: MachineState, manifest: Machine, of: ClassPlan) -> Step:
+        """What its class alone changes for it, the class tells it, a few machines at a time; all else is told here."""
+        step = Step("machine", state.name, Verb.CONFIGURED, machine_class=of, former=state, wanted=manifest)
+        has = state.machine_class
+        if not _own_changes(state, manifest):
+            if has is not None and has.name == of.name and same_content(has, of.snapshot):
+                return replace(step, verb=Verb.UNCHANGED)
+            if of.tells(state.name):
+                told = "its class tells it" if of.new_content else ""
+                return replace(step, note=told, verb=Verb.CONFIGURED if told else Verb.UNCHANGED)
+        return replace(step, run=partial(self._tell, state, manifest, of))
+
+    async def _tell(self, state: MachineState, manifest: Machine, of: ClassPlan) -> Applied:
+        intent = ApplyIntent(
             id=new_id(),
             requested_by=self._client.requested_by,
-            spec=manifest.spec if manifest else state.spec,
-            machine_class=snapshot,
-            labels=manifest.metadata.labels if manifest else state.labels,
-            annotations=own_annotations(manifest.metadata.annotations) if manifest else state.annotations,
+            spec=manifest.spec,
+            machine_class=of.for_machine(state),
+            labels=manifest.metadata.labels,
+            annotations=own_annotations(manifest.metadata.annotations),
         )
+        sent = await self._client.send(state.name, "apply", intent, cluster=state.cluster)
+        # The answer may begin with the word that the line has already.
+        note = sent.message.removeprefix(Verb.CONFIGURED).lstrip("; ")
+        return Applied("machine", state.name, Verb.CONFIGURED, note)
 
-    def _apply_step(self, state: MachineState, intent: ApplyIntent, class_key: Key) -> Step:
-        fields = ("spec", "machine_class", "labels", "annotations")
-        changed = [f for f in fields if _plain(getattr(intent, f)) != _plain(getattr(state, f))]
-        reclassed = Verb.CONFIGURED if "machine_class" in changed else Verb.UNCHANGED
-        self._touched.setdefault(class_key, []).append(reclassed)
-        if not changed:
-            return Step("machine", state.name, Verb.UNCHANGED)
 
-        async def run() -> Applied:
-            sent = await self._client.send(state.name, "apply", intent, cluster=state.cluster)
-            # The answer may begin with the word that the line has already.
-            note = sent.message.removeprefix(Verb.CONFIGURED).lstrip("; ")
-            return Applied("machine", state.name, Verb.CONFIGURED, note)
-
-        return Step("machine", state.name, Verb.CONFIGURED, run=run)
+def _own_changes(state: MachineState, manifest: Machine) -> bool:
+    """Whether the manifest differs from the machine but for the class's own contents."""
+    meta = manifest.metadata
+    return (
+        manifest.spec.model_dump(mode="json", by_alias=True) != state.spec.model_dump(mode="json", by_alias=True)
+        or meta.labels != state.labels
+        or own_annotations(meta.annotations) != state.annotations
+    )
 
 
 def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, name: str) -> ClassSnapshot:
@@ -298,12 +296,12 @@ def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, na
         if current is not None and current.name == name:
             return current
         raise Refused(
-            f"class {name!r} is in none of the files"
-            + (f", and the machine has another one ({current.name})" if current else "")
+            f"class {name!r} is in none of the files, and not applied before"
+            + (f"; the machine has another one ({current.name})" if current else "")
             + ": add the MachineClass (-f)"
         )
     fresh = ClassSnapshot.of(manifest, current.generation if current else 1)
-    if current is None or _same(fresh, current):
+    if current is None or (current.name == name and same_content(fresh, current)):
         return current or fresh
     return ClassSnapshot.of(manifest, current.generation + 1)
 
@@ -319,33 +317,20 @@ def _of_former(name: str, former: Life) -> str:
     return note
 
 
-def own_annotations(annotations: dict[str, str]) -> dict[str, str]:
-    """Without the cluster: `get -o yaml` prints it as part of the identity, so it must not count as a change."""
-    return {k: v for k, v in annotations.items() if k != CLUSTER_ANNOTATION}
-
-
-def _plain(value: Any) -> Any:
-    """As it travels: YAML's dates and Temporal's JSON must compare equal."""
-    return value.model_dump(mode="json", by_alias=True) if hasattr(value, "model_dump") else value
-
-
-def _same(a: ClassSnapshot, b: ClassSnapshot) -> bool:
-    return bool(_plain(a) == _plain(b))
-
-
-async def _gather(calls: Iterable[Callable[[], Awaitable[Step]]]) -> list[Step]:
+async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
     """All of them, a few at a time; raises Refused with every refusal, not the first alone."""
     slots = asyncio.Semaphore(PARALLEL)
+    refusals: list[str] = []
 
-    async def one(call: Callable[[], Awaitable[Step]]) -> Step | Refused:
+    async def one(call: Callable[[], Awaitable[T]]) -> list[T]:
         async with slots:
             try:
-                return await call()
+                return [await call()]
             except Refused as e:
-                return e
+                refusals.append(str(e))
+                return []
 
     answers = await asyncio.gather(*(one(call) for call in calls))
-    refusals = [str(a) for a in answers if isinstance(a, Refused)]
     if refusals:
         raise Refused("\n".join(refusals))
-    return [a for a in answers if isinstance(a, Step)]
+    return [a for answer in answers for a in answer]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
 from resources.cluster import ClusterState
-from resources.machine import MachineResult, MachineState
+from resources.machine import ClassSnapshot, MachineResult, MachineState
+from resources.machine_class import ClassState
 from resources.messages import OwnedVm
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
 
@@ -167,6 +169,40 @@ class ClusterDescription:
 
 
 @dataclass(frozen=True)
+class ClassSummary:
+    """A class as search attributes show it, and its own answer where a worker gave one."""
+
+    name: str
+    cluster: str
+    created: datetime
+    phase: str
+    """Updated, Updating, Parked."""
+    reason: str = ""
+    """Why users failed, the most frequent; InternalError of one that stands still."""
+    state: ClassState | None = None
+
+
+@dataclass(frozen=True)
+class ClassDescription:
+    """Everything that is known of one class."""
+
+    summary: ClassSummary
+    no_answer: str = ""
+    """Why its workflow could not be asked."""
+    ended: datetime | None = None
+    """When it was deleted."""
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+    @property
+    def state(self) -> ClassState | None:
+        return self.summary.state
+
+
+@dataclass(frozen=True)
 class Event:
     time: datetime
     reason: str
@@ -198,3 +234,32 @@ def machine_manifest(state: MachineState) -> Json:
         "spec": state.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         "status": status,
     }
+
+
+def class_manifest(state: ClassState) -> Json:
+    """The class as a manifest with its status: what `hostler get -o yaml` prints and `hostler apply` takes back."""
+    metadata: Json = {
+        "name": state.name,
+        "namespace": state.namespace,
+        "labels": state.labels,
+        "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
+        "generation": state.generation,
+        "creationTimestamp": state.created.isoformat() if state.created else None,
+    }
+    states = Counter(str(user.state) for user in state.users.values())
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "MachineClass",
+        "metadata": {k: v for k, v in metadata.items() if v},
+        **snapshot_fields(state.machine_class),
+        "status": {
+            "lastUpdatedGeneration": state.last_updated_generation,
+            "users": len(state.users),
+            "states": dict(sorted(states.items())),
+        },
+    }
+
+
+def snapshot_fields(snapshot: ClassSnapshot) -> Json:
+    """What a MachineClass's manifest has beside its metadata."""
+    return snapshot.model_dump(mode="json", by_alias=True, exclude={"name", "generation"}, exclude_none=True)

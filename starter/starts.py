@@ -1,4 +1,4 @@
-"""Starting the workflows of machines and clusters, for everything that does it on the way in."""
+"""Starting the workflows of machines, classes and clusters, for everything that does it on the way in."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from temporalio.common import (
 from resources import attributes, names
 from resources.cluster import ClusterState
 from resources.machine import MachineState, Phase
+from resources.machine_class import ClassState
 from resources.messages import Announcement
 from resources.settings import Settings
 from starter.live import MEMO_CREATED
@@ -42,6 +43,26 @@ async def start_machine(
         search_attributes=TypedSearchAttributes(found),
         memo={MEMO_CREATED: created.isoformat()},
         static_summary=f"Machine {state.name} of cluster {state.cluster}",
+    )
+
+
+async def start_class(temporal: Client, state: ClassState) -> None:
+    """Raises WorkflowAlreadyStartedError when there is one that runs; one that is gone gets a new life."""
+    await temporal.start_workflow(
+        "MachineClassWorkflow",
+        state,
+        id=names.class_id(state.cluster, state.name),
+        task_queue=names.workflow_queue(state.queue_prefix),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.CLASS, state.name),
+                SearchAttributePair(attributes.PHASE, "Updated"),
+            ]
+        ),
+        static_summary=f"Class {state.name} of cluster {state.cluster}",
     )
 
 

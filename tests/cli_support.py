@@ -23,10 +23,11 @@ from temporalio.client import Client
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Worker
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from typer.testing import CliRunner
 
+from activities.classes import ClassActivities
+from activities.deps import Deps
 from resources import attributes
 from resources.cluster import ClusterState
 from resources.errors import NOT_YET
@@ -42,8 +43,12 @@ from resources.machine import (
     Phase,
     WaitingFor,
 )
+from resources.machine_class import ClassNews, ClassReport, UpdateState
 from resources.messages import Answer, DeleteIntent, Intent
+from resources.names import class_id
+from resources.settings import load_settings
 from starter import intents, live
+from workflows.machine_class import MachineClassWorkflow
 
 DEADLINE = 60.0  # seconds; a passing test never waits for it
 HOSTLER = Path(sys.executable).parent / "hostler"
@@ -54,6 +59,7 @@ BECOMES = "play/becomes"
 KEEPS = "play/keeps"
 DRAINS = "play/drains"
 REFUSES = "play/refuses"
+UPDATE_FAILS = "play/update-fails"
 
 
 @activity.defn
@@ -73,6 +79,7 @@ class PlayedMachine:
     def __init__(self, state: MachineState) -> None:
         self.state = state
         self.again = False
+        self.reported = ""
         if not state.uid:
             state.uid = str(workflow.uuid4())
             state.created = workflow.now()
@@ -91,16 +98,60 @@ class PlayedMachine:
                 retry_policy=RetryPolicy(initial_interval=timedelta(hours=1), backoff_coefficient=1),
                 summary=f"drain the node of {state.name}",
             )
-        await workflow.wait_condition(lambda: self.again or self.state.deletion is not None)
+        await self.report()
+        while not self.again and self.state.deletion is None:
+            await workflow.wait_condition(
+                lambda: self.again or self.state.deletion is not None or self.reported != self.generation()
+            )
+            await self.report()
         await workflow.wait_condition(workflow.all_handlers_finished)
         if self.again:
             workflow.continue_as_new(self.state)
+        await self.tell_class(self.state.spec.class_.name, "forget_user", state.name)
         self.become(Phase.TERMINATING)
         self.journal("Gone", "nothing is left")
         kept = [labels[KEEPS]] if KEEPS in labels else []
         return MachineResult(
             name=state.name, cluster=state.cluster, uid=self.state.uid, kept=kept, journal=self.state.journal
         )
+
+    def generation(self) -> str:
+        snapshot = self.state.machine_class
+        return f"{snapshot.name}/{snapshot.generation}" if snapshot else ""
+
+    async def report(self) -> None:
+        """As the real one does it through an activity, which would stand among the pending ones here."""
+        snapshot, state = self.state.machine_class, self.state
+        if snapshot is None or self.reported == self.generation():
+            return
+        left, self.reported = self.reported.partition("/")[0], self.generation()
+        if left not in ("", snapshot.name):
+            await self.tell_class(left, "forget_user", state.name)
+        fails = UPDATE_FAILS in state.labels and snapshot.generation > 1
+        report = ClassReport(
+            user=state.name,
+            generation=snapshot.generation,
+            applied=snapshot.generation - fails,
+            state=UpdateState.FAILED if fails else UpdateState.UPDATED,
+            reason="NotAuthorized" if fails else "",
+            message="may not create tags" if fails else "",
+            next_try=workflow.now() + timedelta(minutes=10) if fails else None,
+            time=workflow.now(),
+        )
+        await self.tell_class(snapshot.name, "report", report)
+
+    async def tell_class(self, name: str, signal: str, value: Any) -> None:
+        handle = workflow.get_external_workflow_handle(class_id(self.state.cluster, name))
+        with contextlib.suppress(ApplicationError):  # there is no such class
+            await handle.signal(signal, value)
+
+    @workflow.signal
+    def class_changed(self, news: ClassNews) -> None:
+        current = self.state.machine_class
+        if current is None or news.machine_class.generation > current.generation:
+            self.state.machine_class = news.machine_class
+        else:
+            self.reported = ""
 
     def become(self, phase: Phase) -> None:
         now, status = workflow.now(), self.state.status
@@ -167,7 +218,8 @@ class PlayedMachine:
     def _apply(self, intent: ApplyIntent) -> Answer:
         current = self.state.machine_class
         assert current is not None
-        if intent.id not in self.state.intents and intent.machine_class.generation >= current.generation:
+        newer = intent.machine_class.name != current.name or intent.machine_class.generation >= current.generation
+        if intent.id not in self.state.intents and newer:
             self.state.spec, self.state.machine_class = intent.spec, intent.machine_class
             self.state.labels, self.state.annotations = intent.labels, intent.annotations
             workflow.upsert_search_attributes([attributes.CLASS.value_set(intent.machine_class.name)])
@@ -313,15 +365,20 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
-        passed = SandboxRestrictions.default.with_passthrough_modules("resources", "yaml")
-        async with Worker(
-            self.client,
-            task_queue=self.queue,
-            workflows=[PlayedMachine, PlayedCluster],
-            activities=[drain_node],
-            workflow_runner=SandboxedWorkflowRunner(restrictions=passed),
-        ):
-            yield
+        """Machines and clusters are played, classes are real."""
+        deps = Deps(load_settings(self.settings_file), self.client)
+        classes = ClassActivities(deps)
+        try:
+            async with Worker(
+                self.client,
+                task_queue=self.queue,
+                workflows=[PlayedMachine, PlayedCluster, MachineClassWorkflow],
+                activities=[drain_node, classes.tell_users, classes.find_users],
+                workflow_runner=UnsandboxedWorkflowRunner(),
+            ):
+                yield
+        finally:
+            await deps.close()
 
     async def end_all(self) -> None:
         """No workflow of the test is left on the server."""

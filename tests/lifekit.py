@@ -28,7 +28,7 @@ import worker
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.messages import DeleteIntent
-from resources.names import TAG_UID, cluster_id, machine_id
+from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
 from simulator.frame import Call
@@ -268,6 +268,7 @@ async def write_secret(stack: Stack, name: str, values: dict[str, bytes]) -> Non
 
 async def end_all(stack: Stack) -> None:
     """Workflows of a test that is over are nobody's any more."""
-    for handle in [*stack.started.values(), stack.client.get_workflow_handle(cluster_id(stack.cluster))]:
+    ids = [cluster_id(stack.cluster), *(class_id(stack.cluster, c.metadata.name) for c in examples().classes)]
+    for handle in [*stack.started.values(), *map(stack.client.get_workflow_handle, ids)]:
         with contextlib.suppress(Exception):
             await handle.terminate("the test is over")

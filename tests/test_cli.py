@@ -153,25 +153,36 @@ async def test_changes_reach_the_machines_that_use_the_class(working: Place) -> 
     assert (both["kind"], [m["metadata"]["name"] for m in both["items"]]) == ("List", ["m1", "m2"])
     assert (await working.run("get", "machines", "-o", "name")).ok() == "machine/m1\nmachine/m2\n"
 
-    # A class alone goes to all who use it; the same again goes to nobody.
+    async def users(count: str) -> bool:
+        rows = [line.split() for line in (await working.run("get", "classes")).ok().splitlines()]
+        return rows[1][:5] == ["c1", "AWS", "1", "1", count]
+
+    await eventually(lambda: users("2"), "word of both machines")
+
+    # A class alone goes to all who use it, and it is the class that tells them; the same again goes to nobody.
     changed = await apply(working, class_yaml(ami="ami-2"))
-    assert changed == [
-        "machineclass/c1 configured",
-        "machine/m1 configured: takes generation 2",
-        "machine/m2 configured: takes generation 2",
-    ]
-    assert await apply(working, class_yaml(ami="ami-2")) == [
-        "machineclass/c1 unchanged",
-        "machine/m1 unchanged",
-        "machine/m2 unchanged",
+    assert changed == ["machineclass/c1 configured: generation 2: needs replacement: ami; 2 machines told"]
+
+    async def taken() -> bool:
+        states = [(await state_of(working, name)).machine_class for name in ("m1", "m2")]
+        return [s.generation for s in states if s] == [2, 2]
+
+    await eventually(taken, "generation 2 in both")
+    assert await apply(working, class_yaml(ami="ami-2")) == ["machineclass/c1 unchanged"]
+
+    # With its machines in the same files, what the class alone changes for them is still the class's to tell.
+    assert await apply(working, class_yaml(ami="ami-3"), machine_yaml("m1"), machine_yaml("m2", colour="blue")) == [
+        "machineclass/c1 configured: generation 3: needs replacement: ami; 2 machines told",
+        "machine/m1 configured: its class tells it",
+        "machine/m2 configured: takes generation 3",
     ]
 
-    # A machine whose class is in no file keeps the one it has.
-    assert await apply(working, machine_yaml("m1", colour="red")) == ["machine/m1 configured: takes generation 2"]
+    # A machine whose class is in no file takes what the class's workflow has.
+    assert await apply(working, machine_yaml("m1", colour="red")) == ["machine/m1 configured: takes generation 3"]
     state = await state_of(working, "m1")
     assert state.labels == {"colour": "red"}
     assert state.machine_class is not None
-    assert state.machine_class.provider_spec["ami"] == "ami-2"
+    assert state.machine_class.provider_spec["ami"] == "ami-3"
 
 
 async def apply(place: Place, *manifests: dict[str, object]) -> list[str]:
@@ -187,7 +198,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     (files / "notes.txt").write_text("not a manifest")
     refused = await working.run("apply", "-f", str(files))
     assert (refused.code, refused.out) == (1, "")
-    assert "machine orphan: class 'nowhere' is in none of the files" in refused.err
+    assert "machine orphan: class 'nowhere' is in none of the files, and not applied before" in refused.err
     assert not (working.folder / "secrets").exists()
     assert (await working.run("describe", "machine", "good")).code == 1
 
@@ -196,7 +207,6 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     assert done.ok().splitlines()[-1] == "machine/good created"
 
     for manifests, words in (
-        (text(class_yaml("lonely")), "no machine names it"),
         (text(class_yaml(), machine_yaml("m1"), machine_yaml("m1")), "given more than once"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "kind 'Pod' is not known"),
         ("", "no manifests in it"),

@@ -18,6 +18,7 @@ from cli_support import (
     BLOCKER,
     DRAINS,
     REFUSES,
+    UPDATE_FAILS,
     Place,
     class_yaml,
     eventually,
@@ -30,7 +31,8 @@ from cli_support import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.machine import Phase
+from resources.machine import ClassSnapshot, Phase
+from resources.machine_class import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.messages import Intent
 from resources.names import machine_id
@@ -39,7 +41,7 @@ from starter import intents, sources
 from starter.client import HostlerClient
 from starter.commands.describe import page
 from starter.commands.get import _node_status
-from starter.errors import HostlerError, NoAnswer, NotFound, Refused, Unreachable, translated
+from starter.errors import HostlerError, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
 from starter.output import Busy, Table, age, dump, fields, moment
 from starter.results import Verb
 
@@ -60,6 +62,11 @@ def client_of(place: Place, **more: Any) -> HostlerClient:
 @pytest.fixture
 async def hostler(working: Place) -> HostlerClient:
     return client_of(working)
+
+
+async def used_by(hostler: HostlerClient, name: str, *machines: str) -> bool:
+    """Whether the class knows exactly these users."""
+    return set((await hostler.classes.get(name)).users) == set(machines)
 
 
 # -- the documented example -------------------------------------------------------------------------------------------
@@ -92,20 +99,26 @@ async def test_generations_count_changes_of_the_class_only(hostler: HostlerClien
         assert snapshot is not None
         return snapshot.generation
 
+    async def reaches(expected: int) -> bool:
+        return await generation() == expected
+
     await hostler.apply(*parsed(class_yaml(), machine_yaml()))
     assert await generation() == 1
+    await eventually(lambda: used_by(hostler, "c1", "m1"), "word of the machine")
     changes: list[tuple[list[dict[str, Any]], Verb, int]] = [
         ([class_yaml(), machine_yaml()], Verb.UNCHANGED, 1),
         ([class_yaml(), machine_yaml(colour="red")], Verb.CONFIGURED, 1),
         ([class_yaml(team="b"), machine_yaml(colour="red")], Verb.CONFIGURED, 2),
         ([{**class_yaml(team="b"), "secretRef": {"name": "s2"}}, machine_yaml(colour="red")], Verb.CONFIGURED, 3),
-        ([class_yaml("c2", team="b"), machine_yaml(machine_class="c2", colour="red")], Verb.CONFIGURED, 4),
-        ([machine_yaml(machine_class="c2", colour="red")], Verb.UNCHANGED, 4),
+        ([class_yaml("c2", team="b"), machine_yaml(machine_class="c2", colour="red")], Verb.CONFIGURED, 1),
+        ([machine_yaml(machine_class="c2", colour="red")], Verb.UNCHANGED, 1),
+        ([machine_yaml(machine_class="c1", colour="red")], Verb.CONFIGURED, 3),  # the class need not be in the files
     ]
     for manifests, verb, expected in changes:
         applied = (await hostler.apply(*parsed(*manifests)))[-1]
-        assert (applied.verb, await generation()) == (verb, expected), manifests
-    with pytest.raises(Refused, match="the machine has another one"):
+        assert applied.verb == verb, manifests
+        await eventually(lambda expected=expected: reaches(expected), f"generation {expected}")  # by its class
+    with pytest.raises(Refused, match=r"not applied before; the machine has another one \(c1\)"):
         await hostler.apply(*parsed(machine_yaml(machine_class="c3")))
 
 
@@ -131,6 +144,36 @@ async def test_one_that_fails_does_not_hold_up_the_others(hostler: HostlerClient
     with pytest.raises(Refused, match=r"^machine m1 is gone$"):
         await execute()
     assert done == ["m2"]
+
+
+async def test_waiting_until_every_machine_has_the_newest_class(hostler: HostlerClient) -> None:
+    await hostler.apply(*parsed(class_yaml(), machine_yaml("m1"), machine_yaml("m2", **{UPDATE_FAILS: "yes"})))
+    await eventually(lambda: used_by(hostler, "c1", "m1", "m2"), "word of both machines")
+    assert (await hostler.classes.wait("c1")).generation == 1
+    changed = load_manifests(text(class_yaml(team="b")), "test").classes[0]
+    preview = await hostler.classes.preview("c1", ClassSnapshot.of(changed))
+    assert (preview.hot, preview.rolls, preview.refused) == (["vmTags"], [], [])
+    applied = await hostler.classes.apply(changed)
+    assert str(applied) == "machineclass/c1 configured: generation 2: hot update of vmTags; 2 machines told"
+
+    async def failed() -> bool:
+        return "m2" in (await hostler.classes.get("c1")).troubles
+
+    await eventually(failed, "the failure of m2")
+    looks: list[int] = []
+
+    async def progress(state: ClassState) -> None:
+        looks.append(state.last_updated_generation)
+
+    with pytest.raises(WaitTimeout, match=r"generation 2 is not everywhere in time: 1 machine \(m2\) failed"):
+        await hostler.classes.wait("c1", timeout=timedelta(0), progress=progress)
+    assert looks == [1]
+    await hostler.apply(*parsed(machine_yaml("m2")))  # it fails no more
+    await hostler.classes.apply(load_manifests(text(class_yaml(team="c")), "test").classes[0])
+    assert (await hostler.classes.wait("c1")).last_updated_generation == 3
+    for missing in (hostler.classes.get("c9"), hostler.classes.delete("c9"), hostler.classes.renew("c9")):
+        with pytest.raises(NotFound, match="class 'c9' of cluster .* is not known"):
+            await missing
 
 
 # -- intents ----------------------------------------------------------------------------------------------------------

@@ -34,8 +34,8 @@ async def test_words_of_the_command_line(place: Place) -> None:
     assert "__complete" not in commands
     assert await offered(place, "de") == ["describe", "delete"]
     assert await offered(place, "simulator", "faults", "") == ["list", "add", "clear"]
-    assert await offered(place, "get", "") == ["machines", "nodes", "clusters", "orphans"]
-    assert await offered(place, "--cluster", "x", "describe", "") == ["machine", "cluster"]
+    assert await offered(place, "get", "") == ["machines", "classes", "nodes", "clusters", "orphans"]
+    assert await offered(place, "--cluster", "x", "describe", "") == ["machine", "class", "cluster"]
     assert await offered(place, "get", "machines", "--sel") == ["--selector"]
     assert await offered(place, "get", "machines", "-o", "j") == ["json"]
     assert await offered(place, "get", "machines", "--output=j") == ["--output=json"]
@@ -79,6 +79,13 @@ async def test_names_of_machines_come_from_temporal(working: Place) -> None:
     assert await offered(working, "delete", "machine", "web-1", "we") == ["web-2"]  # not twice
     assert await offered(working, "get", "machines", "--cluster", "other", "") == []
     assert await offered(working, "get", "machines", "x' OR 'a'='a") == []
+
+    async def classes() -> bool:
+        return await offered(working, "describe", "class", "") == ["c1"]
+
+    await eventually(classes, "completion of a class")
+    assert await offered(working, "update-class", "db") == ["db-1"]
+    assert await offered(working, "update-class", "db-1", "") == ["c1"]
 
     # Silent, with nothing to offer, when nobody answers.
     assert await offered(working, "get", "machines", "", TEMPORAL_ADDRESS="127.0.0.1:1") == []

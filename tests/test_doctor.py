@@ -23,14 +23,16 @@ from test_cli_life import hostler
 import worker
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, MachineState, Phase
+from resources.machine_class import ClassState
 from resources.messages import Reachability
-from resources.names import cluster_id, drain_queue, machine_id
+from resources.names import class_id, cluster_id, drain_queue, machine_id
 from starter import doctor_temporal
 from starter.doctor import Finding, Level, clock, examine
 from starter.doctor_clusters import RIGHTS
 from starter.doctor_temporal import queues
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
+from workflows.machine_class import MachineClassWorkflow
 
 README = Path(__file__).parent.parent / "README.md"
 TOKEN = "abcdef.0123456789abcdef"
@@ -168,10 +170,25 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
             id=cluster_id("demo"),
             task_queue=prefix,
         )
-        found = await seen(
-            idle, "workflows", "2 stand still after an error of Hostler's own: machine/demo/parked, cluster/demo"
+        parked_class = await idle.client.start_workflow(
+            MachineClassWorkflow.run,
+            ClassState(
+                name="c1",
+                cluster="demo",
+                machine_class=ClassSnapshot.of(loaded.classes[0]),
+                queue_prefix=prefix,
+                parked="TypeError: ours",
+            ),
+            id=class_id("demo", "c1"),
+            task_queue=prefix,
         )
-        assert "hostler renew machine NAME" in bad(found)["workflows"]
+        found = await seen(
+            idle,
+            "workflows",
+            "3 stand still after an error of Hostler's own: machine/demo/parked, machineclass/demo/c1, cluster/demo",
+        )
+        await parked_class.terminate()
+        assert "hostler renew machine|class|cluster NAME" in bad(found)["workflows"]
         assert "its watch stands still: KeyError: ours" in bad(found)["cluster demo"]
         await cluster.terminate()
         await idle.started["parked"].terminate()

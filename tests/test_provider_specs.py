@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,9 +49,9 @@ AWS_EFFECTS = {
     "nicTags": Effect.HOT,
     "diskTags": Effect.HOT,
     "srcAndDstChecksEnabled": Effect.POST_START,
-    "instanceMetadataOptions.httpEndpoint": Effect.HASH,
-    "instanceMetadataOptions.httpPutResponseHopLimit": Effect.HASH,
-    "instanceMetadataOptions.httpTokens": Effect.HASH,
+    "instanceMetadataOptions.httpEndpoint": Effect.HOT,
+    "instanceMetadataOptions.httpPutResponseHopLimit": Effect.HOT,
+    "instanceMetadataOptions.httpTokens": Effect.HOT,
     "cpuOptions.coreCount": Effect.HASH,
     "cpuOptions.threadsPerCore": Effect.HASH,
     "cpuOptions.amdSevSnp": Effect.HASH,
@@ -79,10 +81,20 @@ def test_every_field_of_the_aws_spec_has_its_effect() -> None:
     assert dict(effects(AwsProviderSpec)) == AWS_EFFECTS
 
 
-def test_only_tags_are_updatable_and_only_two_fields_are_post_start() -> None:
+def test_what_is_updatable_and_what_is_post_start() -> None:
     by_effect = {e: {path for path, effect in effects(AwsProviderSpec) if effect is e} for e in Effect}
-    assert by_effect[Effect.HOT] == {"tags", "vmTags", "nicTags", "diskTags"}
+    options = {f"instanceMetadataOptions.{o}" for o in ("httpEndpoint", "httpPutResponseHopLimit", "httpTokens")}
+    assert by_effect[Effect.HOT] == {"tags", "vmTags", "nicTags", "diskTags"} | options
     assert by_effect[Effect.POST_START] == {"srcAndDstChecksEnabled", "networkInterfaces[].ipv6PrefixCount"}
+
+
+DOC = Path(__file__).parent.parent / "docs" / "hot-updates.md"
+
+
+def test_the_documentation_has_every_field_with_its_effect() -> None:
+    rows = re.findall(r"^\| `([^`]+)` \| ([a-z-]+) \|", DOC.read_text(), re.MULTILINE)
+    assert dict(rows) == {path: str(effect) for path, effect in effects(AwsProviderSpec)}
+    assert len(rows) == len(dict(rows)), "a field has two rows"
 
 
 def test_the_least_spec_is_enough() -> None:

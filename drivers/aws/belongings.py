@@ -64,6 +64,18 @@ def _network_interfaces(ec2: Ec2, filters: dict[str, str]) -> Iterator[Belonging
         yield Belonging("network interface", nic["NetworkInterfaceId"], nic.get("Status", ""), tags_of(nic), dies)
 
 
+def tagged(ec2: Ec2, kind: Kind, machine: Identity) -> list[Belonging]:
+    """What carries the machine's uid."""
+    read = _volumes if kind == "volume" else _network_interfaces
+    return list(read(ec2, {f"tag:{TAG_UID}": machine.uid}))
+
+
+def by_id(ec2: Ec2, kind: Kind, wanted: str) -> Belonging | None:
+    """None when EC2 does not know it; by a filter, which is no error then."""
+    read, name = (_volumes, "volume-id") if kind == "volume" else (_network_interfaces, "network-interface-id")
+    return next(read(ec2, {name: wanted}), None)
+
+
 def spec_keeps(provider_spec: dict[str, Any], kind: Kind) -> bool:
     """Whether the spec keeps any of this kind. It may be stale or wrong, so it is not parsed, only looked at."""
     if kind == "volume":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from drivers.aws import deletion, instances, launch, poststart
+from drivers.aws import deletion, hotupdate, instances, launch, poststart
 from drivers.aws.calls import Clients, Ec2
 from drivers.base import (
     CreateMachineRequest,
@@ -21,7 +21,7 @@ from drivers.base import (
     UpdateMachineRequest,
     UpdateMachineResponse,
 )
-from drivers.errors import DriverError, IdempotencyMismatch, Unimplemented
+from drivers.errors import DriverError, IdempotencyMismatch
 from resources.errors import ErrorClass
 
 EBS_CSI = "ebs.csi.aws.com"
@@ -63,8 +63,14 @@ class AwsDriver:
         raise mismatch
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        """Post-start once, where there is no last applied spec; else a hot update of tags and metadata options.
+
+        A hot update with nothing to change makes no call. Raises PartialUpdate, see drivers.aws.hotupdate.
+        """
         if request.last_applied_provider_spec is not None:
-            raise Unimplemented("changing the tags of a machine that runs", "AWS")
+            last = request.last_applied_provider_spec
+            region = instances.region_of(last, request.provider_id)  # the VM's own: the class may have moved on
+            return hotupdate.hot_update(lambda: self._clients.get(region, request.secret), request, last)
         spec = launch.parse_spec(request.provider_spec)
         ec2 = self._clients.get(spec.region, request.secret)
         return UpdateMachineResponse(

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest
 from drivers.errors import DriverError
@@ -17,9 +18,6 @@ from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024
 """Bytes before base64 (EC2 API reference, RunInstances)."""
-ROOT = "/root"
-"""Gardener's name for whatever device the image boots from."""
-
 Parameters = dict[str, Any]
 
 
@@ -35,7 +33,7 @@ def parse_spec(provider_spec: dict[str, Any]) -> AwsProviderSpec:
 
 def needs_root_device(spec: AwsProviderSpec) -> bool:
     """Whether a block device is the image's root device, whose name only the image knows."""
-    return any(d.device_name in (None, "", ROOT) for d in spec.block_devices)
+    return any(d.device_name in ROOT for d in spec.block_devices)
 
 
 def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_device: str | None) -> Parameters:
@@ -92,7 +90,7 @@ def _some(**values: Any) -> Parameters:
 
 def _block_device(device: BlockDevice, root_device: str | None) -> Parameters:
     ebs = device.ebs
-    name = root_device if device.device_name in (None, "", ROOT) else device.device_name
+    name = root_device if device.device_name in ROOT else device.device_name
     return {
         "DeviceName": name,
         "Ebs": _some(

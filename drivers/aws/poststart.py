@@ -9,6 +9,7 @@ from typing import Any
 from drivers.aws import instances
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.failures import combine
+from drivers.aws.places import by_place
 from drivers.errors import DriverError
 from resources.aws import AwsProviderSpec
 from resources.errors import ErrorClass
@@ -61,7 +62,7 @@ def _source_dest_check(spec: AwsProviderSpec, instance: Resource) -> Iterator[_C
             parameters = {"InstanceId": vm, "SourceDestCheck": _OFF}
             yield _Change(f"{vm}: source/destination check off", "ModifyInstanceAttribute", parameters)
         return
-    for nic in _by_place(spec, attached).values():
+    for nic in by_place(spec, attached).values():
         efa = str(nic.get("InterfaceType", "")).startswith("efa")
         if not efa and nic.get("SourceDestCheck") is not False:
             eni = nic["NetworkInterfaceId"]
@@ -71,7 +72,7 @@ def _source_dest_check(spec: AwsProviderSpec, instance: Resource) -> Iterator[_C
 
 def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[DriverError]) -> Iterator[_Change]:
     """Only the missing number: the call has no idempotency token, a lost reply must still end with exactly so many."""
-    actual = _by_place(spec, instance.get("NetworkInterfaces") or [])
+    actual = by_place(spec, instance.get("NetworkInterfaces") or [])
     for place, wanted in enumerate(spec.network_interfaces):
         count = wanted.ipv6_prefix_count or 0
         if not count:
@@ -85,18 +86,3 @@ def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[Drive
             eni = actual[place]["NetworkInterfaceId"]
             parameters = {"NetworkInterfaceId": eni, "Ipv6PrefixCount": missing}
             yield _Change(f"{eni}: IPv6 prefixes assigned: {missing}", "AssignIpv6Addresses", parameters)
-
-
-def _by_place(spec: AwsProviderSpec, attached: list[Resource]) -> dict[int, Resource]:
-    """What is attached for each network interface of the spec, by network card and device index."""
-    places = {}
-    for nic in attached:
-        attachment = nic.get("Attachment") or {}
-        places[attachment.get("NetworkCardIndex") or 0, attachment.get("DeviceIndex")] = nic
-    found = {}
-    for place, wanted in enumerate(spec.network_interfaces):
-        device = place if wanted.device_index is None else wanted.device_index
-        key = (wanted.network_card_index or 0, device)
-        if key in places:
-            found[place] = places[key]
-    return found

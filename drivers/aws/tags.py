@@ -6,7 +6,7 @@ the class's: a class that says `Name: x` must not break the look-up (cluster-api
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from drivers.base import Identity
 from drivers.errors import DriverError
@@ -19,7 +19,8 @@ CLUSTER_PREFIX = "kubernetes.io/cluster/"
 ROLE_PREFIX = "kubernetes.io/role/"
 MAX_VALUE = 256  # characters (EC2 user guide, Tag restrictions)
 
-RESOURCES = (("instance", "vm"), ("volume", "disk"), ("network-interface", "nic"))
+ClassField = Literal["vm", "disk", "nic"]
+RESOURCES: tuple[tuple[str, ClassField], ...] = (("instance", "vm"), ("volume", "disk"), ("network-interface", "nic"))
 """EC2's name of a resource, and the class's."""
 
 
@@ -45,6 +46,21 @@ def must_tags(spec: AwsProviderSpec, machine: Identity) -> Tags:
     return {**given, **ours, "Name": machine.name}
 
 
+def is_protected(key: str) -> bool:
+    """Never the class's to give or to take on a resource: must-tags, ours, and the mark of a released one."""
+    return key in (*OURS, TAG_RELEASED, "Name") or key.startswith((CLUSTER_PREFIX, ROLE_PREFIX))
+
+
+def class_tags(spec: AwsProviderSpec, field: ClassField) -> Tags:
+    """What a class asks for on a kind of resource, without what is not its to give."""
+    return {k: v for k, v in spec.tags_for(field).items() if not is_protected(k)}
+
+
+def counted(tags: Tags) -> Tags:
+    """Without AWS's own, which do not count against the limit (EC2 user guide, Tag restrictions)."""
+    return {k: v for k, v in tags.items() if not k.lower().startswith("aws:")}
+
+
 def tag_specifications(spec: AwsProviderSpec, machine: Identity) -> list[dict[str, Any]]:
     """`TagSpecifications` of RunInstances, in a fixed order: a repeated request must match its token.
 
@@ -53,7 +69,7 @@ def tag_specifications(spec: AwsProviderSpec, machine: Identity) -> list[dict[st
     must = must_tags(spec, machine)
     specifications = []
     for resource, field in RESOURCES:
-        wanted = {**spec.tags_for(field), **must}  # type: ignore[arg-type]
+        wanted = {**spec.tags_for(field), **must}
         wanted.pop(TAG_RELEASED, None)  # it would say of a living machine's disk that it belongs to nobody
         if len(wanted) > MAX_TAGS:
             raise DriverError(

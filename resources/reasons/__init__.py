@@ -7,6 +7,7 @@ docs/runbook.md has an entry for each; tests/test_reasons.py holds that registry
 from __future__ import annotations
 
 from resources.names import MACHINE_NAME_LABEL
+from resources.reasons.classes import CLASS
 from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
 from resources.reasons.others import ANY_TIME, CLUSTER, STORY
 from resources.reasons.reason import Kind, Reason
@@ -19,6 +20,7 @@ GROUPS: dict[str, dict[str, Reason]] = {
     "Running, Unknown, Failed": LIVING,
     "Deleting": LEAVING,
     "At any time": ANY_TIME,
+    "Machine classes": CLASS,
     "Clusters": CLUSTER,
     "Told by hostler events": STORY,
 }

@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from simulator.ec2.attachments import Attachments
 from simulator.ec2.auth import Authenticator, Session
 from simulator.ec2.context import Context
 from simulator.ec2.identifiers import INSTANCE, find_one, kind_of
@@ -81,6 +82,7 @@ class Cloud:
 
     def _operations(self) -> Mapping[str, Callable[[Params], Row]]:
         power, images = Power(self._instances), Images(self.world, self._tags)
+        attachments = Attachments(self.settings, self._instances, self._network, self._volumes)
         return {
             "RunInstances": self._launcher.run_instances,
             "DescribeInstances": self._instances.describe_instances,
@@ -90,15 +92,21 @@ class Cloud:
             "StopInstances": power.stop_instances,
             "StartInstances": power.start_instances,
             "ModifyInstanceAttribute": power.modify_instance_attribute,
+            "ModifyInstanceMetadataOptions": power.modify_instance_metadata_options,
             "GetConsoleOutput": power.get_console_output,
             "DescribeImages": images.describe_images,
             "DescribeSubnets": self._network.describe_subnets,
             "DescribeSecurityGroups": self._network.describe_security_groups,
             "DescribeNetworkInterfaces": self._network.describe_network_interfaces,
             "ModifyNetworkInterfaceAttribute": self._network.modify_network_interface_attribute,
+            "CreateNetworkInterface": attachments.create_network_interface,
+            "AttachNetworkInterface": attachments.attach_network_interface,
             "DeleteNetworkInterface": self._network.delete_network_interface,
             "AssignIpv6Addresses": self._network.assign_ipv6_addresses,
             "DescribeVolumes": self._volumes.describe_volumes,
+            "CreateVolume": attachments.create_volume,
+            "AttachVolume": attachments.attach_volume,
+            "DetachVolume": attachments.detach_volume,
             "DeleteVolume": self._volumes.delete_volume,
             "CreateTags": self._tags.create_tags,
             "DeleteTags": self._tags.delete_tags,

@@ -9,6 +9,7 @@ from simulator.ec2.wire import Params, field_paths
 
 _PAGE = "MaxResults NextToken"
 _FILTER = "Filters.Name Filters.Values"
+_TAGS = "TagSpecifications.ResourceType TagSpecifications.Tags.Key TagSpecifications.Tags.Value"
 
 _RUN_INSTANCES = """
     ImageId InstanceType MinCount MaxCount ClientToken UserData KeyName EbsOptimized DisableApiTermination
@@ -44,15 +45,23 @@ _FIELDS = {
     "StopInstances": "InstanceIds Force SkipOsShutdown",
     "StartInstances": "InstanceIds",
     "ModifyInstanceAttribute": "InstanceId SourceDestCheck.Value DisableApiTermination.Value",
+    "ModifyInstanceMetadataOptions": (
+        "InstanceId HttpEndpoint HttpProtocolIpv6 HttpPutResponseHopLimit HttpTokens InstanceMetadataTags"
+    ),
     "GetConsoleOutput": "InstanceId Latest",
     "DescribeImages": f"ImageIds Owners IncludeDeprecated IncludeDisabled {_FILTER} {_PAGE}",
     "DescribeSubnets": f"SubnetIds {_FILTER} {_PAGE}",
     "DescribeSecurityGroups": f"GroupIds {_FILTER} {_PAGE}",
     "DescribeNetworkInterfaces": f"NetworkInterfaceIds {_FILTER} {_PAGE}",
     "ModifyNetworkInterfaceAttribute": "NetworkInterfaceId SourceDestCheck.Value",
+    "CreateNetworkInterface": f"SubnetId Groups Description ClientToken {_TAGS}",
+    "AttachNetworkInterface": "InstanceId NetworkInterfaceId DeviceIndex NetworkCardIndex",
     "DeleteNetworkInterface": "NetworkInterfaceId",
     "AssignIpv6Addresses": "NetworkInterfaceId Ipv6Addresses Ipv6AddressCount Ipv6Prefixes Ipv6PrefixCount",
     "DescribeVolumes": f"VolumeIds {_FILTER} {_PAGE}",
+    "CreateVolume": f"AvailabilityZone Size VolumeType ClientToken {_TAGS}",
+    "AttachVolume": "Device InstanceId VolumeId",
+    "DetachVolume": "InstanceId VolumeId",
     "DeleteVolume": "VolumeId",
     "CreateTags": "Resources Tags.Key Tags.Value",
     "DeleteTags": "Resources Tags.Key Tags.Value",

@@ -27,7 +27,7 @@ def read_options(params: Params, world: World, itype: InstanceType, zone: str) -
     echoed: dict[str, Any] = {
         "Placement": _read_placement(params.get("Placement", {}), world, zone),
         "CpuOptions": _read_cpu(params.get("CpuOptions", {}), itype),
-        "MetadataOptions": _read_metadata(params.get("MetadataOptions", {})),
+        "MetadataOptions": read_metadata(params.get("MetadataOptions", {}), METADATA_DEFAULTS),
         "CapacityReservationSpecification": reservation,
         "CapacityReservationId": reservation.get("CapacityReservationTarget", {}).get("CapacityReservationId"),
         "Monitoring": {"State": "enabled" if params.get("Monitoring", {}).get("Enabled") else "disabled"},
@@ -99,11 +99,12 @@ def _read_cpu(cpu: Row, itype: InstanceType) -> Row:
     return row
 
 
-def _read_metadata(options: Row) -> Row:
+def read_metadata(options: Row, before: Row) -> Row:
+    """The metadata options after a launch or a change: what is not given stays as it was."""
     hops = options.get("HttpPutResponseHopLimit", 1)
     if not 1 <= hops <= MAX_HOPS:
         raise Ec2Error("InvalidParameterValue", f"HttpPutResponseHopLimit must be from 1 to {MAX_HOPS}.")
-    return {**METADATA_DEFAULTS, **options}
+    return {**before, **options}
 
 
 def _read_capacity_reservation(specification: Row, world: World) -> Row:

@@ -115,7 +115,9 @@ class Network:
             for address in spec.ipv6_addresses:
                 self._check_unassigned(address, None)
 
-    def create(self, spec: InterfaceSpec, instance_id: str, itype: InstanceType, tags: dict[str, str]) -> Interface:
+    def create(
+        self, spec: InterfaceSpec, instance_id: str | None, itype: InstanceType, tags: dict[str, str]
+    ) -> Interface:
         subnet = spec.subnet
         ip = addresses.next_ipv4(subnet, self._used_ipv4(subnet.id), self.last_ipv4.get(subnet.id))
         self.last_ipv4[subnet.id] = ip

@@ -8,6 +8,7 @@ import time
 from simulator.ec2.errors import Ec2Error, unsupported
 from simulator.ec2.identifiers import INSTANCE, find_one
 from simulator.ec2.instances import USER_SHUTDOWN, Instance, Instances, State, state_row
+from simulator.ec2.launch_options import read_metadata
 from simulator.ec2.listing import describe
 from simulator.ec2.network import Interface
 from simulator.ec2.wire import Params, Row, timestamp
@@ -127,6 +128,18 @@ class Power:
         else:
             self._only_interface(instance).source_dest_check = value
         return {}
+
+    def modify_instance_metadata_options(self, params: Params) -> Row:
+        """The answer says `pending`; describe calls say `applied` at once (EC2 applies it within seconds)."""
+        instance = self._find(params)
+        if instance.state in ("shutting-down", "terminated"):
+            raise _incorrect_state(instance, "modified")
+        given = {k: v for k, v in params.items() if k not in ("InstanceId", "DryRun")}
+        if not given:
+            raise Ec2Error("MissingParameter", "The request must contain at least one metadata option.")
+        options = read_metadata(given, instance.echoed["MetadataOptions"])
+        instance.echoed = {**instance.echoed, "MetadataOptions": options}
+        return {"InstanceId": instance.id, "InstanceMetadataOptions": {**options, "State": "pending"}}
 
     def _find(self, params: Params) -> Instance:
         return find_one(INSTANCE, params["InstanceId"], self._instances.lookup)

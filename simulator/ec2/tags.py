@@ -65,9 +65,9 @@ class Tags:
         self.history.pop(resource_id, None)
 
     def merged(self, resource_id: str, tags: Mapping[str, str]) -> dict[str, str]:
-        """The resource's tags with these added. Raises TagLimitExceeded."""
+        """The resource's tags with these added. Raises TagLimitExceeded; AWS's own do not count."""
         merged = {**self.of(resource_id), **tags}
-        if len(merged) > MAX_TAGS:
+        if sum(not key.lower().startswith("aws:") for key in merged) > MAX_TAGS:
             raise Ec2Error("TagLimitExceeded", "The maximum number of Tags for a resource has been reached.")
         return merged
 

@@ -1,4 +1,4 @@
-"""EBS volumes: made by launches, kept or deleted when their instance ends."""
+"""EBS volumes: made by launches and by themselves, kept or deleted when their instance ends."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Volumes:
         volume = self.records.get(volume_id)
         return volume if volume is not None and self._context.sees(volume.created) else None
 
-    def create(self, spec: VolumeSpec, instance_id: str, zone: str, tags: dict[str, str]) -> Volume:
+    def create(self, spec: VolumeSpec, instance_id: str | None, zone: str, tags: dict[str, str]) -> Volume:
         volume = Volume(
             id=new_id(VOLUME.prefix), created=self._context.created(), zone=zone, instance_id=instance_id, **vars(spec)
         )

@@ -24,10 +24,12 @@ def apply(
     """Create or change machines, their classes and Secrets from manifests.
 
     Everything is judged before anything is sent. Secrets go to the settings' source of secrets, never to Temporal.
-    A class lives in the machines that name it: apply it with a Machine, or while machines that name it run.
+    A changed class is told to every machine that uses it, a few at a time: `hostler describe class NAME` shows how far
+    it is. `hostler diff` (or --dry-run) says beforehand what is updated in place and what needs a new VM.
     """
     from starter import files as manifests
     from starter.client import HostlerClient
+    from starter.diff import differences
     from starter.output import Busy, warn
 
     loaded = manifests.read(files)
@@ -39,8 +41,11 @@ def apply(
         async with Busy("looking at what is there") as busy:
             plan = await client.plan(*loaded.secrets, *loaded.classes, *loaded.machines, cluster=here.cluster)
             if dry_run:
+                changed = {(d.kind, d.name): d.lines() for d in await differences(client, plan)}
                 for step in plan.steps:
-                    busy.echo(f"{step.told()} (dry run)")
+                    head, *fields = changed.get((step.kind, step.name), [str(step.told())])
+                    busy.echo("\n".join([f"{head} (dry run)", *fields]))
+                plan.judge()
                 return
             busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
             async for applied in plan.execute():

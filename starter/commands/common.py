@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 MACHINE = "machine"
 NODE = "node"
 CLUSTER = "cluster"
+CLASS = "machineclass"
 ORPHAN = "orphan"
 ALIASES = {
     **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
     **dict.fromkeys(("node", "nodes", "no"), NODE),
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
+    **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 
@@ -45,8 +47,8 @@ KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine or cluster; also machine/NAME.",
-        autocompletion=completion.kinds(MACHINE, CLUSTER),
+        help="machine, class or cluster; also machine/NAME.",
+        autocompletion=completion.kinds(MACHINE, "class", CLUSTER),
     ),
 ]
 NameArgument = Annotated[

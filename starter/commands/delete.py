@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from starter import completion
+from starter.commands import classes
 from starter.commands.common import (
+    CLASS,
     CLUSTER,
     MACHINE,
     AllClustersOption,
@@ -30,7 +32,8 @@ from starter.commands.selection import Key, Selection, choice
 if TYPE_CHECKING:
     from starter.client import HostlerClient
 
-KINDS = (MACHINE, CLUSTER)
+K = TypeVar("K")
+KINDS = (MACHINE, CLASS, CLUSTER)
 
 
 def delete(
@@ -38,7 +41,10 @@ def delete(
     kind: Annotated[
         str | None,
         typer.Argument(
-            metavar="KIND", help="machine or cluster.", show_default=False, autocompletion=completion.kinds(*KINDS)
+            metavar="KIND",
+            help="machine, class or cluster.",
+            show_default=False,
+            autocompletion=completion.kinds(MACHINE, "class", CLUSTER),
         ),
     ] = None,
     names: NamesArgument = None,
@@ -64,6 +70,7 @@ def delete(
 ) -> None:
     """Delete machines: drain, then the VM, its disks and its Node. Classes and Secrets of a file are left alone.
 
+    `delete class NAME` is refused while machines use the class.
     `delete cluster NAME` ends the watch of a cluster that has no machines any more; the cluster itself is not touched.
     """
     here = session(ctx, cluster, settings, requested_by)
@@ -73,6 +80,11 @@ def delete(
         if selector is not None or everything or all_clusters or force or files or wait:
             raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
         _remove_cluster(here, one(kind or "", given[0] if len(given) == 1 else None, KINDS)[1], reason, dry_run)
+        return
+    if which == CLASS:
+        if selector is not None or everything or all_clusters or force or files or wait:
+            raise typer.BadParameter("of classes: delete class NAME... [--reason TEXT] [--dry-run]")
+        classes.delete_classes(here, classes.named(given), reason, dry_run)
         return
     if files and (given or selector is not None or everything):
         raise typer.BadParameter("files (-f), or machines: one of them")
@@ -117,14 +129,19 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> l
 
 async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
     """All of them, also after one that fails; raises what failed at the end."""
+    await tell_each({key: chosen.label(key) for key in machines}, ask)
+
+
+async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str]]) -> None:
+    """As `tell_all`, of whatever has a label."""
     from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
 
     failures = []
     async with Busy("waiting for a worker's answer") as busy:
-        for key in machines:
+        for key, label in labels.items():
             try:
-                busy.echo(f"{chosen.label(key)} {await ask(key)}")
+                busy.echo(f"{label} {await ask(key)}")
             except Unreachable:
                 raise
             except HostlerError as e:
@@ -145,13 +162,18 @@ def renew(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Let machines, or a cluster's watch, go on with the newest code, and try again what stands still."""
+    """Let machines, classes, or a cluster's watch, go on with the newest code, and try again what stands still."""
     here = session(ctx, cluster, settings, requested_by)
     which, given = target(kind, names or [], KINDS)
     if which == CLUSTER:
         if selector is not None or everything or all_clusters:
             raise typer.BadParameter("of a cluster: renew cluster NAME [--reason TEXT]")
         _renew_cluster(here, one(kind, given[0] if len(given) == 1 else None, KINDS)[1], reason)
+        return
+    if which == CLASS:
+        if selector is not None or everything or all_clusters:
+            raise typer.BadParameter("of classes: renew class NAME... [--reason TEXT]")
+        classes.renew_classes(here, classes.named(given), reason)
         return
     chosen = choice(given, selector, everything, all_clusters)
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter.commands import classes
 from starter.commands.common import (
+    CLASS,
     CLUSTER,
     MACHINE,
     ClusterOption,
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from resources.machine import MachineState
     from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
-    from starter.results import ClusterDescription, Description, Event, PendingActivity
+    from starter.results import ClassDescription, ClusterDescription, Description, Event, PendingActivity
 
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
@@ -40,11 +42,11 @@ def describe(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Tell everything of a machine, or of a cluster: what it is, what it waits for and why, and what happened to it.
+    """Tell everything of a machine, class or cluster: what it is, what it waits for and why, and what happened to it.
 
     Without a worker it says so and tells what Temporal has; of a machine that is gone, what is left of it.
     """
-    which, asked = one(kind, name, (MACHINE, CLUSTER))
+    which, asked = one(kind, name, (MACHINE, CLASS, CLUSTER))
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
@@ -52,6 +54,8 @@ def describe(
         async with Busy(f"asking {which} {asked}") as busy:
             if which == CLUSTER:
                 lines = cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
+            elif which == CLASS:
+                lines = class_page(await client.classes.describe(asked), datetime.now(UTC))
             else:
                 lines = page(await client.describe(asked), datetime.now(UTC))
             busy.echo("\n".join(lines))
@@ -84,6 +88,13 @@ def _journal(journal: Sequence[Happening], now: datetime) -> list[str]:
         return []
     rows = [(f"{_age(now, h.time)}", h.reason, h.message) for h in journal[-RECENT:]]
     return ["", "Journal:", *_table(("AGE", "REASON", "MESSAGE"), rows)]
+
+
+def class_page(found: ClassDescription, now: datetime) -> list[str]:
+    """The whole answer for a class, as lines."""
+    journal = found.state.journal if found.state else []
+    lines = [*classes.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 
 def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:

@@ -13,6 +13,7 @@ import typer
 
 from starter import completion
 from starter.commands.common import (
+    CLASS,
     CLUSTER,
     MACHINE,
     NODE,
@@ -71,8 +72,8 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="machines (machine, mc), nodes (node, no), clusters or orphans.",
-            autocompletion=completion.kinds("machines", "nodes", "clusters", "orphans"),
+            help="machines (machine, mc), classes (class, mcc), nodes (node, no), clusters or orphans.",
+            autocompletion=completion.kinds("machines", "classes", "nodes", "clusters", "orphans"),
         ),
     ],
     names: NamesArgument = None,
@@ -89,13 +90,13 @@ def get(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """List machines, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow owns.
+    """List machines, classes, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow owns.
 
     Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
     With -l each machine is asked for its labels, which takes a worker. `-o yaml` prints manifests that
     `hostler apply -f -` takes back. Orphans are found at the cloud by their owner tags; `hostler adopt` takes one over.
     """
-    which, given = target(kind, names or [], (MACHINE, NODE, CLUSTER, ORPHAN))
+    which, given = target(kind, names or [], (MACHINE, CLASS, NODE, CLUSTER, ORPHAN))
     if watch and form in (Form.JSON, Form.YAML):
         raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
     here = session(ctx, cluster, settings)
@@ -112,6 +113,13 @@ def get(
         if selector is not None or all_clusters:
             raise typer.BadParameter("clusters have no labels, and are in no cluster: get clusters [NAME...]")
         here.run(lambda client: _clusters(client, given, form, watch))
+        return
+    if which == CLASS:
+        from starter.commands import classes
+
+        if selector is not None or (given and all_clusters):
+            raise typer.BadParameter("classes are chosen by name: get classes [NAME...] [--cluster C], or -A")
+        here.run(lambda client: classes.listing(client, given, all_clusters, form, watch))
         return
     chosen = listing(given, selector, all_clusters)
     if which == NODE:

@@ -8,8 +8,10 @@ from typing import Any
 
 import boto3
 import pytest
+from aws_helpers import ROOT_DISK
 from botocore.config import Config
 from driver_clouds import AwsCloud, aws
+from hot_vm import Vm
 
 from simulator.ec2 import World
 
@@ -48,3 +50,8 @@ def ec2(running: AwsCloud) -> Any:
         aws_secret_access_key=secret,
         config=Config(retries={"total_max_attempts": 1}),
     )
+
+
+@pytest.fixture
+def vm(cloud: AwsCloud, ec2: Any) -> Vm:
+    return Vm(cloud, ec2, blockDevices=[ROOT_DISK])

@@ -8,8 +8,8 @@ import pytest
 from aws_helpers import NIC, instance_of
 from driver_clouds import AwsCloud, calls, fault, machine, mark, mutating
 
-from drivers.errors import DriverError, Unimplemented
-from resources.errors import Code, ErrorClass
+from drivers.errors import DriverError
+from resources.errors import ErrorClass
 
 
 @pytest.mark.parametrize("checks", [None, True])
@@ -87,15 +87,3 @@ def test_errors_after_the_start_are_one_of_the_longer_wait(cloud: AwsCloud, ec2:
     assert "PrivateIpAddressLimitExceeded" in both.value.message
     checks = [n["SourceDestCheck"] for n in instance_of(ec2, made.provider_id)["NetworkInterfaces"]]
     assert sorted(checks) == [False, True]  # the second interface had its turn
-
-
-def test_hot_update_is_refused_in_plain_words(cloud: AwsCloud) -> None:
-    given = machine(cloud)
-    made = cloud.driver.create_machine(given.creation())
-    before = mark(cloud)
-    with pytest.raises(Unimplemented, match="tags") as refused:
-        cloud.driver.update_machine(given.update(made.provider_id, last_applied_provider_spec=given.spec))
-    assert refused.value.code is Code.UNIMPLEMENTED
-    off = {**given.spec, "srcAndDstChecksEnabled": False}
-    cloud.driver.update_machine(given.update(made.provider_id, provider_spec=off))
-    assert mutating(cloud, before) == ["ModifyInstanceAttribute"]

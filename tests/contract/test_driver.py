@@ -12,7 +12,7 @@ import pytest
 from driver_clouds import CLOUDS, Cloud, calls, delete_until_gone, fault, machine, mark, mutating
 from pydantic import SecretStr
 
-from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, VmState
+from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, UpdateMachineResponse, VmState
 from drivers.errors import DriverError, IdempotencyMismatch
 from resources.errors import Code, ErrorClass
 
@@ -175,6 +175,47 @@ def test_list_machines_reads_all_pages_of_its_cluster_only(cloud: Cloud, monkeyp
     assert len(calls(cloud, since=before)) == 3
     assert {m.provider_id for m in listed} == made
     assert {m.uid for m in listed} == {g.machine.uid for g in mine}
+
+
+# -- updating in place -------------------------------------------------------------------------------------------------
+
+
+def test_an_update_in_place_changes_the_same_vm_and_needs_no_call_for_equal_specs(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    desired = {**given.spec, "vmTags": {"cost": "b"}}
+    before = mark(cloud)
+    same = given.update(made.provider_id, last_applied_provider_spec=given.spec)
+    assert cloud.driver.update_machine(same) == UpdateMachineResponse()
+    assert calls(cloud, since=before) == []  # not even a read
+    changed = given.update(made.provider_id, provider_spec=desired, last_applied_provider_spec=given.spec)
+    response = cloud.driver.update_machine(changed)
+    assert response.changed
+    assert [r.error for r in response.resources] == [None] * len(response.resources)
+    assert mutating(cloud, before)
+    assert cloud.create not in mutating(cloud, before)
+    assert cloud.living(given.machine.uid) == [made.provider_id.rsplit("/", 1)[-1]]
+    assert cloud.driver.get_machine_status(given.status(made.provider_id)).uid == given.machine.uid  # must-tags stay
+    before = mark(cloud)
+    cloud.driver.update_machine(
+        given.update(made.provider_id, provider_spec=desired, last_applied_provider_spec=desired)
+    )
+    assert calls(cloud, since=before) == []
+
+
+def test_an_update_in_place_of_a_vm_that_is_gone_is_not_found_and_changes_nothing(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    delete_until_gone(given, made.provider_id)
+    before = mark(cloud)
+    desired = {**given.spec, "vmTags": {"cost": "b"}}
+    with pytest.raises(DriverError) as gone:
+        cloud.driver.update_machine(
+            given.update(made.provider_id, provider_spec=desired, last_applied_provider_spec=given.spec)
+        )
+    assert gone.value.error_class is ErrorClass.NOT_FOUND
+    assert calls(cloud, since=before)
+    assert mutating(cloud, before) == []
 
 
 # -- deleting ----------------------------------------------------------------------------------------------------------

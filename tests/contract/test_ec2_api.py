@@ -732,6 +732,102 @@ def test_assigning_ipv6_addresses_and_prefixes(cloud: Served) -> None:
     assert refusal(assign, NetworkInterfaceId=unknown, Ipv6PrefixCount=1) == "InvalidNetworkInterfaceID.NotFound"
 
 
+def test_a_volume_is_made_attached_and_detached(cloud: Served) -> None:
+    i = cloud.run()["InstanceId"]
+    zone = cloud.until(i, "running")["Placement"]["AvailabilityZone"]
+    specification = [{"ResourceType": "volume", "Tags": tags(a="b")}]
+    make = {"AvailabilityZone": zone, "Size": 5, "VolumeType": "gp3", "TagSpecifications": specification}
+    volume = cloud.client.create_volume(**make, ClientToken="t")["VolumeId"]
+    assert cloud.client.create_volume(**make, ClientToken="t")["VolumeId"] == volume
+    assert refusal(cloud.client.create_volume, **{**make, "Size": 6}, ClientToken="t") == "IdempotentParameterMismatch"
+    (shown,) = cloud.client.describe_volumes(VolumeIds=[volume])["Volumes"]
+    assert (shown["State"], shown["Size"], named(shown["Tags"])) == ("available", 5, {"a": "b"})
+    attach = {"InstanceId": i, "VolumeId": volume}
+    root = cloud.instance(i)["RootDeviceName"]
+    assert refusal(cloud.client.attach_volume, **attach, Device=root) == "InvalidParameterValue"
+    assert cloud.client.attach_volume(**attach, Device="/dev/sdg")["State"] == "attaching"
+    held = {b["DeviceName"]: b["Ebs"] for b in cloud.instance(i)["BlockDeviceMappings"]}
+    assert (held["/dev/sdg"]["VolumeId"], held["/dev/sdg"]["DeleteOnTermination"]) == (volume, False)
+    assert refusal(cloud.client.attach_volume, **attach, Device="/dev/sdh") == "VolumeInUse"
+    assert refusal(cloud.client.delete_volume, VolumeId=volume) == "VolumeInUse"
+    far = cloud.client.create_volume(**{**make, "AvailabilityZone": next(z for z in WORLD.zones if z != zone)})
+    elsewhere = {"InstanceId": i, "VolumeId": far["VolumeId"], "Device": "/dev/sdh"}
+    assert refusal(cloud.client.attach_volume, **elsewhere) == "InvalidVolume.ZoneMismatch"
+    cloud.client.detach_volume(VolumeId=volume)
+    assert refusal(cloud.client.detach_volume, VolumeId=volume) == "IncorrectState"
+    assert "/dev/sdg" not in {b["DeviceName"] for b in cloud.instance(i)["BlockDeviceMappings"]}
+    cloud.client.attach_volume(**attach, Device="/dev/sdg")
+    cloud.client.terminate_instances(InstanceIds=[i])
+    cloud.until(i, "terminated")
+    left = cloud.client.describe_volumes()["Volumes"]  # what was attached later stays
+    assert {v["VolumeId"]: v["State"] for v in left} == {volume: "available", far["VolumeId"]: "available"}
+
+
+def test_an_interface_is_made_and_attached(cloud: Served) -> None:
+    i = cloud.run()["InstanceId"]
+    cloud.until(i, "running")
+    specification = [{"ResourceType": "network-interface", "Tags": tags(a="b")}]
+    make = cloud.client.create_network_interface
+    nics = [
+        make(SubnetId=SUBNET, Groups=[GROUP], TagSpecifications=specification)["NetworkInterface"] for _ in range(3)
+    ]
+    assert [(n["Status"], named(n["TagSet"])) for n in nics] == [("available", {"a": "b"})] * 3
+    first, second, third = (n["NetworkInterfaceId"] for n in nics)
+    attach = cloud.client.attach_network_interface
+    taken = {"InstanceId": i, "NetworkInterfaceId": first, "DeviceIndex": 0}
+    assert refusal(attach, **taken) == "InvalidParameterValue"
+    attach(**{**taken, "DeviceIndex": 1})
+    assert refusal(attach, **{**taken, "DeviceIndex": 2}) == "InvalidNetworkInterface.InUse"
+    attach(InstanceId=i, NetworkInterfaceId=second, DeviceIndex=2)
+    full = {"InstanceId": i, "NetworkInterfaceId": third, "DeviceIndex": 3}
+    assert refusal(attach, **full) == "AttachmentLimitExceeded"
+    assert {n["Attachment"]["DeviceIndex"] for n in cloud.instance(i)["NetworkInterfaces"]} == {0, 1, 2}
+    elsewhere = next(s.id for s in WORLD.subnets if s.zone != WORLD.subnet(SUBNET).zone)  # type: ignore[union-attr]
+    wrong = [{"ResourceType": "volume", "Tags": tags(a="b")}]
+    assert refusal(make, SubnetId=elsewhere, TagSpecifications=wrong) == "InvalidParameterValue"
+    far = make(SubnetId=elsewhere)["NetworkInterface"]["NetworkInterfaceId"]
+    other = {"InstanceId": i, "NetworkInterfaceId": far, "DeviceIndex": 4}
+    assert refusal(attach, **other) == "InvalidParameterCombination"
+    cloud.client.terminate_instances(InstanceIds=[i])
+    cloud.until(i, "terminated")
+    left = {n["NetworkInterfaceId"] for n in cloud.client.describe_network_interfaces()["NetworkInterfaces"]}
+    assert left == {first, second, third, far}
+
+
+def test_nothing_is_attached_to_what_does_not_run(serve: Callable[..., Served]) -> None:
+    cloud = serve(boot_delay=60.0)
+    i = cloud.run()["InstanceId"]
+    nic = cloud.client.create_network_interface(SubnetId=SUBNET)["NetworkInterface"]["NetworkInterfaceId"]
+    attach = {"InstanceId": i, "NetworkInterfaceId": nic, "DeviceIndex": 1}
+    assert refusal(cloud.client.attach_network_interface, **attach) == "IncorrectState"
+    cloud.call(cloud.ec2.fast_forward)
+    cloud.client.attach_network_interface(**attach)
+    assert len(cloud.nics(i)) == 2
+
+
+def test_metadata_options_are_changed_one_by_one(cloud: Served) -> None:
+    i = cloud.run()["InstanceId"]
+    modify = cloud.client.modify_instance_metadata_options
+    before = cloud.instance(i)["MetadataOptions"]
+    answer = modify(InstanceId=i, HttpTokens="required")
+    assert answer["InstanceMetadataOptions"] == {**before, "HttpTokens": "required", "State": "pending"}
+    assert cloud.instance(i)["MetadataOptions"] == {**before, "HttpTokens": "required"}
+    modify(InstanceId=i, HttpPutResponseHopLimit=2, HttpEndpoint="disabled")
+    assert cloud.instance(i)["MetadataOptions"] == {
+        **before,
+        "HttpTokens": "required",
+        "HttpPutResponseHopLimit": 2,
+        "HttpEndpoint": "disabled",
+    }
+    assert refusal(modify, InstanceId=i, HttpPutResponseHopLimit=65) == "InvalidParameterValue"
+    assert refusal(modify, InstanceId=i, HttpTokens="maybe") == "InvalidParameterValue"
+    assert refusal(modify, InstanceId=i) == "MissingParameter"
+    assert refusal(modify, InstanceId=f"i-{UNKNOWN}", HttpTokens="required") == "InvalidInstanceID.NotFound"
+    cloud.client.terminate_instances(InstanceIds=[i])
+    cloud.until(i, "terminated")
+    assert refusal(modify, InstanceId=i, HttpTokens="optional") == "IncorrectInstanceState"
+
+
 def test_the_world_is_described(cloud: Served) -> None:
     (image,) = cloud.client.describe_images(ImageIds=[AMI])["Images"]
     assert (image["RootDeviceName"], image["State"]) == ("/dev/xvda", "available")
@@ -785,6 +881,21 @@ def test_tags_that_are_refused_change_nothing(cloud: Served) -> None:
     assert refusal(create, Resources=[i, f"i-{UNKNOWN}"], Tags=tags(a="b")) == "InvalidInstanceID.NotFound"
     assert refusal(create, Resources=["what-ever"], Tags=tags(a="b")) == "InvalidID"
     assert named(cloud.instance(i)["Tags"]) == {f"t{n}": "new" for n in range(40)}
+
+
+def test_a_call_for_several_resources_that_is_denied_for_one_changes_none(cloud: Served) -> None:
+    i = cloud.run()["InstanceId"]
+    nic, volume = cloud.nics(i)[0]["NetworkInterfaceId"], cloud.volumes(i)[0]["VolumeId"]
+    cloud.fault("CreateTags", code="UnauthorizedOperation", match=volume, times=None)
+    create = cloud.client.create_tags
+    assert refusal(create, Resources=[i, nic, volume], Tags=tags(a="b")) == "UnauthorizedOperation"
+    assert named(cloud.instance(i).get("Tags", [])) == {}
+    create(Resources=[i, nic], Tags=tags(a="b"))
+    assert named(cloud.nics(i)[0]["TagSet"]) == {"a": "b"}
+    cloud.call(cloud.frame.clear_faults)
+    create(Resources=[nic], Tags=tags(**{f"t{n}": "" for n in range(49)}))
+    assert refusal(create, Resources=[i, nic, volume], Tags=tags(c="d")) == "TagLimitExceeded"
+    assert named(cloud.volumes(i)[0].get("Tags", [])) == {}
 
 
 def test_filters(cloud: Served) -> None:

@@ -52,6 +52,8 @@ async def _try(m: MachineEntity) -> Retry | None:
             attempt=number,
             started=s.attempt.started,
             deadline=s.created + s.spec.creation_timeout,
+            class_name=m.snapshot.name,
+            generation=s.attempt.machine_class.generation,
         ),
         queue=m.cloud,
         summary="create VM" + (f", request {number}" if number > 1 else ""),
@@ -78,6 +80,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     status.node_name = output.node_name or None
     status.addresses = output.addresses
     status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+    status.applied_generation = s.attempt.machine_class.generation
     if "creation" in m.deadlines:
         confirm.arm(m, m.deadlines["creation"])
     if output.stale_node:

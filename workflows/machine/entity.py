@@ -68,7 +68,7 @@ class MachineEntity(Entity):
 
     @property
     def snapshot(self) -> ClassSnapshot:
-        """The class; `run` has refused a machine without one."""
+        """The class, which every phase but the first has."""
         assert self.s.machine_class is not None
         return self.s.machine_class
 
@@ -279,7 +279,7 @@ class MachineEntity(Entity):
             at.CLUSTER: self.s.cluster,
             at.PHASE: str(status.phase),
             at.REASON: reason or None,
-            at.CLASS: self.snapshot.name,
+            at.CLASS: self.s.spec.class_.name,
             at.NODE: status.node_name,
             at.PROVIDER_ID: status.provider_id,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),

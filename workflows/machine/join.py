@@ -8,8 +8,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine import confirm
+from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity
+from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -87,7 +88,9 @@ async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
 async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
     health = judge_joining(node, m.s.spec.node_conditions)
-    if node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
+    if hot_update.due(m):
+        await hot_update.update(m)
+    elif node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
         await apply_template(m, node)
     elif node is not None and health.healthy:
         await _remove_taint(m, node)
@@ -95,8 +98,12 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
         if not confirm.undecided(m):
             end = f"Failed at {m.deadlines['creation']:%Y-%m-%d %H:%M:%S}, if it stays so"
             m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
+        report(m)
         news = _node_changes(m)
-        await m.until(lambda: m.leaving or (vm is not None and vm.done()) or news(), "look", "confirm")
+        await m.until(
+            lambda: m.leaving or (vm is not None and vm.done()) or news() or hot_update.due(m),
+            *("look", "confirm", "update"),
+        )
 
 
 async def apply_template(m: MachineEntity, node: NodeFacts) -> None:

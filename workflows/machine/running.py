@@ -6,9 +6,10 @@ from datetime import timedelta
 
 from temporalio import workflow
 
-from workflows.machine import confirm, terminate
+from workflows.machine import confirm, hot_update, terminate
 from workflows.machine.entity import MachineEntity
 from workflows.machine.join import apply_template, join_again
+from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
@@ -29,6 +30,8 @@ async def run(m: MachineEntity) -> None:
         _set_clock(m, health)
         if m.due("confirm"):
             await confirm.health(m)
+        elif hot_update.due(m):
+            await hot_update.update(m)
         elif s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
             await apply_template(m, s.node)
         else:
@@ -44,7 +47,10 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
         settle = format_duration(m.s.timings.settle)
         m.waiting("Settling", f"{health.message}; healthy for {settle} it is Running", verdict.settles_at)
     elif verdict.phase == Phase.RUNNING:
+        trouble = m.status.update_trouble
         m.status.waiting_for = None
+        if trouble and trouble.next_try:
+            m.waiting("UpdateFailed", trouble.message, trouble.next_try)
 
 
 def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
@@ -110,20 +116,25 @@ async def fail(m: MachineEntity) -> None:
         if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
         m.waiting(failed.reason, failed.message)
-        await _next(m)
+        if hot_update.due(m):
+            await hot_update.update(m)
+        else:
+            await _next(m)
 
 
 async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
+    report(m)
     seen = _what_counts(m)
-    await m.until(lambda: _what_counts(m) != seen or _renewal(m), "settle", "confirm")
+    await m.until(lambda: _what_counts(m) != seen or _renewal(m), "settle", "confirm", "update")
     if _renewal(m) and m.s.deletion is None:
         await m.renew()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
     s = m.s
-    return s.node, s.vm, s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.deletion
+    asked = s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.machine_class, s.deletion
+    return s.node, s.vm, *s.reported, *asked
 
 
 def _renewal(m: MachineEntity) -> bool:

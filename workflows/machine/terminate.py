@@ -172,6 +172,7 @@ async def forget(m: MachineEntity) -> None:
                 joined=s.joined,
                 provider_id=m.status.provider_id,
                 attempts=s.attempt.number,
+                class_name=m.snapshot.name,
             ),
             queue=cluster_queue(s.cluster, s.queue_prefix),
             summary="remove the Node and the tokens",

@@ -11,11 +11,11 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.machine import confirm, create, join, post_start, running, terminate
+from workflows.machine import ask, confirm, create, hot_update, join, post_start, running, terminate
 from workflows.machine.entity import MachineEntity, details
 
 with workflow.unsafe.imports_passed_through():
-    from planners.provider_spec import differing_fields, spec_hash
+    from planners.provider_spec import spec_hash
     from resources.machine import (
         AppliedSpec,
         ApplyIntent,
@@ -25,11 +25,13 @@ with workflow.unsafe.imports_passed_through():
         OperationState,
         OperationType,
     )
+    from resources.machine_class import ClassNews
     from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, Reachability, RecreateIntent, VmFacts
     from resources.names import is_label, is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
 LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
+    ask.ask,
     create.create,
     post_start.post_start,
     join.join,
@@ -61,12 +63,13 @@ class MachineWorkflow(MachineEntity):
         s.status.deadlines["creation"] = now + s.spec.creation_timeout
         if not s.uid:
             s.uid = str(workflow.uuid4())
-            self.note("Created", f"machine of class {self.snapshot.name}")
+            self.note("Created", f"machine of class {s.spec.class_.name}")
             return
         s.adopted, s.made = True, now
         assert s.attempt is not None
         spec = s.attempt.machine_class.provider_spec
         s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+        s.status.applied_generation = s.attempt.machine_class.generation
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
@@ -82,12 +85,7 @@ class MachineWorkflow(MachineEntity):
         ]
         if is_name(s.name) and not is_label(s.name):
             wrong.append(f"name: {len(s.name)} characters; the Node has it as a label, so at most 63")
-        if s.machine_class is None:
-            wrong.append(
-                f"machineClass: missing; machine {s.name} needs a snapshot of MachineClass {s.spec.class_.name} "
-                "(name, provider, providerSpec, secretRef), as `hostler apply` sends it"
-            )
-        if bool(s.uid) != bool(s.status.provider_id and s.attempt):
+        if bool(s.uid) != bool(s.status.provider_id and s.attempt and s.machine_class):
             wrong.append("uid: given only with status.providerID and attempt, as `hostler adopt` does")
         if wrong:
             raise ApplicationError("; ".join(wrong), type="InvalidMachine", non_retryable=True)
@@ -147,6 +145,20 @@ class MachineWorkflow(MachineEntity):
         else:
             self.condition("APIUnreachable", "APIUnreachable", f"{api.message}; nothing is known of the node meanwhile")
         workflow.set_current_details(details(self.s))
+
+    @workflow.signal
+    def class_changed(self, news: ClassNews) -> None:
+        """The class has a new generation; an older one, and another class's, is dropped."""
+        s, wanted = self.s, news.machine_class
+        s.messages += 1
+        if s.deletion is not None or wanted.name != s.spec.class_.name:
+            return
+        if refusal := hot_update.refusal(s, wanted):
+            if s.machine_class is None or wanted.generation > s.machine_class.generation:
+                self.note("Refused", refusal)
+        elif wanted != s.machine_class:
+            hot_update.take(self, wanted)
+        s.reported = ["asked again"]  # who tells it again has not heard the answer
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
@@ -248,20 +260,7 @@ class MachineWorkflow(MachineEntity):
         s = self.s
         if s.deletion is not None:
             return f"machine {s.name} is being deleted; nothing can be applied to it any more"
-        if intent.machine_class.provider != self.snapshot.provider:
-            return (
-                f"machineClass.provider: a machine cannot move from {self.snapshot.provider} to "
-                f"{intent.machine_class.provider}; delete it and apply it anew"
-            )
-        if (
-            intent.machine_class.name == self.snapshot.name
-            and intent.machine_class.generation < self.snapshot.generation
-        ):
-            return (
-                f"machineClass.generation: {intent.machine_class.generation} is older than "
-                f"{self.snapshot.generation}, which the machine has"
-            )
-        return None
+        return hot_update.refusal(s, intent.machine_class)
 
     def _apply(self, intent: ApplyIntent) -> Answer:
         return self.once(intent, lambda: self._take(intent))
@@ -270,24 +269,10 @@ class MachineWorkflow(MachineEntity):
         s = self.s
         if (intent.spec, intent.machine_class) == (s.spec, s.machine_class):
             return "unchanged"
-        s.spec, s.machine_class = intent.spec, intent.machine_class
-        s.labels, s.annotations = intent.labels, intent.annotations
+        s.spec, s.labels, s.annotations = intent.spec, intent.labels, intent.annotations
         if "creation" in self.deadlines and s.created is not None:
             self.deadlines["creation"] = s.created + s.spec.creation_timeout
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])
-        applied = s.status.last_applied_provider_spec
-        fields = (
-            differing_fields(self.snapshot.provider, applied.provider_spec, self.snapshot.provider_spec)
-            if applied
-            else []
-        )
-        if not fields:
-            self.drop_condition("Outdated")
-            self.note("Applied", f"class {self.snapshot.name}, generation {self.snapshot.generation}")
-            return "configured"
-        words = f"the VM was made with other values of providerSpec.{', providerSpec.'.join(fields)}"
-        self.condition("Outdated", "Outdated", words)
-        self.note("Outdated", words)
-        return f"configured; {words}"
+        return hot_update.take(self, intent.machine_class)

@@ -1,0 +1,104 @@
+"""What goes between a class and its users: two workflows that know each other by name only, so through the client."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from temporalio import activity
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.boundary import NotYet
+from activities.deps import Deps
+from resources.machine import ClassSnapshot
+from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
+from resources.names import class_id, machine_id
+
+ASK_AGAIN = timedelta(seconds=5)
+"""Between two looks for a class that is not there yet."""
+
+
+class ClassActivities:
+    """All of them use Temporal's client alone, and run on the queue of the workflows."""
+
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+
+    @activity.defn
+    async def tell_users(self, input: TellUsersInput) -> TellUsersOutput:
+        """Signals `class_changed`; a whole snapshot, so a repetition after a crash does no harm."""
+        gone = []
+        for user in input.users:
+            try:
+                await self.deps.client.get_workflow_handle(machine_id(input.cluster, user)).signal(
+                    "class_changed", input.news
+                )
+            except RPCError as e:
+                if e.status != RPCStatusCode.NOT_FOUND:
+                    raise
+                gone.append(user)
+        return TellUsersOutput(gone=gone)
+
+    @activity.defn
+    async def report_to_class(self, input: ReportInput) -> bool:
+        """Signals `report`; False when there is no such class, which never holds up a machine."""
+        if input.left is not None:
+            await self.forget_user(input.left, input.report.user)
+        return await self.report(input.machine_class, input.report)
+
+    async def report(self, machine_class: ClassRef, report: ClassReport) -> bool:
+        """For other activities. False when there is no such class."""
+        return await self._signal(machine_class, "report", report)
+
+    async def forget_user(self, machine_class: ClassRef, user: str) -> bool:
+        """For other activities: the machine is gone, or has taken another class. False when there is no such class."""
+        return await self._signal(machine_class, "forget_user", user)
+
+    async def _signal(self, ref: ClassRef, name: str, value: object) -> bool:
+        try:
+            await self.deps.client.get_workflow_handle(class_id(ref.cluster, ref.name)).signal(name, value)
+        except RPCError as e:
+            if e.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return False
+        return True
+
+    @activity.defn
+    async def ask_class(self, input: ClassRef) -> ClassSnapshot:
+        """The class as it is; a poller: as long as there is none, it is looked for again.
+
+        A class that was deleted would still answer with its last words: it counts as missing.
+        """
+        handle = self.deps.client.get_workflow_handle(class_id(input.cluster, input.name))
+        try:
+            snapshot: ClassSnapshot = await handle.query(
+                "snapshot", result_type=ClassSnapshot, reject_condition=QueryRejectCondition.NOT_OPEN
+            )
+        except WorkflowQueryRejectedError:
+            raise NotYet(_missing(input, "was deleted"), ASK_AGAIN) from None
+        except WorkflowQueryFailedError as e:
+            raise NotYet(f"class {input.name} cannot answer: {e}", ASK_AGAIN) from None
+        except RPCError as e:
+            if e.status != RPCStatusCode.NOT_FOUND:
+                raise
+            raise NotYet(_missing(input, "is not there"), ASK_AGAIN) from None
+        return snapshot
+
+    @activity.defn
+    async def find_users(self, input: ClassRef) -> UsersFound:
+        """Running machines that name the class: those of a class whose former workflow was ended from outside.
+
+        By visibility, and so only to have somebody to tell: whoever has another class meanwhile says so itself.
+        """
+        named = (
+            "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
+            f"AND HostlerCluster = '{input.cluster}' AND HostlerClass = '{input.name}'"
+        )
+        found = [execution.id async for execution in self.deps.client.list_workflows(named)]
+        prefix = machine_id(input.cluster, "")
+        return UsersFound(users=sorted(id.removeprefix(prefix) for id in found if id.startswith(prefix)))
+
+
+def _missing(ref: ClassRef, what: str) -> str:
+    return f"class {ref.name} of cluster {ref.cluster} {what}: hostler apply -f FILE with that MachineClass"

@@ -1,0 +1,239 @@
+"""What a changed class costs: many machines of one class, one tag changed, no VM replaced.
+
+Runs on a fresh stack (Temporal's dev server, the simulator, one worker: three processes; this one is the client). The
+machines come to life first; then the class is applied with another value of one tag, and the clock runs until the class
+says that every user has it. EC2's own journal says which calls that took.
+
+    python bench/hot_update.py [--machines 100]
+
+Prints a table and, last, one line of JSON:
+
+    seconds               from the apply until the class knows that every machine is updated
+    calls                 EC2 calls of the change, by operation, and `calls_per_machine`
+    changing_per_machine  of them, those that change something; the goal is 1: one CreateTags for a VM with all it has
+    replaced              VMs that were launched or ended meanwhile; anything but 0 is an error
+    at_work               machines that were at work on the change at the same time, at most, as the class was seen
+    concurrency           how many the class allows (updateConcurrency)
+    events_per_machine    history events of one machine for the change (median)
+
+What this does not measure: a cloud (the simulator answers in about a millisecond, and limits no rate), and a Temporal
+cluster with a database. Compare calls and events; the time is this machine's, on this day.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import statistics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from _stack import CLUSTER, BenchError, Stack, running
+from life import DONE, together
+from rich.console import Console
+from rich.table import Table
+
+from resources import names
+from resources.machine_class import ClassState
+from resources.manifests import Machine, MachineClass
+from starter.client import HostlerClient
+from starter.errors import HostlerError
+
+MOST = 500  # machines
+LOOK_EVERY = 0.1  # seconds between two looks at the class
+TAG = "bench.hostler.io/cost"
+REPLACING = ("RunInstances", "TerminateInstances")
+
+
+@dataclass
+class Numbers:
+    machines: int
+    seconds: float
+    calls: Counter[str]
+    changing: int
+    resources: int
+    """That carry the new value."""
+    at_work: int
+    concurrency: int
+    events: list[int]
+    load: float
+
+    def summary(self) -> dict[str, Any]:
+        return {
+            "machines": self.machines,
+            "seconds": round(self.seconds, 2),
+            "machines_per_second": round(self.machines / self.seconds, 1),
+            "calls": dict(sorted(self.calls.items())),
+            "calls_per_machine": round(self.calls.total() / self.machines, 2),
+            "changing_per_machine": round(self.changing / self.machines, 2),
+            "resources": self.resources,
+            "replaced": sum(self.calls[o] for o in REPLACING),
+            "at_work": self.at_work,
+            "concurrency": self.concurrency,
+            "events_per_machine": statistics.median(self.events),
+            "load": round(self.load, 1),
+        }
+
+
+async def bench(machines: int, say: Callable[[str], None]) -> Numbers:
+    async with running("hostler", cached=2 * machines + 100) as stack:
+        hostler = HostlerClient(stack.client, stack.settings, cluster=CLUSTER, requested_by="bench")
+        before = _class(stack, "a")
+        await hostler.apply(before, *_machines(stack, machines))
+        await _all_running(stack, machines)
+        await _all_done(stack, hostler, before, machines)
+        say(f"{machines} machines are Running; now the class changes")
+        numbers = await change(stack, hostler, machines)
+        stack.check()
+        return numbers
+
+
+def _class(stack: Stack, value: str) -> MachineClass:
+    """The class of examples/aws with a tag of this value on every resource."""
+    manifest: MachineClass = stack.manifests.classes[0]
+    spec = manifest.provider_spec
+    fields = {f: {**(spec.get(f) or {}), TAG: value} for f in ("vmTags", "nicTags", "diskTags")}
+    return manifest.model_copy(update={"provider_spec": {**spec, **fields}})
+
+
+def _machines(stack: Stack, machines: int) -> list[Machine]:
+    manifest: Machine = stack.manifests.machines[0]
+    return [
+        manifest.model_copy(update={"metadata": manifest.metadata.model_copy(update={"name": f"hot-{n}"})})
+        for n in range(machines)
+    ]
+
+
+async def _all_running(stack: Stack, machines: int) -> None:
+    deadline = time.monotonic() + 60 + machines
+    while (count := (await stack.client.count_workflows(DONE["hostler"])).count) < machines:
+        stack.check()
+        if time.monotonic() > deadline:
+            raise BenchError(f"{count} of {machines} machines are Running, and the time is over")
+        await asyncio.sleep(LOOK_EVERY)
+
+
+async def _all_done(stack: Stack, hostler: HostlerClient, manifest: MachineClass, machines: int) -> int:
+    """Until the class knows them all, and each is done with the newest generation; the most seen at work at once."""
+    deadline, most = time.monotonic() + 60 + machines, 0
+    while True:
+        state = await hostler.classes.get(manifest.metadata.name)
+        most = max(most, _at_work(state))
+        if len(state.users) == machines and state.last_updated_generation == state.generation:
+            return most
+        stack.check()
+        if time.monotonic() > deadline:
+            raise BenchError(f"the class is not done in time: {_states(state)}")
+        await asyncio.sleep(LOOK_EVERY)
+
+
+def _at_work(state: ClassState) -> int:
+    """Told of the newest generation, and not done with it."""
+    newest = [u for u in state.users.values() if u.told == state.generation]
+    return sum(u.generation < state.generation or not u.settled for u in newest)
+
+
+def _states(state: ClassState) -> str:
+    counts = Counter(f"{u.state} {u.applied}" for u in state.users.values())
+    return f"generation {state.generation}, {len(state.users)} users: {dict(counts)} {state.troubles}"
+
+
+async def change(stack: Stack, hostler: HostlerClient, machines: int) -> Numbers:
+    handles = [stack.client.get_workflow_handle(names.machine_id(CLUSTER, f"hot-{n}")) for n in range(machines)]
+    manifest = _class(stack, "b")
+    events = await together([partial(_events, h) for h in handles])
+    _, last = await stack.calls(0, "ec2")
+    load, started = os.getloadavg()[0], time.monotonic()
+    await hostler.classes.apply(manifest)
+    most = await _all_done(stack, hostler, manifest, machines)
+    seconds = time.monotonic() - started
+    calls, _ = await stack.calls(last, "ec2")
+    after = await together([partial(_events, h) for h in handles])
+    state = await hostler.classes.get(manifest.metadata.name)
+    tagged = {r for c in calls if c["operation"] == "CreateTags" and not c["error"] for r in c["request"]["Resources"]}
+    numbers = Numbers(
+        machines=machines,
+        seconds=seconds,
+        calls=Counter(c["operation"] for c in calls),
+        changing=sum(c["mutating"] for c in calls),
+        resources=len(tagged),
+        at_work=most,
+        concurrency=state.update_concurrency,
+        events=[b - a for a, b in zip(events, after, strict=True)],
+        load=load,
+    )
+    _check(numbers, sum(r.startswith("i-") for r in tagged))
+    return numbers
+
+
+async def _events(handle: Any) -> int:
+    return int((await handle.describe()).history_length)
+
+
+def _check(numbers: Numbers, tagged: int) -> None:
+    """Numbers of a change that did not reach every VM, or that replaced one, would be worth nothing."""
+    if tagged != numbers.machines:
+        raise BenchError(f"{numbers.machines} machines are said to be updated, and {tagged} VMs were tagged")
+    if replaced := {o: numbers.calls[o] for o in REPLACING if numbers.calls[o]}:
+        raise BenchError(f"a changed tag has replaced VMs: {replaced}")
+    if numbers.at_work > numbers.concurrency:
+        raise BenchError(f"{numbers.at_work} machines were at work at once; the class allows {numbers.concurrency}")
+
+
+def show(numbers: Numbers, console: Console) -> None:
+    values = numbers.summary()
+    table = Table(title=f"one tag of {numbers.machines} machines changed in {numbers.seconds:.1f} s")
+    table.add_column("")
+    table.add_column("all", justify="right")
+    table.add_column("per machine", justify="right")
+    for operation, count in sorted(numbers.calls.items()):
+        table.add_row(f"EC2 {operation}", str(count), f"{count / numbers.machines:.2f}")
+    table.add_row("EC2 calls", str(numbers.calls.total()), f"{values['calls_per_machine']:.2f}")
+    table.add_row("resources tagged", str(numbers.resources), f"{numbers.resources / numbers.machines:.2f}")
+    table.add_row("VMs replaced", str(values["replaced"]), "")
+    table.add_row("history events", str(sum(numbers.events)), f"{values['events_per_machine']:g}")
+    table.add_row("at work at once (allowed)", f"{numbers.at_work} ({numbers.concurrency})", "")
+    console.print(table)
+
+
+async def run(options: argparse.Namespace, console: Console) -> Numbers:
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
+    numbers = await bench(options.machines, lambda words: console.print(words))
+    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
+    return numbers
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--machines", type=int, default=100, metavar="N", help=f"default: 100, at most {MOST}")
+    options = parser.parse_args()
+    if not 1 <= options.machines <= MOST:
+        parser.error(f"--machines: 1 to {MOST}; the simulator's journal, from which calls are counted, holds no more")
+    console = Console(highlight=False, soft_wrap=True)
+    try:
+        numbers = asyncio.run(run(options, console))
+    except (BenchError, HostlerError) as e:  # HostlerError: a process did not start, or the class was refused
+        print(f"error: {e}", file=sys.stderr)
+        return 1
+    except asyncio.CancelledError:
+        return 128 + signal.SIGTERM
+    show(numbers, console)
+    print(json.dumps(numbers.summary()))
+    return 0
+
+
+if __name__ == "__main__":
+    with contextlib.suppress(KeyboardInterrupt):
+        sys.exit(main())
+    sys.exit(130)

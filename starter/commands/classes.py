@@ -1,0 +1,201 @@
+"""Classes on the command line: hostler get|describe|delete|renew class."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from starter.commands.common import CLASS, Session
+
+if TYPE_CHECKING:
+    from resources.machine_class import ClassChange, ClassState
+    from starter.client import HostlerClient
+    from starter.commands.get import Form, Row
+    from starter.results import ClassDescription, ClassSummary
+
+COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
+WIDE = (*COLUMNS, "PHASE", "REASON")
+SOME = 10
+"""Users in trouble, and changes, that `describe` shows."""
+
+
+# -- get --------------------------------------------------------------------------------------------------------------
+
+
+async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
+    from starter.commands.get import OF, print_objects, print_rows
+
+    async def found() -> list[ClassSummary]:
+        if names:
+            return [await _one(client, name) for name in names]
+        return await client.classes.list(all_clusters=all_clusters)
+
+    if form in ("json", "yaml"):
+        await print_objects(_manifests(await found()), form, single=len(names) == 1)
+        return
+
+    async def rows() -> list[Row]:
+        return [_row(c, all_clusters) for c in await found()]
+
+    columns = WIDE if form == "wide" else COLUMNS
+    where = "any cluster" if all_clusters else f"cluster {client.cluster}"
+    nothing = f"No classes found in {where}."
+    await print_rows((OF, *columns) if all_clusters else columns, "STATES", rows, form, watch, nothing)
+
+
+async def _one(client: HostlerClient, name: str) -> ClassSummary:
+    from starter.errors import NotFound
+
+    found = await client.classes.describe(name)
+    if found.ended is not None:
+        raise NotFound(f"class {name} is gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC")
+    return found.summary
+
+
+def _row(c: ClassSummary, all_clusters: bool) -> Row:
+    from starter.commands.get import OF, Row
+    from starter.output import age
+
+    s, shown = c.state, age(datetime.now(UTC) - c.created)
+    cells = {OF: c.cluster, "NAME": c.name, "AGE": shown, "PHASE": c.phase, "REASON": c.reason}
+    cells |= dict.fromkeys(("PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES"), "")
+    if s is not None:
+        cells |= {
+            "PROVIDER": s.machine_class.provider,
+            "GENERATION": str(s.generation),
+            "UPDATED": str(s.last_updated_generation),
+            "USERS": str(len(s.users)),
+            "STATES": _states(s),
+        }
+    return Row((CLASS, c.cluster, c.name) if all_clusters else (CLASS, c.name), cells)
+
+
+def _states(s: ClassState) -> str:
+    """`3 Updated, 1 Failed`."""
+    counts = Counter(str(u.state) for u in s.users.values())
+    return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
+
+
+def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
+    from starter.output import warn
+    from starter.results import class_manifest
+
+    silent = [c.name for c in found if c.state is None]
+    if silent:
+        warn(f"class {', '.join(silent)}: no answer, so left out: nobody polls its task queue (hostler doctor)")
+    return [class_manifest(c.state) for c in found if c.state is not None]
+
+
+# -- describe ---------------------------------------------------------------------------------------------------------
+
+
+def about(found: ClassDescription, now: datetime) -> list[str]:
+    """What a class has that nothing else has, as lines."""
+    from resources.names import UPDATE_CONCURRENCY_ANNOTATION
+    from starter.output import fields, moment
+
+    summary, state = found.summary, found.state
+    pairs = [
+        ("Name", summary.name),
+        ("Cluster", summary.cluster),
+        ("Phase", summary.phase if found.ended is None else "(gone)"),
+        ("Reason", summary.reason if found.ended is None else ""),
+        ("Created", moment(summary.created, now)),
+        ("Ended", moment(found.ended, now)),
+    ]
+    if state is not None:
+        pairs[4:4] = [
+            ("Provider", state.machine_class.provider),
+            ("Generation", str(state.generation)),
+            ("Last updated", f"{state.last_updated_generation}: the newest that every user carries"),
+            ("Users", str(len(state.users))),
+            ("At a time", f"{state.update_concurrency} (annotation {UPDATE_CONCURRENCY_ANNOTATION})"),
+            ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items()))),
+        ]
+    lines = fields(pairs)
+    if found.no_answer:
+        lines += ["", f"No answer: {found.no_answer}.", "What is above is what Temporal knows without a worker."]
+    if found.task_attempt > 1:
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+    return lines + _users(state, now) if state is not None else lines
+
+
+def _users(s: ClassState, now: datetime) -> list[str]:
+    """What only the workflow knows."""
+    from starter.output import moment
+
+    lines = []
+    if s.parked:
+        lines += ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
+    counts = Counter((str(u.state), u.reason) for u in s.users.values())
+    rows = [(state, reason, str(n)) for (state, reason), n in sorted(counts.items())]
+    lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
+    silent = sorted(n for n, u in s.users.items() if u.told == s.generation > u.generation)
+    waiting = sum(u.told < s.generation > u.generation for u in s.users.values())
+    if silent or waiting:
+        told = ", ".join(silent[:SOME]) + (", …" if len(silent) > SOME else "")
+        lines += [
+            "",
+            f"Told of generation {s.generation}, without an answer: {told or 'none'}; not told yet: {waiting}",
+        ]
+    troubles = sorted(s.troubles.items())[:SOME]
+    failed = [(name, s.users[name].reason, moment(t.next_try, now), t.message) for name, t in troubles]
+    lines += _table("Failed:", ("MACHINE", "REASON", "NEXT TRY", "MESSAGE"), failed)
+    changes = [(str(c.generation), moment(c.time, now), c.requested_by, _what(c)) for c in reversed(s.changes[-SOME:])]
+    return lines + _table("Changes:", ("GENERATION", "WHEN", "WHO", "WHAT"), changes)
+
+
+def _what(change: ClassChange) -> str:
+    parts = [f"hot update: {', '.join(change.hot)}"] if change.hot else []
+    parts += [f"needs replacement: {', '.join(change.rolls)}"] if change.rolls else []
+    return "; ".join([*parts, change.reason] if change.reason else parts)
+
+
+def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    from starter.output import Table
+
+    return ["", title, *(f"  {line}" for line in Table(header).lines(rows))] if rows else []
+
+
+# -- delete, renew ----------------------------------------------------------------------------------------------------
+
+
+def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
+    async def body(client: HostlerClient) -> None:
+        from starter.commands.delete import tell_each
+        from starter.errors import Refused
+
+        async def ask(name: str) -> str:
+            if not dry_run:
+                return f"deletion: {(await client.classes.delete(name, reason=reason)).message}"
+            found = await client.classes.describe(name)
+            if found.state is not None and found.state.users:
+                raise Refused(f"class {name} is used by {len(found.state.users)} machines: it would be refused")
+            return "deletion (dry run)"
+
+        await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)
+
+    here.run(body)
+
+
+def renew_classes(here: Session, names: list[str], reason: str) -> None:
+    async def body(client: HostlerClient) -> None:
+        from starter.commands.delete import tell_each
+
+        async def ask(name: str) -> str:
+            return f"renewal: {(await client.classes.renew(name, reason=reason)).message}"
+
+        await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)
+
+    here.run(body)
+
+
+def named(names: list[str]) -> list[str]:
+    """Raises a usage error where none is given."""
+    if not names:
+        raise typer.BadParameter("say which: class NAME...")
+    return names

@@ -1,0 +1,72 @@
+"""hostler diff"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter.commands.common import ClusterOption, SettingsOption, session
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+
+DIFFERENT, FAILED = 1, 2
+"""Exit codes, as kubectl diff has them: 0 no difference, 1 differences, more than 1 an error."""
+
+
+def diff(
+    ctx: typer.Context,
+    files: Annotated[
+        list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
+    ],
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """Say what `hostler apply` would change, field by field: a hot update of the VMs that run, or a new VM (Outdated),
+    or nothing that a VM carries, or refused; and which machines a changed class touches.
+
+    Exit code 0: no difference; 1: differences; more than 1: an error, as kubectl diff.
+    """
+    from resources.manifests import ManifestError
+    from resources.settings import SettingsError
+    from starter.errors import HostlerError
+
+    class Failed(HostlerError):
+        exit_code = FAILED
+
+    try:
+        different = _show(ctx, files, cluster, settings)
+    except HostlerError as e:
+        if e.exit_code > DIFFERENT:
+            raise
+        raise Failed(str(e)) from e
+    except (ManifestError, SettingsError) as e:
+        raise Failed(str(e)) from e
+    if different:
+        raise typer.Exit(DIFFERENT)
+
+
+def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: Path | None) -> bool:
+    from starter import files as manifests
+    from starter.diff import differences
+    from starter.output import Busy, warn
+
+    loaded = manifests.read(files)
+    for warning in loaded.warnings:
+        warn(warning)
+    here = session(ctx, cluster, settings)
+    different = False
+
+    async def body(client: HostlerClient) -> None:
+        nonlocal different
+        async with Busy("looking at what is there") as busy:
+            plan = await client.plan(*loaded.secrets, *loaded.classes, *loaded.machines, cluster=here.cluster)
+            found = await differences(client, plan)
+            for line in (line for difference in found for line in difference.lines()):
+                busy.echo(line)
+            different = bool(found)
+
+    here.run(body)
+    return different

@@ -1,0 +1,43 @@
+"""hostler update-class"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter import completion
+from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+
+
+def update_class(
+    ctx: typer.Context,
+    machine: Annotated[
+        str, typer.Argument(metavar="MACHINE", help="Its name.", autocompletion=completion.machine_names)
+    ],
+    machine_class: Annotated[
+        str,
+        typer.Argument(
+            metavar="CLASS", help="The class that it takes; it was applied.", autocompletion=completion.class_names
+        ),
+    ],
+    reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Give a machine another class, or its own class's newest generation: what can be updated is updated on the VM that
+    runs; where other fields differ the machine is Outdated until `hostler recreate`. It is never replaced by itself.
+    """
+
+    async def body(client: HostlerClient) -> None:
+        from starter.output import Busy
+
+        async with Busy("waiting for a worker's answer") as busy:
+            sent = await client.update_class(machine, machine_class, reason=reason)
+            busy.echo(f"machine/{machine} {'configured: ' if sent.recorded else ''}{sent.message}")
+
+    session(ctx, cluster, settings, requested_by).run(body)

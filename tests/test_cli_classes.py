@@ -1,0 +1,217 @@
+"""Classes on the command line, with the real MachineClassWorkflow and machines that are played."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+import yaml
+from cli_support import (
+    UPDATE_FAILS,
+    Place,
+    class_yaml,
+    eventually,
+    impatient,
+    machine_yaml,
+    place,
+    secret_yaml,
+    text,
+    working,
+)
+
+from resources.machine_class import ClassState
+from resources.names import class_id
+
+__all__ = ["impatient", "place", "working"]  # fixtures
+
+
+async def apply(place: Place, *manifests: dict[str, Any]) -> list[str]:
+    return (await place.run("apply", "-f", "-", stdin=text(*manifests))).ok().splitlines()
+
+
+async def diff(place: Place, *manifests: dict[str, Any]) -> tuple[int, list[str]]:
+    ran = await place.run("diff", "-f", "-", stdin=text(*manifests))
+    assert ran.err == ""
+    return ran.code, ran.out.splitlines()
+
+
+async def known(place: Place, *machines: str) -> None:
+    """Until the class has word of exactly these machines."""
+    handle = place.client.get_workflow_handle(class_id(place.cluster, "c1"))
+
+    async def look() -> bool:
+        state: ClassState = await handle.query("describe", result_type=ClassState)
+        return sorted(n for n, u in state.users.items() if u.generation == state.generation) == sorted(machines)
+
+    await eventually(look, f"word of {machines}")
+
+
+async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
+    assert await apply(working, class_yaml()) == [f"cluster/{working.cluster} created", "machineclass/c1 created"]
+    await apply(working, machine_yaml("m1"), machine_yaml("m2", **{UPDATE_FAILS: "yes"}))  # of the class's workflow
+    await known(working, "m1", "m2")
+    await apply(working, class_yaml(team="b"))
+    await known(working, "m1", "m2")
+
+    listed = (await working.run("get", "classes")).ok().splitlines()
+    assert listed[0].split() == ["NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE"]
+    assert listed[1].split()[:-1] == ["c1", "AWS", "2", "1", "2", "1", "Failed,", "1", "Updated"]
+    wide = (await working.run("get", "mcc", "c1", "-o", "wide")).ok().splitlines()[1].split()
+    assert wide[-2:] == ["Updating", "NotAuthorized"]
+    assert (await working.run("get", "classes", "-o", "name")).ok() == "machineclass/c1\n"
+
+    described = (await working.hostler("describe", "class", "c1")).ok()
+    for words in (
+        "Generation:    2",
+        "Last updated:  1: the newest that every user carries",
+        "At a time:     10 (annotation hostler.io/update-concurrency)",
+        "Failed    NotAuthorized   1",
+        "may not create tags",
+        "(in 9m",  # the next try
+        "hot update: vmTags",
+        "Applied",  # the journal
+        "Web UI: http://127.0.0.1:8233/namespaces/default/workflows/machineclass%2F",
+    ):
+        assert words in described, described
+
+    printed = (await working.run("get", "class", "c1", "-o", "yaml")).ok()
+    assert yaml.safe_load(printed)["status"] == {
+        "lastUpdatedGeneration": 1,
+        "users": 2,
+        "states": {"Failed": 1, "Updated": 1},
+    }
+    assert await apply(working, yaml.safe_load(printed)) == ["machineclass/c1 unchanged"]
+    assert json.loads((await working.run("get", "class", "c1", "-o", "json")).ok())["metadata"]["generation"] == 2
+
+    refused = await working.run("delete", "class", "c1")
+    assert (refused.code, refused.out) == (1, "")
+    assert "machineclass c1 is used by 2 machines (m1, m2): delete them first" in refused.err
+    assert (await working.run("delete", "class", "c1", "--dry-run")).code == 1
+    (await working.run("delete", "machine", "m1", "m2", "--wait")).ok()
+    await known(working)
+    assert (await working.run("delete", "class", "c1", "--dry-run")).ok() == "machineclass/c1 deletion (dry run)\n"
+    deleted = await working.run("delete", "class", "c1")
+    assert deleted.ok() == "machineclass/c1 deletion: machineclass c1 is gone\n"
+    await asyncio.wait_for(working.client.get_workflow_handle(class_id(working.cluster, "c1")).result(), 30)
+
+    assert "(gone)" in (await working.run("describe", "class", "c1")).ok()
+    gone = await working.run("get", "class", "c1")
+    assert (gone.code, "class c1 is gone since" in gone.err) == (1, True)
+    assert "is gone already since" in (await working.run("delete", "class", "c1")).ok()
+    assert (await apply(working, class_yaml()))[-1] == "machineclass/c1 created"
+
+
+async def test_diff_says_what_each_field_does(working: Place) -> None:
+    new = await diff(working, secret_yaml("canary"), class_yaml(), machine_yaml("m1"))
+    assert new == (
+        1,
+        ["secret/s1 created", f"cluster/{working.cluster} created", "machineclass/c1 created", "machine/m1 created"],
+    )
+    await apply(working, secret_yaml("canary"), class_yaml(), machine_yaml("m1"), machine_yaml("m2"))
+    await known(working, "m1", "m2")
+    assert await diff(working, secret_yaml("canary"), class_yaml(), machine_yaml("m1")) == (0, [])
+
+    wanted = class_yaml(ami="ami-2", team="b")
+    wanted["providerSpec"]["monitoring"] = True
+    machine = machine_yaml("m1", colour="red")
+    machine["spec"]["drainTimeout"] = "1h"
+    lines = [
+        "secret/s1 configured: its values, which are not shown",
+        "machineclass/c1 configured: generation 1 -> 2",
+        "  providerSpec.ami: ami-1 -> ami-2: needs replacement (Outdated)",
+        "  providerSpec.monitoring: (none) -> true: touches no VM that runs",
+        "  providerSpec.vmTags.team: a -> b: hot update",
+        "  touches 2 machines (m1, m2)",
+        "machine/m1 configured",
+        "  metadata.labels.colour: (none) -> red: taken in place",
+        "  spec.drainTimeout: 2h -> 1h: taken in place",
+        "machine/m2 configured: its class tells it",
+    ]
+    files = (secret_yaml("other"), wanted, machine, machine_yaml("m2"))
+    assert await diff(working, *files) == (1, lines)
+    dry = await working.run("apply", "-f", "-", "--dry-run", stdin=text(*files))
+    assert [line.removesuffix(" (dry run)") for line in dry.ok().splitlines()] == lines
+    assert await diff(working, class_yaml()) == (0, [])  # nothing was changed by asking
+
+    other = {**machine_yaml("m2"), "spec": {"class": {"name": "c2"}, "creationTimeout": "1h30m"}}
+    _, shown = await diff(working, class_yaml("c2", ami="ami-9"), other)
+    assert shown == [
+        "machineclass/c2 created",
+        "machine/m2 configured",
+        "  spec.class.name: c1 -> c2: taken in place",
+        "  providerSpec.ami: ami-1 -> ami-9: needs replacement (Outdated)",
+    ]
+
+    wrong = await working.run("diff", "-f", "nowhere.yaml")
+    assert (wrong.code, wrong.out, "cannot be read" in wrong.err) == (2, "", True)
+    unreachable = await working.run("diff", "-f", "-", stdin=text(class_yaml()), TEMPORAL_ADDRESS="127.0.0.1:1")
+    assert unreachable.code == 3
+
+
+async def test_what_will_be_refused_is_refused_before_anything_is_sent(working: Place) -> None:
+    key = "kubernetes.io/cluster/demo"
+    await apply(working, class_yaml(**{key: "1"}))
+    wanted = (class_yaml(), machine_yaml("m1"))
+    code, lines = await diff(working, *wanted)
+    assert code == 1
+    assert lines[1] == f'  providerSpec.vmTags["{key}"]: 1 -> (none): hot update'
+    assert lines[3].startswith(f"  refused: the tag {key} may not be removed")
+    bad = class_yaml(**{key: "1"})
+    bad["metadata"]["annotations"] = {"hostler.io/update-concurrency": "many"}
+    refused = await working.run("apply", "-f", "-", stdin=text(bad))
+    assert (refused.code, "'many' is no number of machines; write 1 or more" in refused.err) == (1, True)
+    for more in ([], ["--dry-run"]):
+        refused = await working.run("apply", "-f", "-", *more, stdin=text(*wanted))
+        assert (refused.code, f"machineclass c1: the tag {key} may not be removed" in refused.err) == (1, True)
+    assert (await working.run("get", "machine", "m1")).code == 1
+    assert (await apply(working, class_yaml(**{key: "1"}), machine_yaml("m1")))[-1] == "machine/m1 created"
+
+
+async def test_a_machine_takes_another_class(working: Place) -> None:
+    await apply(working, class_yaml(), class_yaml("c2", ami="ami-2"), machine_yaml("m1"))
+    await known(working, "m1")
+    for machine, name, words in (("m1", "c3", "`hostler get classes"), ("ghost", "c1", "'ghost'")):
+        wrong = await working.run("update-class", machine, name)
+        assert (wrong.code, wrong.out, words in wrong.err) == (1, "", True)
+    taken = await working.run("update-class", "m1", "c2")
+    assert taken.ok() == "machine/m1 configured; takes generation 1\n"
+    await known(working)
+    printed = yaml.safe_load((await working.run("get", "machine", "m1", "-o", "yaml")).ok())
+    assert printed["spec"]["class"]["name"] == "c2"
+    refused = await working.run("delete", "class", "c1", "c2")
+    assert refused.out == "machineclass/c1 deletion: machineclass c1 is gone\n"
+    assert "machineclass c2 is used by 1 machine (m1)" in refused.err
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_without_a_worker(place: Place) -> None:
+    lines = await apply(place, class_yaml(), machine_yaml("m1"))
+    assert lines[1:] == ["machineclass/c1 created", "machine/m1 created"]
+    kept = f"recorded; no worker is polling {place.queue}"
+    assert await apply(place, class_yaml(team="b")) == [f"machineclass/c1 configured: {kept}"]
+    assert await apply(place, class_yaml(team="b")) == ["machineclass/c1 unchanged"]
+    code, shown = await diff(place, class_yaml(team="c"))
+    assert (code, shown[0]) == (1, "machineclass/c1 configured: generation 2 -> 3")
+    assert shown[1].startswith("  providerSpec.vmTags.team: b -> c: hot update or replacement? ")
+    described = (await place.run("describe", "class", "c1")).ok()
+    assert f"No answer: nobody polls {place.queue}" in described
+    assert (await place.run("renew", "class", "c1")).ok() == f"machineclass/c1 renewal: {kept}\n"
+    async with place.worker():
+        await known(place, "m1")
+        printed = yaml.safe_load((await place.run("get", "class", "c1", "-o", "yaml")).ok())
+    assert (printed["metadata"]["generation"], printed["providerSpec"]["vmTags"]) == (2, {"team": "b"})
+
+
+async def test_usage(place: Place) -> None:
+    for args in (
+        ("get", "classes", "-l", "a=b"),
+        ("delete", "class"),
+        ("delete", "class", "c1", "--force"),
+        ("renew", "classes", "--all"),
+        ("update-class", "m1"),
+        ("diff",),
+    ):
+        ran = await place.run(*args)
+        assert (ran.code, ran.out) == (2, ""), args

@@ -1,0 +1,318 @@
+"""planners/hot_update.py: what a changed spec means, and the tags of one resource as a plan. Rows cite their source."""
+
+from __future__ import annotations
+
+import copy
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from planners.hot_update import (
+    Difference,
+    TagPlan,
+    TooManyTags,
+    applied_after,
+    compare,
+    may_carry,
+    plan_tags,
+    updatable_hash,
+)
+from resources.aws import AwsProviderSpec
+from resources.effects import Effect, effects
+
+NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}
+MUST = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/node": "1"}
+SPEC: dict[str, Any] = {
+    "ami": "ami-1",
+    "region": "eu-west-1",
+    "machineType": "m5.large",
+    "blockDevices": [{"ebs": {"volumeSize": 20}}],
+    "networkInterfaces": [NIC],
+    "tags": {**MUST, "cost": "a"},
+}
+
+# -- comparing --------------------------------------------------------------------------------------------------------
+
+COMPARED: list[tuple[str, dict[str, Any], Difference]] = [
+    ("nothing", {}, Difference()),
+    ("P69: a tag's value", {"tags": {**MUST, "cost": "b"}}, Difference(hot=("tags",))),
+    ("an empty specific field replaces `tags`", {"diskTags": {}}, Difference(hot=("diskTags",))),
+    (
+        "IMDSv2",
+        {"instanceMetadataOptions": {"httpTokens": "required"}},
+        Difference(hot=("instanceMetadataOptions.httpTokens",)),
+    ),
+    ("options that say nothing", {"instanceMetadataOptions": {}}, Difference()),
+    (
+        "seed 000: post-start is never hot",
+        {"srcAndDstChecksEnabled": False, "networkInterfaces": [{**NIC, "ipv6PrefixCount": 1}]},
+        Difference(rolls=("networkInterfaces[0].ipv6PrefixCount", "srcAndDstChecksEnabled")),
+    ),
+    ("unmarked", {"machineType": "m5.xlarge"}, Difference(rolls=("machineType",))),
+    (
+        "within lists",
+        {"blockDevices": [{"ebs": {"volumeSize": 30}}], "networkInterfaces": [NIC, {"subnetID": "subnet-2"}]},
+        Difference(
+            rolls=(
+                "blockDevices[0].ebs.volumeSize",
+                "networkInterfaces[1].securityGroupIDs",
+                "networkInterfaces[1].subnetID",
+            )
+        ),
+    ),
+    ("both", {"ami": "ami-2", "vmTags": {"x": "1"}}, Difference(hot=("vmTags",), rolls=("ami",))),
+    ("ignored fields", {"monitoring": True, "kmsKeyID": "k", "kind": "x"}, Difference()),
+    ("unknown fields", {"amii": "ami-2"}, Difference()),
+    ("the same in other words", {"networkInterfaces": [{"subnet_id": "subnet-1", "securityGroupIDs": ["sg-1"]}]},
+     Difference()),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "expected"), [r[1:] for r in COMPARED], ids=[r[0] for r in COMPARED])
+def test_compare(change: dict[str, Any], expected: Difference) -> None:
+    assert compare("AWS", SPEC, {**SPEC, **change}) == expected
+    assert bool(expected) == (expected != Difference())
+
+
+def test_a_spec_that_is_not_valid_is_compared_as_it_is() -> None:
+    wrong = {**SPEC, "machineType": 7}
+    assert compare("AWS", wrong, {**wrong, "ami": "ami-2"}).rolls == ("ami",)
+    assert compare("AWS", SPEC, wrong).rolls == ("machineType",)
+
+
+def test_of_a_provider_without_a_model_everything_rolls() -> None:
+    assert compare("Other", {"tags": {"a": "1"}}, {"tags": {}, "x": 1}) == Difference(rolls=("tags", "x"))
+    assert not compare("Other", SPEC, copy.deepcopy(SPEC))
+
+
+REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
+    ("another cluster", {"kubernetes.io/cluster/two": "1"}, ["kubernetes.io/cluster/one", "kubernetes.io/cluster/two"]),
+    ("one more cluster", {"kubernetes.io/cluster/one": "1", "kubernetes.io/cluster/two": "1"}, ["cluster/two"]),
+    ("no cluster", {}, ["kubernetes.io/cluster/one may not be removed"]),
+    ("another value", {"kubernetes.io/cluster/one": "owned"}, ["kubernetes.io/cluster/one may not be changed"]),
+]
+
+
+@pytest.mark.parametrize(("cluster", "words"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
+def test_must_tags_may_not_change(cluster: dict[str, str], words: list[str]) -> None:
+    """Design drivers.md: refused are naming another cluster, changing or removing them on an existing machine."""
+    tags = {"kubernetes.io/role/node": "1", "cost": "b", **cluster}
+    refused = compare("AWS", SPEC, {**SPEC, "tags": tags}).refused
+    assert len(refused) == len(words)
+    assert all(any(w in r for r in refused) for w in words), refused
+
+
+def test_another_role_is_refused_too() -> None:
+    tags = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/integration-test": "1"}
+    assert len(compare("AWS", SPEC, {**SPEC, "tags": tags}).refused) == 2
+
+
+def test_must_tags_may_move_between_fields_and_a_class_without_may_begin_to_name_them() -> None:
+    moved = {k: v for k, v in SPEC.items() if k != "tags"} | {"vmTags": {**MUST, "cost": "a"}, "diskTags": {}}
+    assert compare("AWS", SPEC, moved) == Difference(hot=("diskTags", "tags", "vmTags"))
+    assert compare("AWS", {**SPEC, "tags": {}}, SPEC) == Difference(hot=("tags",))
+
+
+# -- what a VM carries afterwards -------------------------------------------------------------------------------------
+
+
+def test_applied_after_takes_the_updatable_fields_and_nothing_else() -> None:
+    applied = {**SPEC, "vm_tags": {"old": "1"}}
+    desired = {k: v for k, v in SPEC.items() if k != "tags"}
+    desired |= {"ami": "ami-2", "nicTags": {"n": "1"}, "instanceMetadataOptions": {"httpTokens": "required"}}
+    after = applied_after("AWS", applied, desired)
+    expected = {k: v for k, v in SPEC.items() if k != "tags"}
+    expected |= {"nicTags": {"n": "1"}, "instanceMetadataOptions": {"httpTokens": "required"}}
+    assert after == expected  # `tags` and `vm_tags` are gone, ami is what the VM was made from
+    assert compare("AWS", after, desired) == Difference(rolls=("ami",))
+    assert applied_after("Other", SPEC, {}) == SPEC
+
+
+def test_every_updatable_field_is_so_as_a_whole() -> None:
+    """applied_after and the hash work on top-level fields: one with a single updatable leaf would escape them."""
+    effects_of: dict[str, set[Effect]] = {}
+    for path, effect in effects(AwsProviderSpec):
+        effects_of.setdefault(path.split(".")[0].split("[")[0], set()).add(effect)
+    mixed = {top for top, found in effects_of.items() if Effect.HOT in found and len(found) > 1}
+    assert not mixed
+    assert {top for top, found in effects_of.items() if Effect.HOT in found}  # it has looked at some
+
+
+def test_the_hash_is_of_updatable_fields_alone() -> None:
+    same = {**SPEC, "ami": "ami-2", "srcAndDstChecksEnabled": False, "monitoring": True}
+    assert updatable_hash("AWS", same) == updatable_hash("AWS", SPEC)
+    reordered = {k: SPEC[k] for k in reversed(SPEC)} | {"tags": dict(reversed(SPEC["tags"].items()))}
+    assert updatable_hash("AWS", reordered) == updatable_hash("AWS", SPEC)
+    for change in ({"tags": {}}, {"diskTags": {}}, {"instanceMetadataOptions": {"httpEndpoint": "disabled"}}):
+        assert updatable_hash("AWS", {**SPEC, **change}) != updatable_hash("AWS", SPEC)
+    assert updatable_hash("Other", SPEC) == updatable_hash("Other", {})
+
+
+# -- tags -------------------------------------------------------------------------------------------------------------
+
+PLANNED: list[tuple[str, dict[str, str], dict[str, str], dict[str, str], TagPlan]] = [
+    ("nothing to do", {"a": "1"}, {"a": "1"}, {"a": "1"}, TagPlan()),
+    ("a new key", {}, {"a": "1"}, {}, TagPlan(set={"a": "1"})),
+    ("P69: another value", {"cost": "a"}, {"cost": "b"}, {"cost": "a"}, TagPlan(set={"cost": "b"})),
+    ("P69: removed, ours", {"team": "x"}, {}, {"team": "x"}, TagPlan(remove=("team",))),
+    ("P69: foreign stays", {"cost": "a"}, {"cost": "a"}, {"cost": "a", "x": "y"}, TagPlan()),
+    ("ours with another's value is removed", {"team": "x"}, {}, {"team": "y"}, TagPlan(remove=("team",))),
+    ("removed, and gone already", {"team": "x"}, {}, {}, TagPlan()),
+    ("foreign, desired from now on", {}, {"x": "1"}, {"x": "y"}, TagPlan(set={"x": "1"})),
+    ("foreign, desired with the value it has", {}, {"x": "y"}, {"x": "y"}, TagPlan()),
+    ("ours, changed by hand", {"a": "1"}, {"a": "1"}, {"a": "2"}, TagPlan(set={"a": "1"})),
+    ("must-tags named otherwise", {"Name": "m-1"}, {"Name": "x"}, {"Name": "m-1"}, TagPlan()),
+    ("must-tags taken out", {"Name": "m-1"}, {}, {"Name": "m-1"}, TagPlan()),
+    ("an empty value is a value", {}, {"a": ""}, {}, TagPlan(set={"a": ""})),
+]
+
+
+@pytest.mark.parametrize(("last", "desired", "actual", "plan"), [r[1:] for r in PLANNED], ids=[r[0] for r in PLANNED])
+def test_plan(last: dict[str, str], desired: dict[str, str], actual: dict[str, str], plan: TagPlan) -> None:
+    assert plan_tags(last, desired, actual, {"Name"}, 50) == plan
+    assert bool(plan) == bool(plan.set or plan.remove)
+
+
+def test_the_limit_counts_foreign_and_must_tags() -> None:
+    foreign = {f"foreign-{n}": "" for n in range(7)}
+    assert plan_tags({}, {"a": "1", "b": "1"}, foreign, {"Name"}, 10).set == {"a": "1", "b": "1"}
+    with pytest.raises(TooManyTags, match=r"11 tags.*may carry 10") as more:
+        plan_tags({}, {"a": "1", "b": "1", "c": "1"}, foreign, {"Name"}, 10)
+    assert (more.value.count, more.value.limit) == (11, 10)
+    # What goes makes room; and what only goes is never too much.
+    assert plan_tags({"old": "1"}, {"a": "1"}, {**foreign, "b": "", "old": "1"}, {"Name"}, 10).remove == ("old",)
+    assert plan_tags({"old": "1"}, {}, {**foreign, "old": "1"}, {"Name"}, 3).remove == ("old",)
+
+
+KEYS = [f"k{n}" for n in range(6)]
+PROTECTED = {"k0", "k1"}
+TAGS = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(["", "1", "2"]))
+
+
+def applied(plan: TagPlan, actual: dict[str, str]) -> dict[str, str]:
+    return {k: v for k, v in {**actual, **plan.set}.items() if k not in plan.remove}
+
+
+@given(TAGS, TAGS, TAGS)
+def test_properties(last: dict[str, str], desired: dict[str, str], actual: dict[str, str]) -> None:
+    plan = plan_tags(last, desired, actual, PROTECTED, 50)
+    touched = {*plan.set, *plan.remove}
+    assert not touched & PROTECTED, "a must-tag is in the plan"
+    assert touched <= {*last, *desired}, "a foreign key is in the plan"
+    assert not {*plan.set} & {*plan.remove}
+    assert all(actual.get(k) != v for k, v in plan.set.items()), "a key that does not differ is in the plan"
+    after = applied(plan, actual)
+    assert {k: v for k, v in after.items() if k in desired and k not in PROTECTED} == {
+        k: v for k, v in desired.items() if k not in PROTECTED
+    }
+    assert not {*after} & ({*last} - {*desired} - PROTECTED), "what was ours and is not desired is still there"
+    assert not plan_tags(last, desired, after, PROTECTED, 50), "the second time it does something"
+    assert not plan_tags(desired, desired, after, PROTECTED, 50)
+
+
+@given(TAGS, TAGS, TAGS, st.integers(0, 2**16))
+def test_the_order_of_keys_does_not_matter(
+    last: dict[str, str], desired: dict[str, str], actual: dict[str, str], seed: int
+) -> None:
+    def shuffled(tags: dict[str, str]) -> dict[str, str]:
+        pairs = list(tags.items())
+        random.Random(seed).shuffle(pairs)
+        return dict(pairs)
+
+    plan = plan_tags(last, desired, actual, PROTECTED, 50)
+    again = plan_tags(shuffled(last), shuffled(desired), shuffled(actual), PROTECTED, 50)
+    assert (list(plan.set.items()), plan.remove) == (list(again.set.items()), again.remove)
+
+
+@given(TAGS)
+def test_no_difference_is_no_plan(tags: dict[str, str]) -> None:
+    assert not plan_tags(tags, tags, tags, set(), 50)
+    assert plan_tags(tags, {**tags, "new": "1"}, tags, set(), 50) == TagPlan(set={"new": "1"})
+
+
+@given(TAGS, TAGS, TAGS, st.integers(1, 8))
+def test_a_resource_never_carries_more_than_it_may(
+    last: dict[str, str], desired: dict[str, str], actual: dict[str, str], limit: int
+) -> None:
+    actual = {**actual, **dict.fromkeys(PROTECTED, "1")}
+    free = plan_tags(last, desired, actual, PROTECTED, 50)
+    count = len(applied(free, actual))
+    if count > limit and {*free.set} - {*actual}:
+        with pytest.raises(TooManyTags) as more:
+            plan_tags(last, desired, actual, PROTECTED, limit)
+        assert more.value.count == count
+    else:
+        assert plan_tags(last, desired, actual, PROTECTED, limit) == free
+        assert count <= max(limit, len(actual))
+
+
+SPECS = st.fixed_dictionaries(
+    {},
+    optional={
+        "tags": TAGS,
+        "vmTags": TAGS,
+        "ami": st.sampled_from(["ami-1", "ami-2"]),
+        "instanceMetadataOptions": st.fixed_dictionaries(
+            {}, optional={"httpTokens": st.sampled_from(["required", "optional"])}
+        ),
+    },
+)
+
+
+@given(SPECS, SPECS)
+def test_after_a_hot_update_only_what_rolls_is_different(first: dict[str, Any], second: dict[str, Any]) -> None:
+    a, b = {**SPEC, "tags": {}, **first}, {**SPEC, "tags": {}, **second}
+    before, after = compare("AWS", a, b), compare("AWS", applied_after("AWS", a, b), b)
+    assert after.hot == ()
+    assert after.rolls == before.rolls
+    assert (updatable_hash("AWS", a) == updatable_hash("AWS", b)) == (not before.hot)
+    assert updatable_hash("AWS", applied_after("AWS", a, b)) == updatable_hash("AWS", b)
+
+
+# -- after an update that failed half-way -----------------------------------------------------------------------------
+
+
+def test_without_a_failed_update_the_vm_carries_what_was_applied() -> None:
+    assert may_carry("AWS", SPEC, [], {**SPEC, "tags": {}}) == SPEC
+    invalid = {**SPEC, "machineType": 7, "vmTags": {"x": "1"}}  # it never came to a call
+    assert may_carry("AWS", SPEC, [invalid], SPEC) == SPEC
+    assert may_carry("Other", SPEC, [{}], {}) == SPEC
+
+
+def test_what_a_failed_update_has_set_is_ours_when_the_class_is_set_back() -> None:
+    attempted = {
+        **SPEC,
+        "tags": {**MUST, "cost": "b", "new": "1"},
+        "instanceMetadataOptions": {"httpTokens": "required"},
+    }
+    carried = may_carry("AWS", SPEC, [attempted], SPEC)
+    for kind in ("vmTags", "nicTags", "diskTags"):
+        assert carried[kind] == {**MUST, "cost": "b", "new": "1"}
+    assert carried["instanceMetadataOptions"] == {"httpTokens": "required"}
+    assert {k: v for k, v in carried.items() if k in SPEC} == SPEC
+    assert not compare("AWS", carried, SPEC).refused
+
+
+TRIED = st.lists(SPECS, min_size=1, max_size=3)
+
+
+@given(SPECS, TRIED, SPECS, st.randoms(use_true_random=False))
+def test_whatever_failed_updates_have_done_the_next_one_makes_it_right(
+    applied_: dict[str, Any], tried: list[dict[str, Any]], goal: dict[str, Any], chance: random.Random
+) -> None:
+    """Each key of each resource is as any of the specs had it; foreign ones are there too."""
+    specs = [AwsProviderSpec.model_validate({**SPEC, "tags": {}, **s}) for s in (applied_, *tried, goal)]
+    first, *others, last = ({**SPEC, "tags": {}, **s} for s in (applied_, *tried, goal))
+    carried = AwsProviderSpec.model_validate(may_carry("AWS", first, others, last))
+    for kind in ("vm", "nic", "disk"):
+        states, desired = [s.tags_for(kind) for s in specs[:-1]], specs[-1].tags_for(kind)  # type: ignore[arg-type]
+        ours = {k for state in states for k in state}
+        actual = {k: v for k in sorted(ours) if (v := chance.choice(states).get(k)) is not None} | {"foreign": "1"}
+        before = carried.tags_for(kind)  # type: ignore[arg-type]
+        after = applied(plan_tags(before, desired, actual, set(), 50), actual)
+        assert after == {**desired, "foreign": "1"}
+        wrong = {k: v for k, v in actual.items() if k != "foreign"} != desired
+        assert not wrong or before != desired, "a driver that compares the specs would not look"

@@ -1,0 +1,384 @@
+"""MachineClassWorkflow: a class as applied, who uses it, and how far each user is with it.
+
+Identity: `machineclass/<cluster>/<name>`. Started by `hostler apply`, or by a person with plain JSON. Ends when it is
+deleted and unused. It sends each change to its users, a few at a time; what a change does to a user is the user's own
+affair. Source: seed 002 ("Every machineClass update pushes the machines referring that machineClass").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError, ApplicationError
+
+from workflows.calls import SHORT, Urgency, failure_of
+from workflows.class_words import change_words, count, details, moves, some
+from workflows.entity import NEVER, Entity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.classes import ClassActivities
+    from planners.class_rollout import next_look, to_tell, when_told
+    from planners.hot_update import compare
+    from resources import attributes as at
+    from resources.machine import ClassSnapshot
+    from resources.machine_class import (
+        CHANGES_KEPT,
+        TROUBLES_KEPT,
+        ClassChange,
+        ClassIntent,
+        ClassNews,
+        ClassPreview,
+        ClassQuestion,
+        ClassRef,
+        ClassReport,
+        ClassState,
+        TellUsersInput,
+        TellUsersOutput,
+        Trouble,
+        UpdateState,
+        User,
+        concurrency_of,
+    )
+    from resources.messages import Answer, Intent
+    from resources.names import workflow_queue
+
+MESSAGE_LENGTH = 300
+"""Characters of a user's trouble that the class keeps."""
+
+
+@workflow.defn
+class MachineClassWorkflow(Entity):
+    @workflow.init
+    def __init__(self, state: ClassState) -> None:
+        super().__init__(state.journal, state.intents, state.deadlines)
+        self.s = state
+        self.renewal_wanted = False
+        self._news = False
+        """Something was said since the last look: what people read is written anew."""
+        self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
+        self._told: dict[str, User] = {}
+        """Of those that are being told: what was known of them when it began."""
+        started_with = workflow.info().typed_search_attributes
+        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
+        if state.created is None:
+            state.created = workflow.now()
+        if not state.changes:
+            state.changes = [ClassChange(generation=state.generation, time=state.created)]
+
+    @workflow.run
+    async def run(self, state: ClassState) -> None:
+        await self.keep(self._live)
+
+    async def _live(self) -> None:
+        while self.s.parked and not self._over():
+            await self.until(lambda: self._over() or self.s.parked is None, NEVER)
+        await self._search()
+        while not self._over():
+            self._tell()
+            self._news = False
+            await self.until(self._something_to_do)
+            await self._collect()
+            if self._renewal() and self._telling is None:
+                await self.renew()
+        await workflow.wait_condition(workflow.all_handlers_finished)
+
+    def _over(self) -> bool:
+        """Deleted, and no user came while that was asked for."""
+        return self.s.deleted and not self.s.users
+
+    # -- telling ------------------------------------------------------------------------------------------------------
+
+    async def _search(self) -> None:
+        """Machines that name the class and were there before it: of a class whose former workflow was ended from
+        outside. They are told, and are known as users from what they answer."""
+        s = self.s
+        if s.searched:
+            return
+        handle = workflow.start_activity_method(
+            ClassActivities.find_users,
+            ClassRef(cluster=s.cluster, name=s.name),
+            task_queue=workflow_queue(s.queue_prefix),
+            start_to_close_timeout=s.timings.call_timeout,
+            heartbeat_timeout=s.timings.heartbeat,
+            retry_policy=SHORT,
+            summary=f"machines that name class {s.name} already",
+            priority=Urgency.POLL,
+        )
+        await self.until(handle.done, NEVER)
+        try:
+            for name in (await handle).users:
+                s.users.setdefault(name, User())
+            s.searched = True
+        except ActivityError as e:
+            self.note_news("UsersNotFound", failure_of(e).info.message)  # the next run tries it again
+
+    def _tell(self) -> None:
+        """One batch at a time. That it is told is in state before it happens: one that is not reached after all has
+        said nothing, and is told again like any other that is silent."""
+        s, now = self.s, workflow.now()
+        names = to_tell(s.users, s.generation, s.update_concurrency, now) if self._telling is None else []
+        if names:
+            silent = sorted(n for n in names if s.users[n].told == s.generation)
+            if silent:
+                self.note_news("UserSilent", f"{some(silent)} said nothing of generation {s.generation}; told again")
+            for name in names:
+                s.users[name] = when_told(s.users[name], s.generation, s.silence, now)
+            self._told = {name: s.users[name] for name in names}
+            change = s.changes[-1]
+            news = ClassNews(machine_class=s.machine_class, requested_by=change.requested_by, reason=change.reason)
+            self._telling = workflow.start_activity_method(
+                ClassActivities.tell_users,
+                TellUsersInput(cluster=s.cluster, users=names, news=news),
+                task_queue=workflow_queue(s.queue_prefix),
+                start_to_close_timeout=s.timings.call_timeout,
+                heartbeat_timeout=s.timings.heartbeat,
+                retry_policy=SHORT,
+                summary=f"tell {some(names)} of generation {s.generation}",
+            )
+        look = next_look(s.users, s.generation, now)
+        if look is None:
+            self.deadlines.pop("silence", None)
+        else:
+            self.deadlines["silence"] = look
+
+    def _something_to_do(self) -> bool:
+        return self._news or self._over() or (self._telling.done() if self._telling is not None else self._renewal())
+
+    async def _collect(self) -> None:
+        if self.due("silence"):
+            del self.deadlines["silence"]
+        if self._telling is None or not self._telling.done():
+            return
+        handle, self._telling = self._telling, None
+        try:
+            gone = (await handle).gone
+        except ActivityError as e:
+            self.note_news("TellingFailed", failure_of(e).info.message)
+            return
+        for name in gone:
+            # One that has said something since is a new machine of that name.
+            if self.s.users.get(name) == self._told[name]:
+                self._forget(name)
+
+    # -- what users say -----------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def report(self, report: ClassReport) -> None:
+        s, now = self.s, workflow.now()
+        self._heard()
+        former = s.users.get(report.user, User())
+        if former.time is not None and report.time < former.time:
+            return  # it was overtaken on its way
+        if report.generation > s.generation:
+            self._raise(report)
+        was_updated = s.updated
+        heard = former._replace(
+            generation=report.generation,
+            applied=report.applied,
+            state=report.state,
+            reason=report.reason,
+            time=report.time,
+        )
+        if report.generation >= former.told:
+            at_it = report.state is UpdateState.UPDATING
+            heard = heard._replace(tells=0, patience=now + s.silence if at_it else None)
+        s.users[report.user] = heard
+        self._keep_trouble(report, former)
+        if not was_updated and s.updated:
+            self.note_news("UsersUpdated", f"all {len(s.users)} users are done with generation {s.generation}")
+
+    def _keep_trouble(self, report: ClassReport, former: User) -> None:
+        troubles = self.s.troubles
+        if report.state is not UpdateState.FAILED:
+            troubles.pop(report.user, None)
+            return
+        message = report.message[:MESSAGE_LENGTH]
+        if report.user in troubles or len(troubles) < TROUBLES_KEPT:
+            troubles[report.user] = Trouble(message=message, next_try=report.next_try)
+        if (former.state, former.reason) != (report.state, report.reason):
+            self.note("UserFailed", f"machine {report.user}, generation {report.generation}: {message}")
+
+    def _raise(self, report: ClassReport) -> None:
+        """A user that has a newer generation would drop ours as old news: it is of a former workflow of this class."""
+        s = self.s
+        s.machine_class = s.machine_class.model_copy(update={"generation": report.generation + 1})
+        words = f"machine {report.user} has generation {report.generation} of a former class of this name"
+        self._record(ClassChange(generation=s.generation, time=workflow.now(), reason=words))
+        self.note("GenerationRaised", f"to {s.generation}: {words}")
+
+    @workflow.signal
+    def forget_user(self, user: str) -> None:
+        self._heard()
+        self._forget(user)
+
+    def _heard(self) -> None:
+        self.s.messages += 1
+        self._news = True
+
+    def _forget(self, user: str) -> None:
+        self.s.users.pop(user, None)
+        self.s.troubles.pop(user, None)
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def describe(self) -> ClassState:
+        return self.s
+
+    @workflow.query
+    def snapshot(self) -> ClassSnapshot:
+        return self.s.machine_class
+
+    @workflow.query
+    def preview(self, question: ClassQuestion) -> ClassPreview:
+        """What a changed class would do, by the same comparison as `apply` itself. A query leaves no history."""
+        former, wanted = question.instead_of or self.s.machine_class, question.machine_class
+        if former.provider != wanted.provider:
+            return ClassPreview(refused=[moves(former, wanted)])
+        found = compare(wanted.provider, former.provider_spec, wanted.provider_spec)
+        return ClassPreview(hot=list(found.hot), rolls=list(found.rolls), refused=list(found.refused))
+
+    # -- intents ------------------------------------------------------------------------------------------------------
+
+    @workflow.update(name="apply")
+    def apply(self, intent: ClassIntent) -> Answer:
+        return self.once(intent, lambda: self._take(intent))
+
+    @apply.validator
+    def check_apply(self, intent: ClassIntent) -> None:
+        if refusal := self._apply_refusal(intent):
+            raise ApplicationError(refusal, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="apply")
+    def apply_by_signal(self, intent: ClassIntent) -> None:
+        if refusal := self._apply_refusal(intent):
+            self.note("Refused", refusal)
+        else:
+            self.once(intent, lambda: self._take(intent))
+
+    def _apply_refusal(self, intent: ClassIntent) -> str | None:
+        s, wanted = self.s, intent.machine_class
+        if s.deleted:
+            return f"machineclass {s.name} is being deleted; apply it again when it is gone"
+        if wanted.name != s.name:
+            return f"machineClass.name: this is class {s.name}, not {wanted.name}"
+        if wanted.provider != s.machine_class.provider:
+            return f"machineclass {s.name}: {moves(s.machine_class, wanted)}"
+        try:
+            concurrency_of(intent.annotations)
+        except ValueError as e:
+            return f"machineclass {s.name}: {e}"
+        refused = compare(wanted.provider, s.machine_class.provider_spec, wanted.provider_spec).refused
+        return f"machineclass {s.name}: {'; '.join(refused)}" if refused else None
+
+    def _take(self, intent: ClassIntent) -> str:
+        s = self.s
+        self._heard()
+        former = s.machine_class
+        meta = (intent.namespace, intent.labels, intent.annotations)
+        same_meta = meta == (s.namespace, s.labels, s.annotations)
+        s.namespace, s.labels, s.annotations = meta
+        s.update_concurrency = concurrency_of(intent.annotations)
+        wanted = intent.machine_class.model_copy(update={"generation": former.generation})
+        if wanted == former:
+            return "unchanged" if same_meta else "configured"
+        found = compare(former.provider, former.provider_spec, wanted.provider_spec)
+        s.machine_class = wanted.model_copy(update={"generation": former.generation + 1})
+        change = ClassChange(
+            generation=s.generation,
+            time=workflow.now(),
+            requested_by=intent.requested_by,
+            reason=intent.reason,
+            hot=list(found.hot),
+            rolls=list(found.rolls),
+        )
+        self._record(change)
+        by = f" by {intent.requested_by}" if intent.requested_by else ""
+        self.note("Applied", f"generation {s.generation}{by}: {change_words(change)}")
+        told = f"; {count(len(s.users))} told" if s.users else ""
+        return f"configured; generation {s.generation}: {change_words(change)}{told}"
+
+    def _record(self, change: ClassChange) -> None:
+        self.s.changes.append(change)
+        del self.s.changes[:-CHANGES_KEPT]
+
+    @workflow.update(name="delete")
+    def delete(self, intent: Intent) -> Answer:
+        return self._delete(intent)
+
+    @delete.validator
+    def check_delete(self, intent: Intent) -> None:
+        if refusal := self._delete_refusal():
+            raise ApplicationError(refusal, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="delete")
+    def delete_by_signal(self, intent: Intent) -> None:
+        if refusal := self._delete_refusal():
+            self.note("Refused", refusal)
+        else:
+            self._delete(intent)
+
+    def _delete_refusal(self) -> str | None:
+        users = sorted(self.s.users)
+        if not users or self.s.deleted:
+            return None
+        return (
+            f"machineclass {self.s.name} is used by {count(len(users))} ({some(users)}): delete them first, or give "
+            "them another class (hostler update-class MACHINE CLASS)"
+        )
+
+    def _delete(self, intent: Intent) -> Answer:
+        def act() -> str:
+            self.s.deleted = True
+            return f"machineclass {self.s.name} is gone"
+
+        return self.once(intent, act)
+
+    @workflow.update(name="renew")
+    def renew_by_update(self, intent: Intent) -> Answer:
+        return self.once(intent, self._want_renewal)
+
+    @workflow.signal(name="renew")
+    def renew_by_signal(self, intent: Intent) -> None:
+        self.once(intent, self._want_renewal)
+
+    def _want_renewal(self) -> str:
+        self.s.parked = None
+        self.renewal_wanted = True
+        return "a new run begins when its users have been told"
+
+    def _renewal(self) -> bool:
+        return self.renewal_wanted or self.should_renew(self.s.messages)
+
+    # -- Entity -------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        s = self.s
+        failed = Counter(u.reason for u in s.users.values() if u.state is UpdateState.FAILED and u.reason)
+        reason = "InternalError" if s.parked else failed.most_common(1)[0][0] if failed else None
+        values: dict[Any, Any] = {
+            at.CLUSTER: s.cluster,
+            at.CLASS: s.name,
+            at.PHASE: "Parked" if s.parked else "Updated" if s.updated else "Updating",
+            at.REASON: reason,
+        }
+        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
+        if changed:
+            workflow.upsert_search_attributes(
+                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
+            )
+            self._published |= {k.name: v for k, v in values.items()}
+        workflow.set_current_details(details(s))
+
+    def parked(self, error: Exception) -> None:
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
+
+    def cancel_ignored(self) -> None:
+        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete class` to end it")
+
+    def begin_anew(self) -> ClassState:
+        self.s.messages = 0
+        return self.s
