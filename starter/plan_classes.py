@@ -59,7 +59,7 @@ class ClassPlan:
         """One that the machine does not take for old news: a machine may have a generation of a former class of this
         name, whose workflow was ended from outside. The class raises its own when it hears of that."""
         has = machine.machine_class if machine else None
-        if has is None or has.name != self.name or has.generation <= self.snapshot.generation:
+        if has is None or has.name != self.name or has.generation < self.snapshot.generation:
             return self.snapshot
         if same_content(has, self.snapshot):
             return has

@@ -148,14 +148,14 @@ async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> No
 
     await eventually(run_id, lambda now: now != before, "the second run")
     loaded = examples("m-1")
-    loaded.classes[0].provider_spec["vmTags"] = {"changed": "since"}
+    loaded.classes[0].provider_spec["vmTags"]["changed"] = "since"
     await client_of(stack).apply(*loaded.classes, *loaded.machines)
     await terminate(stack)
     await hostler(stack, "adopt", "machine", "m-1")
     adopted = await stack.phase(Phase.RUNNING)
     assert adopted.machine_class is not None
-    assert adopted.machine_class.generation == 2
-    assert adopted.machine_class.provider_spec["vmTags"] == {"changed": "since"}
+    assert adopted.machine_class.generation >= 2  # its class may have told it of a higher one already
+    assert adopted.machine_class.provider_spec["vmTags"]["changed"] == "since"
     assert adopted.attempt == first.attempt
     assert [h.reason for h in adopted.journal][:2] == ["Created", "VMCreated"]
 

@@ -31,7 +31,7 @@ from cli_support import (
 )
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.machine import ClassSnapshot, Phase
+from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.messages import Intent
@@ -43,6 +43,7 @@ from starter.commands.describe import page
 from starter.commands.get import _node_status
 from starter.errors import HostlerError, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
 from starter.output import Busy, Table, age, dump, fields, moment
+from starter.plan_classes import ClassPlan
 from starter.results import Verb
 
 __all__ = ["impatient", "place", "working"]  # fixtures
@@ -146,6 +147,21 @@ async def test_one_that_fails_does_not_hold_up_the_others(hostler: HostlerClient
     assert done == ["m2"]
 
 
+@pytest.mark.parametrize(
+    ("has", "tags", "expected"),
+    [(1, {"team": "a"}, 2), (2, {"team": "b"}, 2), (2, {"team": "a"}, 3), (7, {"team": "b"}, 7), (7, {"team": "a"}, 8)],
+)
+def test_a_machine_never_takes_a_class_for_old_news(has: int, tags: dict[str, str], expected: int) -> None:
+    """It may have a generation of a former class of this name; the class is generation 2, with the tag team=b."""
+    (machine,) = load_manifests(text(machine_yaml()), "test").machines
+    (former,) = load_manifests(text(class_yaml(**tags)), "test").classes
+    (manifest,) = load_manifests(text(class_yaml(team="b")), "test").classes
+    state = MachineState(name="m1", spec=machine.spec, machine_class=ClassSnapshot.of(former, has))
+    plan = ClassPlan("c1", "demo", Verb.CONFIGURED, ClassSnapshot.of(manifest, 2))
+    taken = plan.for_machine(state)
+    assert (taken.generation, taken.provider_spec["vmTags"]) == (expected, {"team": "b"})
+
+
 async def test_waiting_until_every_machine_has_the_newest_class(hostler: HostlerClient) -> None:
     await hostler.apply(*parsed(class_yaml(), machine_yaml("m1"), machine_yaml("m2", **{UPDATE_FAILS: "yes"})))
     await eventually(lambda: used_by(hostler, "c1", "m1", "m2"), "word of both machines")
@@ -172,7 +188,7 @@ async def test_waiting_until_every_machine_has_the_newest_class(hostler: Hostler
     await hostler.classes.apply(load_manifests(text(class_yaml(team="c")), "test").classes[0])
     assert (await hostler.classes.wait("c1")).last_updated_generation == 3
     for missing in (hostler.classes.get("c9"), hostler.classes.delete("c9"), hostler.classes.renew("c9")):
-        with pytest.raises(NotFound, match="class 'c9' of cluster .* is not known"):
+        with pytest.raises(NotFound, match=r"class 'c9' of cluster .* is not known"):
             await missing
 
 

@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
         concurrency_of,
     )
     from resources.messages import Answer, Intent
-    from resources.names import workflow_queue
+    from resources.names import UPDATE_CONCURRENCY_ANNOTATION, workflow_queue
 
 MESSAGE_LENGTH = 300
 """Characters of a user's trouble that the class keeps."""
@@ -279,8 +279,9 @@ class MachineClassWorkflow(Entity):
         former = s.machine_class
         meta = (intent.namespace, intent.labels, intent.annotations)
         same_meta = meta == (s.namespace, s.labels, s.annotations)
+        if UPDATE_CONCURRENCY_ANNOTATION in {**s.annotations, **intent.annotations}:  # else as it was started
+            s.update_concurrency = concurrency_of(intent.annotations)
         s.namespace, s.labels, s.annotations = meta
-        s.update_concurrency = concurrency_of(intent.annotations)
         wanted = intent.machine_class.model_copy(update={"generation": former.generation})
         if wanted == former:
             return "unchanged" if same_meta else "configured"
