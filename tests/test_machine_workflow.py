@@ -417,10 +417,14 @@ async def test_an_error_of_ours_parks_the_machine_and_renew_goes_on(machines: Ma
     assert len(machines.stubs.called("create_machine")) == 1
 
 
-async def test_a_parked_machine_can_be_deleted(machines: Machines, bug: list[str]) -> None:
+async def test_a_parked_machine_can_be_deleted(
+    temporal: WorkflowEnvironment, machines: Machines, bug: list[str]
+) -> None:
+    """Also long after its deadlines, which mean nothing while it stands still."""
     started = await machines.start(machines.new_state("m-1"))
     handle = machines.client.get_workflow_handle(started.id)
     await reason(handle, "InternalError")
+    await temporal.fast_forward(handle, timedelta(minutes=21))
     await handle.execute_update(MachineWorkflow.delete, a_delete())
     await handle.result()
     assert [i.target.provider_id for i in machines.stubs.called("delete_machine")] == [VM]

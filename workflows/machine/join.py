@@ -34,6 +34,8 @@ async def join(m: MachineEntity) -> None:
     if s.adopted:
         await confirm.introduce(m)
     assert s.made is not None
+    if "confirm" not in m.deadlines:
+        confirm.arm(m, m.deadlines["creation"])
     m.deadlines["look"] = s.made + s.timings.vm_look
     vm: VmWatch | None = None
     while not (m.leaving or s.was_running):

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.entity import NEVER
 from workflows.machine import confirm, create, join, post_start, running, terminate
 from workflows.machine.entity import MachineEntity, details
 
@@ -96,7 +97,8 @@ class MachineWorkflow(MachineEntity):
         s = self.s
         while s.parked and s.deletion is None:
             self.waiting("InternalError", f"{s.parked}; with a fixed worker: `hostler renew machine {s.name}`")
-            await self.until(lambda: s.deletion is not None or s.parked is None)
+            # No deadline ends it: one that has passed would make this loop spin.
+            await self.until(lambda: s.deletion is not None or s.parked is None, NEVER)
         s.parked = None
         for phase in LIFE:
             await phase(self)
