@@ -44,7 +44,7 @@ async def creation(m: MachineEntity) -> None:
     """
     s = m.s
     last = m.due("creation")
-    seen = await _look(m, diagnose=last, joining=not last)
+    seen = await _look(m, diagnose=last, joining=m.s.suspicion is None)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
