@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -21,14 +22,32 @@ import worker
 from activities.events import _event
 from resources.cluster import ClusterState
 from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, Condition, MachineState, Phase, Status, WaitingFor
+from resources.machine import (
+    ClassSnapshot,
+    Condition,
+    LastOperation,
+    MachineState,
+    OperationState,
+    OperationType,
+    Phase,
+    Status,
+    WaitingFor,
+)
 from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, VmFacts
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
-from starter.results import ClusterDescription, ClusterSummary, Description, Life, MachineSummary
+from starter.results import (
+    ClusterDescription,
+    ClusterSummary,
+    Description,
+    Life,
+    MachineSummary,
+    PendingActivity,
+)
 from workflows.machine import MachineWorkflow
-from workflows.machine.entity import MachineEntity, details
+from workflows.machine.details import details
+from workflows.machine.entity import MachineEntity
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 WAITS = [name for name, reason in REASONS.items() if Kind.WAIT in reason.kind]
@@ -52,10 +71,12 @@ def waits_for(reason: str) -> MachineState:
     )
 
 
-def described(state: MachineState, status: str = "RUNNING", failure: str = "") -> str:
+def described(
+    state: MachineState, status: str = "RUNNING", failure: str = "", pending: tuple[PendingActivity, ...] = ()
+) -> str:
     summary = MachineSummary(name=state.name, cluster=state.cluster, created=NOW, phase=str(state.status.phase))
-    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="hostler")
-    shown = Description(life=life, state=None if failure else state, failure=failure)
+    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="q", pending=pending)
+    shown = Description(life=life, state=state, failure=failure)
     return "\n".join(page(shown, NOW))
 
 
@@ -97,7 +118,7 @@ def test_a_machine_that_waits_for_nothing_shows_no_advice() -> None:
 @pytest.mark.parametrize("reason", CONDITIONS)
 def test_a_condition_comes_with_what_can_be_done(reason: str) -> None:
     """Also the failure of a machine that is Failed, which is a condition of that reason."""
-    state = waits_for("Failed")
+    state = waits_for("Settling")
     state.status.conditions = [Condition(type="T", reason=reason, message="words", since=NOW)]
     advice = f"What can be done about {reason}: {next_step(reason, 'prod', 'm-1')}"
     assert (advice in described(state)) is not nothing_to_do(reason)
@@ -119,9 +140,70 @@ def test_a_cluster_that_cannot_be_reached_comes_with_what_can_be_done() -> None:
 
 def test_a_machine_whose_workflow_was_terminated_comes_with_what_can_be_done() -> None:
     state = waits_for("Settling")
-    advice = f"What can be done: {next_step('Terminated', 'prod', 'm-1')}"
-    assert advice in described(state, "TERMINATED", "its workflow was ended from outside")
-    assert advice not in described(state, "FAILED", "it never was a machine")
+    state.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message="words", since=NOW)]
+    state.status.deadlines = {"creation": NOW}
+    shown = described(state, "TERMINATED", "its workflow was ended from outside")
+    assert f"What can be done: {next_step('Terminated', 'prod', 'm-1')}" in shown
+    assert "Phase:    Unknown, when its workflow ended" in shown
+    assert "HealthTimeout" in shown  # its last words are still shown, and nothing that only a workflow that runs can do
+    assert [shown.count(w) for w in ("Waiting for", "Times:", "can be done", "recreate")] == [0, 0, 1, 0]
+    shown = described(state, "FAILED", "it never was a machine")
+    assert f"What can be done: {next_step('WorkflowFailed', 'prod', 'm-1')}" in shown
+
+
+def test_what_was_seen_last_stands_beside_the_wait() -> None:
+    state, seen = waits_for("Draining"), "default/web-1 blocked by PDB web (0 disruptions allowed)"
+    pending = (
+        PendingActivity("drain_node", 7, running=False, last_failure=seen, waits=True),
+        PendingActivity("tell_node", 2, running=False, last_failure="no such node"),
+        PendingActivity("tell_node", 1, running=True),
+    )
+    shown = described(state, pending=pending)
+    assert f"Seen last:         {seen}\n" in shown
+    assert re.search(r"drain_node +7 +waits +as above", shown)
+    assert re.search(r"tell_node +2 +waits +no such node", shown)  # nobody waits for it
+    assert shown.count("tell_node") == 1  # one that goes well is no news
+    state.status.waiting_for = None
+    shown = described(state, pending=pending)
+    assert "Seen last" not in shown
+    assert re.search(rf"drain_node +7 +waits +{re.escape(seen)}", shown)
+
+
+def test_a_message_stands_once_on_the_page() -> None:
+    state = waits_for("HealthTimeout")
+    assert state.status.waiting_for is not None
+    message = state.status.waiting_for.message
+    state.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message=message, since=NOW)]
+    state.status.last_operation = LastOperation(
+        type=OperationType.HEALTH_CHECK, state=OperationState.FAILED, description=message, time=NOW
+    )
+    state.journal = [
+        Happening(time=NOW, reason="HealthTimeout", message=message.removesuffix(" words")),
+        Happening(time=NOW, reason="Drained", message="node-1 is drained"),
+    ]
+    shown = described(state)
+    assert (shown.count(message), shown.count("as above"), shown.count("node-1 is drained")) == (1, 2, 1)
+
+
+def test_times_are_in_words() -> None:
+    state = waits_for("OutOfCapacity")
+    assert state.status.waiting_for is not None
+    soon, later = NOW + timedelta(minutes=5), NOW + timedelta(minutes=20)
+    state.status.deadlines = {"creation": later, "retry": soon}
+    shown = described(state)
+    assert shown.count("Next try") == 1
+    assert "Times:\n  Failed, if not Running:  2026-03-01 03:20:00 UTC (in 20m)" in shown
+    state.status.waiting_for = None
+    shown = described(state)
+    assert "Times:\n  Next try:                2026-03-01 03:05:00 UTC (in 5m)\n  Failed, if" in shown
+
+
+def test_a_node_that_has_not_joined_is_only_expected() -> None:
+    state = waits_for("NodeNotSeen")
+    state.status.node_name = "ip-10-0-0-8"
+    assert "Node:     ip-10-0-0-8 (expected, not joined)\n" in described(state)
+    state.joined = True
+    assert "Node:     ip-10-0-0-8\n" in described(state)
 
 
 # -- whoever waits says why -------------------------------------------------------------------------------------------
@@ -291,9 +373,9 @@ async def test_no_wait_of_a_machine_that_fails_is_without_reason_and_words(
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
         await handle.signal(MachineWorkflow.observe, machines.facts(**sick))
-        await waits(handle, "Failed")
+        await waits(handle, "HealthTimeout")
     assert seen.silent == []
-    assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "Failed"}
+    assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "HealthTimeout"}
 
 
 def test_a_silent_wait_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ async def join(m: MachineEntity) -> None:
     m.deadlines["look"] = s.made + s.timings.vm_look
     vm: VmWatch | None = None
     while not (m.leaving or s.was_running):
+        await m.renew_if_due()
         if m.due("look"):
             del m.deadlines["look"]
             vm = _watch_vm(m)

@@ -116,15 +116,11 @@ async def fail(m: MachineEntity) -> None:
 async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
     seen = _what_counts(m)
-    await m.until(lambda: _what_counts(m) != seen or _renewal(m), "settle", "confirm")
-    if _renewal(m) and m.s.deletion is None:
-        await m.renew()
+    await m.until(lambda: _what_counts(m) != seen or m.renewal_due, "settle", "confirm")
+    if m.s.deletion is None:
+        await m.renew_if_due()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
     s = m.s
     return s.node, s.vm, s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.deletion
-
-
-def _renewal(m: MachineEntity) -> bool:
-    return m.renewal_wanted or m.should_renew(m.s.messages)

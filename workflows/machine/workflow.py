@@ -13,7 +13,8 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.entity import NEVER
 from workflows.machine import confirm, create, join, post_start, running, terminate
-from workflows.machine.entity import MachineEntity, details
+from workflows.machine.details import details
+from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import differing_fields, spec_hash
