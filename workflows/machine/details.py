@@ -7,7 +7,7 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from resources.machine import MachineState
+    from resources.machine import MachineState, Phase
     from resources.reasons import next_step, nothing_to_do
     from resources.reasons.times import TIMES
 
@@ -19,10 +19,11 @@ def details(s: MachineState) -> str:
     if status.waiting_for:
         w = status.waiting_for
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
-        lines.append(f"Waits for **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
+        what = "Failed by" if status.phase == Phase.FAILED else "Waits for"
+        lines.append(f"{what} **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
         lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name)}")
-    if status.last_operation:
-        o = status.last_operation
+    o = status.last_operation
+    if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
     facts = [
         ("VM", status.provider_id),
