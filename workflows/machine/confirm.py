@@ -7,7 +7,7 @@ second at the deadline; when one of them cannot be taken, nothing is decided. Th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -27,6 +27,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import cluster_queue
 
 T = TypeVar("T")
+JOINING_TAKES = timedelta(minutes=5)
+"""For our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ async def creation(m: MachineEntity) -> None:
     """
     s = m.s
     last = m.due("creation")
-    seen = await _look(m, diagnose=last, joining=m.s.suspicion is None)
+    seen = await _look(m, diagnose=last, joining=s.suspicion is None)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
@@ -54,12 +56,15 @@ async def creation(m: MachineEntity) -> None:
         m.status.waiting_for = None
     _take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    if s.suspicion is None or not last:
-        s.suspicion = Look(time=workflow.now(), node=seen.node, vm=vm)
-        m.deadlines["confirm"] = max(m.deadlines["creation"], workflow.now() + s.timings.confirm)
+    first, now = s.suspicion, workflow.now()
+    if first is None:
+        s.suspicion = Look(time=now, node=seen.node, vm=vm)
+    well = judge_joining(seen.node.node, s.spec.node_conditions).healthy
+    if first is None or not last or (well and now < first.time + JOINING_TAKES):
+        m.deadlines["confirm"] = max(m.deadlines["creation"], now + s.timings.confirm)
         return
     why = judge_joining(s.node, s.spec.node_conditions).message
-    m.fail_creation("; ".join(filter(None, (why, s.suspicion.vm.joining, vm.message))))
+    m.fail_creation("; ".join(filter(None, (why, first.vm.joining, vm.message))))
 
 
 async def health(m: MachineEntity) -> None:

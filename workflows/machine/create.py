@@ -98,9 +98,10 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
 async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
     """Until the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: its token is a
     new one, and a VM that the former call made after all must be seen first."""
-    seen = m.snapshot
-    await m.retry(retry, unless=lambda: m.snapshot != seen)
+    assert m.s.attempt is not None
+    tried = m.s.attempt.machine_class  # the class may have been changed while the call was in flight
+    await m.retry(retry, unless=lambda: m.snapshot != tried)
     soonest = called + m.s.timings.consistency
-    if m.snapshot != seen and not m.leaving and workflow.now() < soonest:
+    if m.snapshot != tried and not m.leaving and workflow.now() < soonest:
         m.waiting("ClassChanged", "the changed class is tried when the cloud's lag window is over", soonest)
         await m.pause(soonest)

@@ -250,9 +250,10 @@ class MachineEntity(Entity):
         """Until then, or a deletion, the last call, or the condition.
 
         What is tried again for ever must not grow a history for ever: this is a safe point too, and the next run tries
-        at once.
+        at once. Not while a VM is being created, which its deadline ends: there the pause keeps the lag window.
         """
-        await self.renew_if_due()
+        if self.status.provider_id or self.leaving:
+            await self.renew_if_due()
         leaving = self.leaving
         self.deadlines["retry"] = until
         await self.until(lambda: self.leaving != leaving or unless(), "retry", self.last_call, "drain")
