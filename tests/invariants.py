@@ -16,7 +16,7 @@ from resources.names import CORDON_ANNOTATION, INSTANCE_NOT_READY_TAINT, TAG_CLU
 from simulator.ec2 import Vm
 from simulator.frame import Call
 
-LATE = timedelta(seconds=15)
+LATE = timedelta(seconds=20)
 """What a deadline may be late where a worker was killed: the next one starts, and the sticky queue times out.
 Long enough for a machine that is busy with other tests, too."""
 FOREIGN_TAG = ("somebody", "else's")

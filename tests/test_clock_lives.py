@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from ownserver import OwnServer, own_server
-from stubs import Machines, classified, looked, not_yet, stubbed
-from temporalio.client import Client, WorkflowHandle
+from stubs import Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
+from temporalio.client import Client
 
 from resources.errors import ErrorClass
 from resources.machine import ApplyIntent, MachineState, Phase
@@ -25,7 +25,6 @@ from resources.messages import CreateInput, CreateOutput, DeleteIntent, DrainInp
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
-Handle = WorkflowHandle[Any, Any]
 Outage = Literal["worker", "server"]
 SICK: dict[str, Any] = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 SOON = timedelta(seconds=6)
@@ -34,22 +33,6 @@ CONFIRM = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 WITHIN = timedelta(seconds=30)
 """Of a deadline, or of the recovery where that came later (I7)."""
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
 
 
 def when(state: MachineState, reason: str) -> datetime:
@@ -243,9 +226,9 @@ async def test_deadlines_fire_at_their_time_or_at_once_on_recovery(world: World,
 
 async def _nobody_fails_who_is_well(world: World, lives: dict[str, Handle]) -> None:
     """No news has come of either: the fresh look finds that one node has recovered and the other one has joined."""
-    for name, reason in (("recovered", "NotConfirmed"), ("joined", "Running")):
+    for name, told in (("recovered", "NotConfirmed"), ("joined", "Running")):
         seen = await phase(lives[name], Phase.RUNNING)
-        assert reason in [h.reason for h in seen.journal]
+        assert told in [h.reason for h in seen.journal]
         assert seen.status.conditions == []
         assert world.looks[name]
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import Machines, classified, looked, stubbed
+from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_clock_lives import HOUR, SICK, Handle, end_soon, phase, reason, server_time, state, when
+from test_clock_lives import HOUR, SICK, end_soon, server_time, when
 
 from resources.errors import ErrorClass
 from resources.machine import ApplyIntent, MachineState, Phase

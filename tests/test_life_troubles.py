@@ -1,7 +1,7 @@
 """What goes wrong with a machine that was Running, as an operator meets it: on the real driver, the real Kubernetes
 client, Temporal, and a simulated cloud and cluster.
 
-Decisions alone are in test_planner_health.py, their timing on stubs in test_health.py.
+Decisions alone are in test_planner_health.py, their timing on stubs in test_machine_health.py.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import NODE, VM, Machines, classified, not_yet, stubbed
-from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from stubs import NODE, VM, Handle, Machines, classified, not_yet, phase, reason, state, stubbed
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
@@ -24,29 +24,11 @@ from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, St
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
-Handle = WorkflowHandle[Any, Any]
-
 
 @pytest_asyncio.fixture
 async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
     async with stubbed(temporal.client) as machines:
         yield machines
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:

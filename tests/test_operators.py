@@ -7,13 +7,11 @@ import contextlib
 import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from lifekit import eventually, examples
+from lifekit import examples
 from reasonkit import FILES, ROOT
-from stubs import VM, Machines, classified, looked, stubbed
-from temporalio.client import WorkflowHandle
+from stubs import VM, Machines, classified, looked, phase, reason, stubbed
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -131,8 +129,8 @@ def test_a_cluster_that_cannot_be_reached_comes_with_what_can_be_done() -> None:
     state = ClusterState(name="prod", api=silent, clouds={"aws/eu-west-1/default/s": silent})
     summary = ClusterSummary(name="prod", phase="APIUnreachable", machines=3, configured=True)
     shown = "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
-    for reason in ("APIUnreachable", "CloudUnreachable"):
-        assert f"what can be done: {next_step(reason, 'prod')}" in shown
+    for wait in ("APIUnreachable", "CloudUnreachable"):
+        assert f"what can be done: {next_step(wait, 'prod')}" in shown
     state.api = Reachability(reachable=True, time=NOW)
     state.clouds = {}
     assert "can be done" not in "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
@@ -252,7 +250,6 @@ def test_the_type_of_an_event_is_the_registrys(reason: str) -> None:
 
 # -- whole lives ------------------------------------------------------------------------------------------------------
 
-Handle = WorkflowHandle[Any, Any]
 AT_ONCE = timedelta(milliseconds=50)
 QUICK = Timings.fast().model_copy(
     update={"retry": dict.fromkeys(ErrorClass, AT_ONCE), "consistency": AT_ONCE, "settle": timedelta(milliseconds=300)}
@@ -298,22 +295,6 @@ async def watched(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
         yield machines
 
 
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def waits(handle: Handle, reason: str) -> None:
-    def so(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == reason
-
-    await eventually(lambda: state(handle), so, f"waiting for {reason}")
-
-
-async def phase(handle: Handle, wanted: Phase) -> None:
-    await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
 async def test_no_wait_of_a_life_is_without_reason_and_words(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -328,27 +309,27 @@ async def test_no_wait_of_a_life_is_without_reason_and_words(
             machines.stubs.then(step, classified(ErrorClass.AUTH, "not authorized"))
         machines.stubs.then("forget_machine", classified(ErrorClass.TRANSIENT, "connection refused"))
         handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(minutes=10)))
-        await waits(handle, "NodeNotSeen")
-        for facts, reason in (
+        await reason(handle, "NodeNotSeen")
+        for facts, told in (
             ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
             ({"startupTaints": ["node.cloudprovider.kubernetes.io/uninitialized"]}, "StartupTaint"),
         ):
             await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
-            await waits(handle, reason)
+            await reason(handle, told)
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
-        for facts, reason in (
+        for facts, told in (
             ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
             ({"conditions": {"KernelDeadlock": "True"}}, "NodeUnhealthy"),
             ({"exists": False}, "NodeMissing"),
             ({}, "Settling"),
         ):
             await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
-            await waits(handle, reason)
+            await reason(handle, told)
         await phase(handle, Phase.RUNNING)
         for seq, state in enumerate(("stopped", "gone"), 1):
             await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=seq, providerID=VM, state=state))
-            await waits(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])
+            await reason(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])
         await handle.execute_update(MachineWorkflow.delete, DeleteIntent(requested_by="test"))
         await handle.result()
     assert seen.silent == []
@@ -369,11 +350,11 @@ async def test_no_wait_of_a_machine_that_fails_is_without_reason_and_words(
         machines.stubs.then("look_at_node", classified(ErrorClass.AUTH, "forbidden"), *[looked(**sick)] * 9)
         machines.stubs.then("drain_node", classified(ErrorClass.TRANSIENT, "connection refused"))
         handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(seconds=3)))
-        await waits(handle, "NodeNotSeen")
+        await reason(handle, "NodeNotSeen")
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
         await handle.signal(MachineWorkflow.observe, machines.facts(**sick))
-        await waits(handle, "HealthTimeout")
+        await reason(handle, "HealthTimeout")
     assert seen.silent == []
     assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "HealthTimeout"}
 

@@ -8,8 +8,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from lifekit import DEADLINE, eventually
-from stubs import NODE, VM, Machines
-from temporalio.client import WorkflowHandle
+from stubs import NODE, VM, Handle, Machines, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from planners.creation import token_of
@@ -28,26 +27,9 @@ from resources.machine import (
 from resources.messages import DeleteIntent
 from workflows.machine import MachineWorkflow
 
-Handle = WorkflowHandle[Any, Any]
 LATE = timedelta(seconds=10)
 """What a deadline may be late where the tests' machine is busy: only the hours are skipped, not the work."""
 WAY_OUT = ["drain_node", "delete_machine", "forget_machine"]
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 async def called(machines: Machines, name: str, times: int = 1) -> None:

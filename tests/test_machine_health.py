@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import NODE, VM, Machines, classified, looked, not_yet, stubbed
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from stubs import NODE, VM, Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
@@ -21,7 +21,6 @@ from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, Re
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
-Handle = WorkflowHandle[Any, Any]
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 TEN = timedelta(minutes=10)
 SOON = timedelta(seconds=3)
@@ -31,22 +30,6 @@ SOON = timedelta(seconds=3)
 async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
     async with stubbed(temporal.client) as machines:
         yield machines
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 async def running(machines: Machines, **spec: Any) -> Handle:
