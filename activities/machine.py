@@ -63,7 +63,7 @@ class MachineActivities:
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
         "not found" nothing is created (seed 000, triggerCreationFlow).
         """
-        target = input.target
+        target, clock = input.target, Clock()
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
@@ -90,6 +90,7 @@ class MachineActivities:
             addresses=vm.addresses,
             adopted=adopted,
             stale_node=stale,
+            made=clock.now(),
             user_data_version=secret.version,
         )
 

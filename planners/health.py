@@ -137,6 +137,9 @@ def confirm(
         again = max(deadline, look.time + timings.confirm)
         words = f"{health.message}; a second look at Node, Lease and VM decides"
         return Confirmation(Outcome.UNSURE, "ConfirmingFailure", words, again)
+    if look.time < first.time + timings.confirm:
+        again = first.time + timings.confirm
+        return Confirmation(Outcome.UNSURE, "ConfirmingFailure", f"{health.message}; the looks were too near", again)
     renewed = look.node.lease_renewed
     moved = renewed is not None and renewed != first.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False") and look.vm.state in WELL

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-import socket
 import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from ports import free_port
 from temporalio.client import Client
 
 from resources.attributes import ALL, DATETIMES
@@ -26,7 +26,7 @@ class OwnServer:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.address = f"{HOST}:{_free_port()}"
+        self.address = f"{HOST}:{free_port()}"
         self.process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
@@ -71,10 +71,3 @@ async def own_server(folder: Path) -> AsyncIterator[OwnServer]:
         await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     finally:
         await server.kill()
-
-
-def _free_port() -> int:
-    with socket.socket() as s:
-        s.bind((HOST, 0))
-        port: int = s.getsockname()[1]
-        return port

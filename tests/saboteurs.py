@@ -34,12 +34,20 @@ SLOW = LATE * 0.7
 
 def break_i1() -> None:
     """A create that neither looks first nor keeps its token."""
+    _blind_create(lambda: True)
 
-    async def blind(self: MachineActivities, target: Any) -> None:
-        return None
+
+def _blind_create(now: Callable[[], bool]) -> None:
+    find = MachineActivities._find
+
+    async def blind(self: MachineActivities, target: Any) -> Any:
+        return None if now() else await find(self, target)
+
+    def renew(request: CreateMachineRequest) -> CreateMachineRequest:
+        return request.model_copy(update={"token": str(uuid.uuid4())}) if now() else request
 
     MachineActivities._find = blind  # type: ignore[method-assign]
-    _wrap_driver("create_machine", lambda request: request.model_copy(update={"token": str(uuid.uuid4())}))
+    _wrap_driver("create_machine", renew)
 
 
 def break_i1_recreate() -> None:
@@ -56,14 +64,17 @@ def break_i1_recreate() -> None:
 
 
 def break_i1_adopt() -> None:
-    """An adoption that forgets whose VM it was, and a create that neither looks first nor keeps its token."""
+    """An adoption that forgets whose VM it was, and whose create is then blind, too."""
     _pass_workflows_through()
-    break_i1()
+    adopted: list[str] = []
+    _blind_create(lambda: bool(adopted))
     began = MachineWorkflow._begin
 
     def forgetful(self: MachineWorkflow) -> None:
         began(self)
-        self.s.adopted, self.s.status.provider_id = False, None
+        if self.s.adopted:
+            adopted.append(self.s.name)
+            self.s.adopted, self.s.status.provider_id = False, None
 
     MachineWorkflow._begin = forgetful  # type: ignore[method-assign]
 

@@ -129,6 +129,8 @@ async def test_reads_that_lag_behind(shared: Stack) -> None:
     lag = frame.lag.model_copy(update={"describe_after_create": 1.0, "tags": 1.0})
     shared.simulator.call(lambda: setattr(frame, "lag", lag))
     ended = await side_by_side(shared, {flow: partial(undisturbed, flow=flow) for flow in FLOWS})
+    for flow, error in ended.items():
+        print(f"{flow:20} {error or 'ok'}")
     assert not {flow: error for flow, error in ended.items() if error}
 
 

@@ -21,7 +21,8 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL, Outcome, confirm, judge_joining
-    from planners.waits import wait_after
+    from planners.waits import REASON, wait_after
+    from resources.errors import ErrorClass
     from resources.machine import Look, OperationState, OperationType
     from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
     from resources.names import cluster_queue
@@ -37,6 +38,12 @@ class Seen:
 
     node: NodeLook | Failure
     vm: VmLook | Failure
+
+    @property
+    def time(self) -> datetime:
+        """The server's, from the look itself: `workflow.now()` is older where a query woke a worker that was away."""
+        looked = self.node.time if isinstance(self.node, NodeLook) else None
+        return max(workflow.now(), looked or workflow.now())
 
 
 async def creation(m: MachineEntity) -> None:
@@ -56,15 +63,21 @@ async def creation(m: MachineEntity) -> None:
         m.status.waiting_for = None
     _take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    first, now = s.suspicion, workflow.now()
+    first, now = s.suspicion, seen.time
     if first is None:
         s.suspicion = Look(time=now, node=seen.node, vm=vm)
     well = judge_joining(seen.node.node, s.spec.node_conditions).healthy
-    if first is None or not last or (well and now < first.time + JOINING_TAKES):
+    if first is None or not last or (well and not _refused(m) and now < first.time + JOINING_TAKES):
         m.deadlines["confirm"] = max(m.deadlines["creation"], now + s.timings.confirm)
         return
     why = judge_joining(s.node, s.spec.node_conditions).message
     m.fail_creation("; ".join(filter(None, (why, first.vm.joining, vm.message))))
+
+
+def _refused(m: MachineEntity) -> bool:
+    """Our own steps at a Node that is well are refused for good, and not only late."""
+    trouble = m.s.trouble
+    return trouble is not None and trouble.reason not in (REASON[ErrorClass.TRANSIENT], REASON[ErrorClass.THROTTLED])
 
 
 async def health(m: MachineEntity) -> None:
@@ -79,7 +92,7 @@ async def health(m: MachineEntity) -> None:
             return
     assert isinstance(seen.node, NodeLook)
     assert isinstance(seen.vm, VmLook)
-    look = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
+    look = Look(time=seen.time, node=seen.node, vm=seen.vm)
     provider_id, deadline = m.status.provider_id or "", m.deadlines["health"]
     said = confirm(s.suspicion, look, provider_id, s.spec.node_conditions, deadline, s.timings)
     _take_node(m, look.node.node)

@@ -73,7 +73,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s, status = m.s, m.status
     assert s.attempt is not None
     spec = s.attempt.machine_class.provider_spec
-    s.made = workflow.now()
+    s.made = max(workflow.now(), output.made or workflow.now())  # now() may be older: see confirm.py, Seen.time
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
