@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
     from planners.health import WELL, Outcome, confirm, judge_joining
     from planners.waits import REASON, wait_after
-    from resources.errors import ErrorClass
+    from resources.errors import PASSING
     from resources.machine import Look, OperationState, OperationType
     from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
     from resources.names import cluster_queue
@@ -66,18 +66,17 @@ async def creation(m: MachineEntity) -> None:
     first, now = s.suspicion, seen.time
     if first is None:
         s.suspicion = Look(time=now, node=seen.node, vm=vm)
-    well = judge_joining(seen.node.node, s.spec.node_conditions).healthy
-    if first is None or not last or (well and not _refused(m) and now < first.time + JOINING_TAKES):
+    health = judge_joining(s.node, s.spec.node_conditions)
+    if first is None or not last or (health.healthy and not _refused(m) and now < first.time + JOINING_TAKES):
         m.deadlines["confirm"] = max(m.deadlines["creation"], now + s.timings.confirm)
         return
-    why = judge_joining(s.node, s.spec.node_conditions).message
-    m.fail_creation("; ".join(filter(None, (why, first.vm.joining, vm.message))))
+    m.fail_creation("; ".join(filter(None, (health.message, first.vm.joining, vm.message))))
 
 
 def _refused(m: MachineEntity) -> bool:
     """Our own steps at a Node that is well are refused for good, and not only late."""
     trouble = m.s.trouble
-    return trouble is not None and trouble.reason not in (REASON[ErrorClass.TRANSIENT], REASON[ErrorClass.THROTTLED])
+    return trouble is not None and trouble.reason not in {REASON[c] for c in PASSING}
 
 
 async def health(m: MachineEntity) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from workflows.machine import confirm, terminate
@@ -12,7 +10,7 @@ from workflows.machine.join import apply_template, join_again
 
 with workflow.unsafe.imports_passed_through():
     from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
-    from resources.base import format_duration
+    from resources.base import format_duration, whole_seconds
     from resources.machine import OperationState, OperationType, Phase
 
 
@@ -67,7 +65,7 @@ def _flapping(m: MachineEntity) -> None:
     if illness is None or illness.spells == 1:
         m.drop_condition("Flapping")
         return
-    spent = format_duration(timedelta(seconds=round(illness.spent.total_seconds())))
+    spent = format_duration(whole_seconds(illness.spent))
     words = (
         f"unhealthy {illness.spells} times; the times before have used {spent} of the healthTimeout of "
         f"{m.health_timeout}; healthy for {m.health_timeout} at a stretch, it starts again at 0"

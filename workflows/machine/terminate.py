@@ -15,12 +15,10 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL
-    from resources.errors import ErrorClass
+    from resources.errors import PASSING
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
-
-OUT_OF_REACH = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED)
 
 
 def begin(m: MachineEntity) -> None:
@@ -83,7 +81,7 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
         failure = failure_of(e)
         words = describe_failure(failure)
         m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
-        if force and (_insisted(m) or failure.info.error_class not in OUT_OF_REACH):
+        if force and (_insisted(m) or failure.info.error_class not in PASSING):
             # The deadline is where the promise to the pods ends (MCM D12, D14): an API server that refuses the force
             # pass for good must not keep the machine. One out of reach does, until somebody insists: what runs there is
             # not known.
