@@ -35,8 +35,11 @@ demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
 	@$(BIN)/hostler up $(ARGS)
 
-test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some
-	@$(BIN)/python -m pytest $(ARGS)
+# Most tests wait for time to pass: two processes take half as long.
+JOBS ?= 2
+
+test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some, JOBS=0 in one process
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
 
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
 	@$(BIN)/python tests/realkube_build.py

@@ -19,11 +19,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
 from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass, ErrorInfo
+from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, PASSING, ErrorClass, ErrorInfo
 from resources.settings import SettingsError
 
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
-RETRIED = frozenset({ErrorClass.TRANSIENT, ErrorClass.THROTTLED})
+RETRIED = PASSING
 
 _progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 

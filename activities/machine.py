@@ -66,9 +66,9 @@ class MachineActivities:
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
         "not found" nothing is created (seed 000, triggerCreationFlow).
         """
-        target = input.target
         # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
         await self._report(input, UpdateState.PENDING, 0)
+        target, clock = input.target, Clock()
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
@@ -96,6 +96,7 @@ class MachineActivities:
             addresses=vm.addresses,
             adopted=adopted,
             stale_node=stale,
+            made=clock.now(),
             user_data_version=secret.version,
         )
 

@@ -100,6 +100,8 @@ class NodeWatch:
         """provider_key to machine, as far as known."""
         self.owners: dict[str, tuple[datetime, str]] = {}
         """Machine to the Node that counts: its creation and name."""
+        self.ousted: dict[str, str] = {}
+        """Machine to the Node that counted before its newer twin came."""
         self.unknown: dict[str, Unknown] = {}
         self.labelled: dict[str, str] = {}
         """Node uid to the machine whose name we wrote on it."""
@@ -206,7 +208,10 @@ class NodeWatch:
         self.unknown.pop(name, None)
         # Of two Nodes with one providerID the newer one counts; times are whole seconds, so the name decides a tie.
         claim = (datetime.fromisoformat(node["metadata"]["creationTimestamp"]), name)
-        self.owners[machine] = max(claim, self.owners.get(machine, claim))
+        former = self.owners.get(machine, claim)
+        self.owners[machine] = max(claim, former)
+        if former[1] != self.owners[machine][1]:
+            self.ousted[machine] = former[1]
 
     def _has_twin(self, name: str) -> bool:
         """Whether another Node is known of this one's machine."""
@@ -261,12 +266,11 @@ class NodeWatch:
             return
         owner = self.owners[machine][1]
         if owner != name:
-            if self.cursor.told.get(name) != f"{DUPLICATE} {machine}":
-                await self._note(
-                    DUPLICATE, f"nodes {name} and {owner} have the providerID of {machine}; {owner} counts"
-                )
-                self._told(name, f"{DUPLICATE} {machine}")
+            await self._duplicate(name, owner, machine)
             return
+        if former := self.ousted.pop(machine, None):
+            # At once, and not with its next event: if the twin goes first, what was told of it must count as untold.
+            await self._duplicate(former, name, machine)
         uid, labels = node["metadata"]["uid"], node["metadata"].get("labels") or {}
         if machine not in (labels.get(MACHINE_NAME_LABEL), self.labelled.get(uid)):
             await self._label(name, machine)
@@ -278,6 +282,12 @@ class NodeWatch:
         if self.cursor.told.get(name) == mark:
             return
         if await self._signal(machine, facts):
+            self._told(name, mark)
+
+    async def _duplicate(self, name: str, owner: str, machine: str) -> None:
+        mark = f"{DUPLICATE} {machine}"
+        if self.cursor.told.get(name) != mark:
+            await self._note(DUPLICATE, f"nodes {name} and {owner} have the providerID of {machine}; {owner} counts")
             self._told(name, mark)
 
     async def _gone(self, name: str) -> None:

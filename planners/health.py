@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from resources.base import format_duration
+from resources.base import format_duration, whole_seconds
 from resources.machine import Illness, Look, Phase
 from resources.messages import NodeFacts, VmFacts
 from resources.names import STARTUP_TAINTS
@@ -52,9 +52,9 @@ def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) 
     return Health(True, "NodeHealthy", f"node {node.name} is Ready")
 
 
-def judge_joining(node: NodeFacts | None, listed: list[str]) -> Health:
+def judge_joining(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) -> Health:
     """Of a node that has taken no work yet: it must also be free of startup taints that others remove (MCM H11)."""
-    health = judge(node, listed)
+    health = judge(node, listed, vm)
     if node is None or not health.healthy or not node.startup_taints:
         return health
     who = "cloud-controller-manager" if STARTUP_TAINTS[0] in node.startup_taints else "whoever set it"
@@ -137,6 +137,9 @@ def confirm(
         again = max(deadline, look.time + timings.confirm)
         words = f"{health.message}; a second look at Node, Lease and VM decides"
         return Confirmation(Outcome.UNSURE, "ConfirmingFailure", words, again)
+    if look.time < first.time + timings.confirm:
+        again = first.time + timings.confirm
+        return Confirmation(Outcome.UNSURE, "ConfirmingFailure", f"{health.message}; the looks were too near", again)
     renewed = look.node.lease_renewed
     moved = renewed is not None and renewed != first.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False") and look.vm.state in WELL
@@ -144,9 +147,5 @@ def confirm(
         words = f"{health.message}; but its kubelet has renewed its Lease at {renewed:%H:%M:%S}: it lives"
         return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm)
     lease = f"Lease last renewed at {renewed:%Y-%m-%d %H:%M:%S}" if renewed else "no Lease"
-    seen = f"two fresh looks, {format_duration(_seconds(look.time - first.time))} apart"
+    seen = f"two fresh looks, {format_duration(whole_seconds(look.time - first.time))} apart"
     return Confirmation(Outcome.FAILED, health.reason, f"{health.message} ({seen}: {lease}, VM {look.vm.state})")
-
-
-def _seconds(span: timedelta) -> timedelta:
-    return timedelta(seconds=round(span.total_seconds()))

@@ -47,6 +47,11 @@ def parse_duration(value: Any) -> Any:
     return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in parts))
 
 
+def whole_seconds(value: timedelta) -> timedelta:
+    """Rounded, for words."""
+    return timedelta(seconds=round(value.total_seconds()))
+
+
 def format_duration(value: timedelta) -> str:
     """The shortest exact form that `parse_duration` reads back: `20m`, `1h30m`, `1.5s`."""
     seconds = value.total_seconds()

@@ -31,6 +31,10 @@ class ErrorClass(StrEnum):
     """A code that no table knows; it is reported with the code, so that the table can grow."""
 
 
+PASSING = frozenset({ErrorClass.TRANSIENT, ErrorClass.THROTTLED})
+"""What goes by itself: whoever did not answer now may answer soon. All else is an answer."""
+
+
 class Code(StrEnum):
     """gRPC status codes by name, as machine-controller-manager's drivers return them (machine_error_codes.md)."""
 

@@ -217,7 +217,8 @@ class HostlerClient:
         with translated():
             if not life.running:
                 result, failure = await live.ending(self.temporal, handle.id, life)
-                return Description(life=life, result=result, failure=failure, web=web)
+                state = await self._last_words(handle) if result is None else None
+                return Description(life=life, state=state, result=result, failure=failure, web=web)
             try:
                 return Description(life=life, state=await live.ask(handle), web=web)
             except NoAnswer as e:
@@ -231,9 +232,8 @@ class HostlerClient:
         handle = self._handle(name, cluster)
         with translated():
             story = await history.read(self.temporal, handle.id, life.run_id)
-            if life.running:
-                with suppress(NoAnswer):  # the histories tell what there is
-                    story.journal((await live.ask(handle)).journal)
+            if life.status != "COMPLETED" and (state := await self._last_words(handle)) is not None:
+                story.journal(state.journal)
         return story.sorted()
 
     # -- intents ------------------------------------------------------------------------------------------------------
@@ -343,6 +343,12 @@ class HostlerClient:
         if not life.running:
             raise NotFound(f"machine {name} of cluster {cluster or self.cluster} is gone{since(life)}")
         return life
+
+    async def _last_words(self, handle: live.Handle) -> MachineState | None:
+        """Of a workflow that runs, or that somebody ended: a worker replays it, and it answers. None without one."""
+        with suppress(NoAnswer):
+            return await live.ask(handle)
+        return None
 
     def _handle(self, name: str, cluster: str | None) -> Any:
         workflow_id = names.machine_id(_word(cluster or self.cluster), _word(name))

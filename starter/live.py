@@ -19,6 +19,7 @@ from temporalio.client import (
     Client,
     WorkflowExecution,
     WorkflowExecutionDescription,
+    WorkflowFailureError,
     WorkflowHandle,
     WorkflowQueryFailedError,
     WorkflowQueryRejectedError,
@@ -32,6 +33,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources import attributes
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
 from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
+from resources.names import TAG_MACHINE
 from starter.errors import NoAnswer, NotFound, no_such_workflow
 from starter.results import Life, MachineSummary, PendingActivity
 from starter.spelling import did_you_mean
@@ -134,10 +136,15 @@ async def _last_failure(error: BaseException, info: PendingActivityInfo, convert
     return failure_words(error)
 
 
-def failure_words(error: BaseException) -> str:
-    """The innermost message: what a driver or an activity said, not that an activity failed."""
+def innermost(error: BaseException) -> BaseException:
     while error.__cause__ is not None:
         error = error.__cause__
+    return error
+
+
+def failure_words(error: BaseException) -> str:
+    """The innermost message: what a driver or an activity said, not that an activity failed."""
+    error = innermost(error)
     return error.message if isinstance(error, ApplicationError) else str(error) or type(error).__name__
 
 
@@ -318,10 +325,15 @@ def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "")
 
 async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
     """What is left of a life that has ended, or how it ended when not by itself."""
+    handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
     if life.status == "COMPLETED":
-        handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
         return await handle.result(), ""
+    if life.status == "FAILED":
+        try:
+            return await handle.result(), ""
+        except WorkflowFailureError as e:
+            return None, f"its workflow failed: {failure_words(e)}"
     return None, (
         f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
-        f"tag hostler.io/machine={life.summary.name}: `hostler adopt machine {life.summary.name}` takes its VM over"
+        f"tag {TAG_MACHINE}={life.summary.name}"
     )

@@ -15,6 +15,8 @@ from resources.messages import OwnedVm
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
 
 Json = dict[str, Any]
+TOLD_ASIDE = "tell_node"
+"""The activity that writes an Event on a Node; nothing waits for it, and its failure changes nothing."""
 
 
 class Verb(StrEnum):
@@ -99,6 +101,11 @@ class PendingActivity:
     waits: bool = False
     """The last failure is none: a poller says that it is not yet so."""
 
+    @property
+    def aside(self) -> bool:
+        """Nobody waits for it: a story told on the Node."""
+        return self.type == TOLD_ASIDE
+
 
 @dataclass(frozen=True)
 class Life:
@@ -127,7 +134,8 @@ class Description:
 
     life: Life
     state: MachineState | None = None
-    """From its workflow; without a worker, from its history: what was asked for, not what became of it."""
+    """From its workflow, also one that was ended from outside; of one that runs without a worker, from its history:
+    what was asked for, not what became of it."""
     no_answer: str = ""
     """Why the workflow could not be asked: nobody polls its task queue, or its code fails."""
     result: MachineResult | None = None
@@ -209,6 +217,17 @@ class Event:
     message: str
     source: str = field(default="", compare=False)
     """journal or history."""
+    times: int = field(default=1, compare=False)
+    """How often it happened in a row."""
+    until: datetime | None = field(default=None, compare=False)
+    """The last of these times."""
+
+    def __str__(self) -> str:
+        """The message, and how often."""
+        if self.until is None:
+            return self.message
+        day = "" if self.until.date() == self.time.date() else f"{self.until:%Y-%m-%d} "
+        return f"{self.message} ({self.times} times until {day}{self.until:%H:%M:%S})"
 
 
 def machine_manifest(state: MachineState) -> Json:

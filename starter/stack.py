@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import fcntl
 import json
 import os
+import random
 import shutil
 import socket
 import sys
@@ -30,6 +32,7 @@ from starter.processes import Child, Command, Processes, Ready, Say
 from starter.setup import SetupError, check_namespace, setup
 
 HOST = "127.0.0.1"
+QUIET_PORTS = range(20_000, 32_000)
 CLUSTER = "demo"
 FULL_NAME = "shoot--hostler--demo"
 
@@ -72,13 +75,23 @@ def _bind(held: ExitStack, number: int, serves: str, flag: str) -> int:
     listener = held.enter_context(socket.socket())
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((HOST, number))
+        listener.bind((HOST, number or _quiet_port()))
     except OSError as e:
         taken = e.errno == errno.EADDRINUSE
         why = "is taken; stop what listens there, or" if taken else f"cannot be used ({e.strerror});"
         raise UpError(f"port {number} for {serves} {why} give another one with {flag}") from None
     port: int = listener.getsockname()[1]
     return port
+
+
+def _quiet_port() -> int:
+    """A free one below those that the kernel gives to whoever asks for any: it must still be free when the child that
+    it is for binds it."""
+    for port in random.sample(QUIET_PORTS, 20):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    return 0
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,7 @@ async def _reached(client: HostlerClient, life: Life, first: Life, target: str, 
         if over and not another and life.status != "COMPLETED":
             raise Refused(
                 f"the workflow of machine {name} ended as {life.status}: what it owned may still exist: "
-                f"`hostler adopt machine {name}` takes its VM over"
+                f"`hostler adopt machine {name} --cluster {life.summary.cluster}` takes its VM over"
             )
         return over
     if over:

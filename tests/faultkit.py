@@ -1,5 +1,7 @@
 """Faults at activity boundaries: a worker that kills itself, loses a reply, or lets an activity fail, once.
 
+A flow says from where on (`arm`): the beginning that many flows share is struck in the flow that is about it.
+
 The worker is a process of its own, killed by SIGKILL: nothing of it is left, neither heartbeats nor cached workflows.
 """
 
@@ -7,9 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import multiprocessing
+import multiprocessing.context
+import multiprocessing.forkserver
 import os
 import signal
+import sys
 import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -17,10 +23,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from lifekit import Stack
+from lifekit import Stack, eventually
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+from temporalio.worker._worker import load_default_build_id
 
 import worker
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
@@ -40,36 +47,94 @@ KINDS: tuple[Kind, ...] = (*CRASHES, *ERRORS)
 
 @dataclass(frozen=True)
 class Fault:
-    """Strikes the first attempt of the first call of an activity, once in a flow."""
+    """Strikes the first attempt of the n-th call of an activity since the flow is armed, once."""
 
     activity: str
     kind: Kind
+    call: int = 1
 
     def __str__(self) -> str:
-        return f"{self.activity} {self.kind}"
+        return f"{self.activity} {self.call} {self.kind}"
+
+
+Boundary = tuple[str, int]
+"""An activity and which of its calls."""
+
+
+def arm(stack: Stack) -> None:
+    """From here on boundaries count."""
+    _armed(stack.settings_file).touch()
+
+
+def _armed(settings_file: Path) -> Path:
+    return settings_file.with_name("armed")
+
+
+def _ready(settings_file: Path) -> Path:
+    """There from when the first worker polls."""
+    return settings_file.with_name("ready")
+
+
+class Recorder(Interceptor):
+    """The boundaries of a flow that nothing disturbs, in order."""
+
+    def __init__(self, settings_file: Path) -> None:
+        self.armed = _armed(settings_file)
+        self.found: list[Boundary] = []
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Recorder(next, self)
+
+    def see(self) -> None:
+        info = activity.info()
+        if info.attempt == 1 and self.armed.exists():
+            before = sum(name == info.activity_type for name, _ in self.found)
+            self.found.append((info.activity_type, before + 1))
+
+
+class _Recorder(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, recorder: Recorder) -> None:
+        super().__init__(next)
+        self.recorder = recorder
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        self.recorder.see()
+        return await super().execute_activity(input)
 
 
 # -- inside the worker's process --------------------------------------------------------------------------------------
 
 
 class Striker(Interceptor):
-    def __init__(self, fault: Fault, marker: Path) -> None:
-        self.fault, self.marker = fault, marker
+    """Strikes once over all processes: the marker file is what is remembered."""
+
+    def __init__(self, fault: Fault, marker: Path, armed: Path) -> None:
+        self.fault, self.marker, self.armed = fault, marker, armed
+        self._calls = 0
 
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
-        return _Striker(next, self.fault, self.marker)
+        return _Striker(next, self)
+
+    def now(self, info: activity.Info) -> bool:
+        """Whether this is the attempt to strike; it counts calls up to there."""
+        if info.activity_type != self.fault.activity or not self.armed.exists() or self.marker.exists():
+            return False
+        self._calls += info.attempt == 1
+        if self._calls < self.fault.call:
+            return False
+        self.marker.touch()
+        return True
 
 
 class _Striker(ActivityInboundInterceptor):
-    def __init__(self, next: ActivityInboundInterceptor, fault: Fault, marker: Path) -> None:
+    def __init__(self, next: ActivityInboundInterceptor, striker: Striker) -> None:
         super().__init__(next)
-        self.fault, self.marker = fault, marker
+        self.striker, self.fault = striker, striker.fault
 
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
         info = activity.info()
-        if info.activity_type != self.fault.activity or self.marker.exists():
+        if not self.striker.now(info):
             return await super().execute_activity(input)
-        self.marker.touch()
         if self.fault.kind == "killed before":
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fault.kind in ERRORS:
@@ -92,6 +157,10 @@ def _failure(error_class: ErrorClass) -> ApplicationError:
     return ApplicationError(info.message, info, type=str(error_class), non_retryable=not retried, next_retry_delay=wait)
 
 
+# Every worker process would hash all code for itself; forked from one that has, they have it.
+load_default_build_id()
+
+
 def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage: str | None) -> None:
     """The process: a worker as `python -m worker` has it, with a fault, and perhaps a saboteur."""
     os.environ["TEMPORAL_ADDRESS"] = address
@@ -103,7 +172,9 @@ def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage:
     async def run() -> None:
         settings = load_settings(Path(settings_file))
         client = await connect(settings)
-        async with worker.running(client, settings, [Striker(fault, Path(marker))]):
+        striker = Striker(fault, Path(marker), _armed(Path(settings_file)))
+        async with worker.running(client, settings, [striker]):
+            _ready(Path(settings_file)).touch()
             await asyncio.Event().wait()
 
     asyncio.run(run())
@@ -112,11 +183,29 @@ def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage:
 # -- beside it ------------------------------------------------------------------------------------------------------
 
 
+@functools.cache
+def _processes() -> multiprocessing.context.ForkServerContext:
+    """A process that has imported everything, from which workers are forked: a second of CPU less for each.
+
+    Python 3.11 does not tell it our path (gh-117378), and it says nothing of a preload that it does not find.
+    """
+    processes = multiprocessing.get_context("forkserver")
+    processes.set_forkserver_preload(["worker", "drivers.aws", "faultkit", "saboteurs"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        del os.environ["PYTHONPATH"]
+        if before is not None:
+            os.environ["PYTHONPATH"] = before
+    return processes
+
+
 @contextlib.asynccontextmanager
 async def faulty_worker(stack: Stack, fault: Fault, sabotage: str | None = None) -> AsyncIterator[Path]:
     """A worker in a process that is started again whenever it was killed. Yields the file that says "it has struck"."""
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["worker", "faultkit"])
+    processes = _processes()
     marker = stack.settings_file.parent / f"struck-{uuid.uuid4().hex}"
     address = stack.client.service_client.config.target_host
     arguments = (str(stack.settings_file), address, fault, str(marker), sabotage)
@@ -129,8 +218,12 @@ async def faulty_worker(stack: Stack, fault: Fault, sabotage: str | None = None)
             current[:] = [process]
             await asyncio.to_thread(process.join)
 
+    async def polls() -> bool:
+        return _ready(stack.settings_file).exists()
+
     keeper = asyncio.create_task(keep())
     try:
+        await eventually(polls, what="the worker")  # its start is not to count against a machine's deadlines
         yield marker
     finally:
         keeper.cancel()

@@ -40,6 +40,8 @@ class Found:
     reasons: dict[str, Kind] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     """Places where a reason is said in a form that cannot be read here."""
+    failed_waits: bool = False
+    """A machine that is Failed waits, and says why by the reason that it failed by."""
 
     def add(self, names: set[str], kind: Kind) -> None:
         for name in names:
@@ -57,6 +59,9 @@ def find(sources: dict[str, str]) -> Found:
             for node in _own(function):
                 _one(node, function, local, found, name)
     for name, kind in found.reasons.items():
+        if found.failed_waits and Kind.FAILURE in kind:
+            kind |= Kind.WAIT
+            found.reasons[name] = kind
         if kind != Kind.HAPPENING:  # the journal has everything: it counts only where it is alone
             found.reasons[name] = kind & ~Kind.HAPPENING
     return found
@@ -70,6 +75,7 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
     if isinstance(node, ast.Call) and (said := said_by(node, file)) is not None:
         expression, kind = said
         names = _read(expression, function, local)
+        found.failed_waits |= Kind.WAIT in kind and ast.unparse(expression) == "failed.reason"
         if names is None:
             found.unread.append(f"{file}:{node.lineno}: {ast.unparse(expression)}")
         found.add(names or set(), kind)

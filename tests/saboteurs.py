@@ -6,30 +6,77 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
-from invariants import FOREIGN_TAG, USER_KEY
+from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 
+from activities import merge
 from activities.deps import Deps
-from activities.kube import node_path
+from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
+from activities.node import NodeActivities
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
-from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput
+from resources.machine import OperationType, Phase
+from resources.manifests import NodeTemplate
+from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeLook
 from workflows.entity import Entity
+from workflows.machine import MachineWorkflow, confirm, terminate
+from workflows.machine import workflow as life
+from workflows.machine.entity import MachineEntity
+
+SLOW = LATE * 0.7
+"""Each of the two looks that must find a machine ill comes so late: together they are later than may be."""
 
 
 def break_i1() -> None:
     """A create that neither looks first nor keeps its token."""
+    _blind_create(lambda: True)
 
-    async def blind(self: MachineActivities, target: Any) -> None:
-        return None
+
+def _blind_create(now: Callable[[], bool]) -> None:
+    find = MachineActivities._find
+
+    async def blind(self: MachineActivities, target: Any) -> Any:
+        return None if now() else await find(self, target)
+
+    def renew(request: CreateMachineRequest) -> CreateMachineRequest:
+        return request.model_copy(update={"token": str(uuid.uuid4())}) if now() else request
 
     MachineActivities._find = blind  # type: ignore[method-assign]
-    _wrap_driver("create_machine", lambda request: request.model_copy(update={"token": str(uuid.uuid4())}))
+    _wrap_driver("create_machine", renew)
+
+
+def break_i1_recreate() -> None:
+    """A new life that does not wait for the end of the former one."""
+    _pass_workflows_through()
+    deleted = terminate.delete
+
+    async def impatient(m: MachineEntity) -> None:
+        if m.s.deletion and m.s.deletion.recreate:
+            m.s.vm_gone = True
+        await deleted(m)
+
+    _replace_phase(deleted, impatient)
+
+
+def break_i1_adopt() -> None:
+    """An adoption that forgets whose VM it was, and whose create is then blind, too."""
+    _pass_workflows_through()
+    adopted: list[str] = []
+    _blind_create(lambda: bool(adopted))
+    began = MachineWorkflow._begin
+
+    def forgetful(self: MachineWorkflow) -> None:
+        began(self)
+        if self.s.adopted:
+            adopted.append(self.s.name)
+            self.s.adopted, self.s.status.provider_id = False, None
+
+    MachineWorkflow._begin = forgetful  # type: ignore[method-assign]
 
 
 def break_i5() -> None:
@@ -47,6 +94,32 @@ def break_i5() -> None:
     MachineActivities._look = hasty  # type: ignore[method-assign]
 
 
+def break_i5_timer() -> None:
+    """Failed on the word of the timer."""
+    _pass_workflows_through()
+
+    async def hasty(m: MachineEntity) -> None:
+        if m.due("health"):
+            m.fail(OperationType.HEALTH_CHECK, "HealthTimeout", "the timer has rung")
+        else:
+            m.deadlines["confirm"] = m.deadlines["health"]
+
+    confirm.health = hasty
+
+
+def break_i5_look() -> None:
+    """Looks that see what was known before."""
+    looked = NodeActivities.look_at_node
+
+    @activity.defn(name="look_at_node")
+    async def prejudiced(self, input: LookInput) -> NodeLook:
+        look = await looked(self, input)
+        ill = look.node.model_copy(update={"ready": False, "reason": "as was known before"})
+        return look.model_copy(update={"node": ill, "ready": "False"})
+
+    NodeActivities.look_at_node = prejudiced  # type: ignore[assignment]
+
+
 def break_i6() -> None:
     """A delete that believes itself."""
 
@@ -58,18 +131,18 @@ def break_i6() -> None:
 
 
 def break_i7() -> None:
-    """A clock that is slow. The sandbox would give each workflow a module of its own."""
-    os.environ["HOSTLER_WORKER__STRICT_SANDBOX"] = "false"
+    """A clock that is slow."""
+    _pass_workflows_through()
     ring = Entity._ring
 
     async def slow(self: Entity, at: datetime, name: str) -> None:
-        await ring(self, at + timedelta(seconds=15), name)
+        await ring(self, at + SLOW, name)
 
     def due(self: Entity, name: str) -> bool:
         from temporalio import workflow
 
         deadline = self.deadlines.get(name)
-        return deadline is not None and deadline + timedelta(seconds=15) <= workflow.now()
+        return deadline is not None and deadline + SLOW <= workflow.now()
 
     Entity._ring, Entity.due = slow, due  # type: ignore[method-assign]
 
@@ -110,6 +183,18 @@ def break_i10() -> None:
     DrainActivities.drain_node = rude  # type: ignore[assignment]
 
 
+def break_i10_template() -> None:
+    """A template that takes the list of taints for its own."""
+
+    def own(node: dict[str, Any], last: NodeTemplate | None, wanted: NodeTemplate) -> dict[str, Any]:
+        patch = merge.template_patch(node, last, wanted)
+        return {**patch, "spec": {"taints": [t.model_dump(exclude_none=True) for t in wanted.spec.taints]}}
+
+    import activities.node
+
+    activities.node.template_patch = own
+
+
 def break_i11() -> None:
     """A create that talks about what it sent."""
 
@@ -117,6 +202,38 @@ def break_i11() -> None:
         raise DriverError(ErrorClass.INVALID, f"refused: {request.user_data.get_secret_value()}")
 
     _wrap_driver("create_machine", talk)
+
+
+def break_i12() -> None:
+    """A drain that deletes instead of evicting."""
+    import activities.drain
+
+    async def kill(kube: Kube, pod: dict[str, Any]) -> None:
+        await activities.drain._kill(kube, pod)
+
+    activities.drain._evict = kill
+
+
+def drain_again() -> None:
+    """A deletion that drains what was drained in Failed."""
+    _pass_workflows_through()
+    began = terminate.begin
+
+    def forgetful(m: MachineEntity) -> None:
+        if m.s.deletion and m.status.phase != Phase.TERMINATING:
+            m.s.drained = False
+        began(m)
+
+    terminate.begin = forgetful
+
+
+def _pass_workflows_through() -> None:
+    """The strict sandbox would give each workflow modules of its own, which nobody has broken."""
+    os.environ["HOSTLER_WORKER__STRICT_SANDBOX"] = "false"
+
+
+def _replace_phase(phase: Any, broken: Any) -> None:
+    life.LIFE = tuple(broken if p is phase else p for p in life.LIFE)
 
 
 _endpoint: list[str | None] = [None]
@@ -141,10 +258,17 @@ def _wrap_driver(method: str, change: Callable[[Any], Any]) -> None:
 
 SABOTEURS: dict[str, Callable[[], None]] = {
     "I1": break_i1,
+    "I1 recreate": break_i1_recreate,
+    "I1 adopt": break_i1_adopt,
     "I5": break_i5,
+    "I5 timer": break_i5_timer,
+    "I5 look": break_i5_look,
     "I6": break_i6,
     "I7": break_i7,
     "I8": break_i8,
     "I10": break_i10,
+    "I10 template": break_i10_template,
     "I11": break_i11,
+    "I12": break_i12,
+    "drained once": drain_again,
 }

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from lifekit import examples
+from lifekit import eventually, examples
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -20,7 +20,7 @@ from temporalio.worker import Worker
 import worker
 from resources import names
 from resources.errors import CODE_OF, NOT_YET, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, MachineState
+from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import (
     CreateInput,
     CreateOutput,
@@ -48,6 +48,7 @@ from workflows.machine import MachineWorkflow
 
 VM = "aws:///eu-west-1/i-1"
 NODE = "node-1"
+Handle = WorkflowHandle[Any, Any]
 
 
 def classified(error_class: ErrorClass, message: str = "no") -> ApplicationError:
@@ -139,6 +140,22 @@ class Stubs:
     @activity.defn(name="forget_machine")
     async def forget(self, input: ForgetInput) -> None:
         await self._answer("forget_machine", input, None)
+
+
+async def state(handle: Handle) -> MachineState:
+    found: MachineState = await handle.query(MachineWorkflow.describe)
+    return found
+
+
+async def phase(handle: Handle, wanted: Phase) -> MachineState:
+    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
+
+
+async def reason(handle: Handle, wanted: str) -> MachineState:
+    def waits(s: MachineState) -> bool:
+        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
+
+    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 @contextlib.asynccontextmanager

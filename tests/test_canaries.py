@@ -32,8 +32,8 @@ CANARY = "s3cret/canary+with signs"
         b"xx" + base64.b64encode(b"a" + CANARY.encode()),
         base64.b64encode(b"ab" + CANARY.encode() + b"tail"),
         base64.urlsafe_b64encode(b"abc" + CANARY.encode()),
-        b"before" + gzip.compress(b"in " + CANARY.encode()),
-        base64.b64encode(gzip.compress(base64.b64encode(CANARY.encode()))),
+        b"before" + gzip.compress(b"in " + CANARY.encode(), mtime=0),
+        base64.b64encode(gzip.compress(base64.b64encode(CANARY.encode()), mtime=0)),
         b"a=s3cret%2Fcanary%2Bwith%20signs",
     ],
 )

@@ -100,7 +100,7 @@ async def test_a_life(working: Place) -> None:
         "Class:        c1, generation 1",
         "Provider ID:  aws:///eu-west-1/i-m1",
         "Create Successful",
-        "health:  20",
+        "Failed, if two looks agree:  20",
         "(in 29m)",
         "plays Running",
         f"What can be done:  {next_step('Playing', working.cluster, 'm1')}",
@@ -300,8 +300,14 @@ async def test_wait_tells_what_happens(working: Place) -> None:
     await working.client.get_workflow_handle(machine_id(working.cluster, "slow")).terminate(reason="by hand")
     ended = await working.run("wait", "machine", "slow", "--for", "deleted")
     assert ended.code == 1
-    assert "what it owned may still exist" in (await working.run("describe", "machine", "slow")).ok()
-    assert "by hand" in (await working.run("events", "machine", "slow")).ok()
+    described = (await working.run("describe", "machine", "slow")).ok()
+    for words in ("what it owned may still exist", "Pending, when its workflow ended", "UID: ", "machine slow begins"):
+        assert words in described
+    assert described.count("hostler adopt machine slow --cluster") == 1
+    assert "Waiting for" not in described
+    told = (await working.run("events", "machine", "slow")).ok()
+    assert [line.split()[2] for line in told.splitlines()[1:]] == ["Started", "Created", "Pending", "Terminated"]
+    assert "by hand" in told
 
 
 async def test_watch_prints_what_changes(working: Place) -> None:

@@ -68,7 +68,7 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
         assert found["status"] == {"phase": "Watching", "machines": 1, "inSettings": True}
 
         described = (await place.run("describe", "cluster", name)).ok()
-        for words in ("Phase:          Watching", "API server:     not known yet", "watch_nodes", "Web UI: http"):
+        for words in ("Phase:        Watching", "API server:   not known yet", "watch_nodes", "Web UI: http"):
             assert words in described
         handle = place.client.get_workflow_handle(cluster_id(name))
         news = Reachability(reachable=False, message="connection refused", time=datetime.now(UTC))

@@ -317,7 +317,8 @@ async def test_what_it_waits_for_outside(hostler: HostlerClient, mode: str, fail
     assert (pending.type, pending.last_failure, pending.running) == ("drain_node", failure, False)
     assert pending.next_try > datetime.now(UTC)
     shown = "\n".join(page(await hostler.describe("m1"), datetime.now(UTC)))
-    assert re.search(rf"drain_node +2 +in \d+m +{re.escape(failure)}", shown)
+    assert re.search(rf"Seen last: +{re.escape(failure)}\n", shown)
+    assert re.search(r"drain_node +2 +in \d+m +as above", shown)
 
 
 @pytest.mark.usefixtures("impatient")

@@ -6,47 +6,29 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import VM, Machines, classified, not_yet, stubbed
-from temporalio.client import WorkflowFailureError, WorkflowHandle, WorkflowUpdateFailedError
+from stubs import NODE, VM, Handle, Machines, classified, not_yet, phase, reason, state, stubbed
+from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from planners import creation
 from resources.errors import CODE_OF, IDEMPOTENCY, Code, ErrorClass, ErrorInfo
-from resources.machine import ApplyIntent, MachineState, Phase
+from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
-
-Handle = WorkflowHandle[Any, Any]
 
 
 @pytest_asyncio.fixture
 async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
     async with stubbed(temporal.client) as machines:
         yield machines
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
@@ -417,10 +399,14 @@ async def test_an_error_of_ours_parks_the_machine_and_renew_goes_on(machines: Ma
     assert len(machines.stubs.called("create_machine")) == 1
 
 
-async def test_a_parked_machine_can_be_deleted(machines: Machines, bug: list[str]) -> None:
+async def test_a_parked_machine_can_be_deleted(
+    temporal: WorkflowEnvironment, machines: Machines, bug: list[str]
+) -> None:
+    """Also long after its deadlines, which mean nothing while it stands still."""
     started = await machines.start(machines.new_state("m-1"))
     handle = machines.client.get_workflow_handle(started.id)
     await reason(handle, "InternalError")
+    await temporal.fast_forward(handle, timedelta(minutes=21))
     await handle.execute_update(MachineWorkflow.delete, a_delete())
     await handle.result()
     assert [i.target.provider_id for i in machines.stubs.called("delete_machine")] == [VM]
@@ -455,6 +441,30 @@ async def test_many_messages_renew_by_themselves(machines: Machines) -> None:
     last = machines.facts(addresses=["10.9.9.9"])
     await handle.signal(MachineWorkflow.observe, last)
     await eventually(lambda: state(handle), lambda s: s.node == last, "the last fact")
+
+
+@pytest.mark.parametrize("failing", ["delete_machine", "forget_machine", "drain_node"])
+async def test_what_is_tried_for_ever_does_not_grow_a_history_for_ever(
+    temporal: WorkflowEnvironment, machines: Machines, failing: str
+) -> None:
+    """A try costs a dozen events, and the server ends a workflow at 51,200: a pause is a safe point too."""
+    machines.stubs.then(failing, *[classified(ErrorClass.CONFLICT, "in the way")] * 3)
+    now = datetime.now(UTC)
+    new = machines.new_state("m-1").model_copy(update={"messages": 400})
+    new.uid, new.created, new.made = str(uuid.uuid4()), now, now
+    new.attempt = Attempt(number=1, token="t", started=now, machine_class=new.machine_class)
+    new.post_start_done = new.joined = True
+    new.status.provider_id, new.status.node_name = VM, NODE
+    new.deletion = Deletion(time=now)
+    started = await machines.start(new)
+    handle = machines.client.get_workflow_handle(started.id)
+    await eventually(lambda: _another_run(handle, started.first_execution_run_id), what="a new run")
+    conflict = await reason(handle, "Conflict")
+    assert conflict.status.waiting_for.since == conflict.trouble.since
+    while len(machines.stubs.called(failing)) < 4:
+        await temporal.fast_forward(handle, timedelta(seconds=6))
+    assert (await handle.result())["uid"] == new.uid
+    assert len(machines.stubs.called(failing)) == 4
 
 
 async def test_more_machines_than_the_cache_holds(temporal: WorkflowEnvironment) -> None:

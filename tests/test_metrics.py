@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from lifekit import eventually
 from metricskit import Samples, parse, value
+from ports import free_port
 from stubs import Machines, classified, stubbed
 from temporalio.client import Client
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -22,7 +23,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
-from test_worker import free_port, get
+from test_worker import get
 
 from activities import census
 from activities.boundary import Boundary, NotYet

@@ -13,8 +13,9 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
 from metricskit import parse, value
+from ports import free_port
 from temporalio.testing import WorkflowEnvironment
-from test_worker import change_settings, free_port, get, worker_process
+from test_worker import change_settings, get, worker_process
 
 import worker
 from activities.metered import DEFECT, UNIMPLEMENTED

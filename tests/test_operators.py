@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import re
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
-from lifekit import eventually, examples
+from lifekit import examples
 from reasonkit import FILES, ROOT
-from stubs import VM, Machines, classified, looked, stubbed
-from temporalio.client import WorkflowHandle
+from stubs import VM, Machines, classified, looked, phase, reason, stubbed
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -21,14 +20,32 @@ import worker
 from activities.events import _event
 from resources.cluster import ClusterState
 from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, Condition, MachineState, Phase, Status, WaitingFor
+from resources.machine import (
+    ClassSnapshot,
+    Condition,
+    LastOperation,
+    MachineState,
+    OperationState,
+    OperationType,
+    Phase,
+    Status,
+    WaitingFor,
+)
 from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, VmFacts
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
-from starter.results import ClusterDescription, ClusterSummary, Description, Life, MachineSummary
+from starter.results import (
+    ClusterDescription,
+    ClusterSummary,
+    Description,
+    Life,
+    MachineSummary,
+    PendingActivity,
+)
 from workflows.machine import MachineWorkflow
-from workflows.machine.entity import MachineEntity, details
+from workflows.machine.details import details
+from workflows.machine.entity import MachineEntity
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 WAITS = [name for name, reason in REASONS.items() if Kind.WAIT in reason.kind]
@@ -52,10 +69,12 @@ def waits_for(reason: str) -> MachineState:
     )
 
 
-def described(state: MachineState, status: str = "RUNNING", failure: str = "") -> str:
+def described(
+    state: MachineState, status: str = "RUNNING", failure: str = "", pending: tuple[PendingActivity, ...] = ()
+) -> str:
     summary = MachineSummary(name=state.name, cluster=state.cluster, created=NOW, phase=str(state.status.phase))
-    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="hostler")
-    shown = Description(life=life, state=None if failure else state, failure=failure)
+    life = Life(summary=summary, status=status, run_id="r", first_run_id="r", task_queue="q", pending=pending)
+    shown = Description(life=life, state=state, failure=failure)
     return "\n".join(page(shown, NOW))
 
 
@@ -97,7 +116,7 @@ def test_a_machine_that_waits_for_nothing_shows_no_advice() -> None:
 @pytest.mark.parametrize("reason", CONDITIONS)
 def test_a_condition_comes_with_what_can_be_done(reason: str) -> None:
     """Also the failure of a machine that is Failed, which is a condition of that reason."""
-    state = waits_for("Failed")
+    state = waits_for("Settling")
     state.status.conditions = [Condition(type="T", reason=reason, message="words", since=NOW)]
     advice = f"What can be done about {reason}: {next_step(reason, 'prod', 'm-1')}"
     assert (advice in described(state)) is not nothing_to_do(reason)
@@ -110,8 +129,8 @@ def test_a_cluster_that_cannot_be_reached_comes_with_what_can_be_done() -> None:
     state = ClusterState(name="prod", api=silent, clouds={"aws/eu-west-1/default/s": silent})
     summary = ClusterSummary(name="prod", phase="APIUnreachable", machines=3, configured=True)
     shown = "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
-    for reason in ("APIUnreachable", "CloudUnreachable"):
-        assert f"what can be done: {next_step(reason, 'prod')}" in shown
+    for wait in ("APIUnreachable", "CloudUnreachable"):
+        assert f"what can be done: {next_step(wait, 'prod')}" in shown
     state.api = Reachability(reachable=True, time=NOW)
     state.clouds = {}
     assert "can be done" not in "\n".join(cluster_page(ClusterDescription(summary=summary, state=state), NOW))
@@ -119,9 +138,70 @@ def test_a_cluster_that_cannot_be_reached_comes_with_what_can_be_done() -> None:
 
 def test_a_machine_whose_workflow_was_terminated_comes_with_what_can_be_done() -> None:
     state = waits_for("Settling")
-    advice = f"What can be done: {next_step('Terminated', 'prod', 'm-1')}"
-    assert advice in described(state, "TERMINATED", "its workflow was ended from outside")
-    assert advice not in described(state, "FAILED", "it never was a machine")
+    state.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message="words", since=NOW)]
+    state.status.deadlines = {"creation": NOW}
+    shown = described(state, "TERMINATED", "its workflow was ended from outside")
+    assert f"What can be done: {next_step('Terminated', 'prod', 'm-1')}" in shown
+    assert "Phase:    Unknown, when its workflow ended" in shown
+    assert "HealthTimeout" in shown  # its last words are still shown, and nothing that only a workflow that runs can do
+    assert [shown.count(w) for w in ("Waiting for", "Times:", "can be done", "recreate")] == [0, 0, 1, 0]
+    shown = described(state, "FAILED", "it never was a machine")
+    assert f"What can be done: {next_step('WorkflowFailed', 'prod', 'm-1')}" in shown
+
+
+def test_what_was_seen_last_stands_beside_the_wait() -> None:
+    state, seen = waits_for("Draining"), "default/web-1 blocked by PDB web (0 disruptions allowed)"
+    pending = (
+        PendingActivity("drain_node", 7, running=False, last_failure=seen, waits=True),
+        PendingActivity("tell_node", 2, running=False, last_failure="no such node"),
+        PendingActivity("tell_node", 1, running=True),
+    )
+    shown = described(state, pending=pending)
+    assert f"Seen last:         {seen}\n" in shown
+    assert re.search(r"drain_node +7 +waits +as above", shown)
+    assert re.search(r"tell_node +2 +waits +no such node", shown)  # nobody waits for it
+    assert shown.count("tell_node") == 1  # one that goes well is no news
+    state.status.waiting_for = None
+    shown = described(state, pending=pending)
+    assert "Seen last" not in shown
+    assert re.search(rf"drain_node +7 +waits +{re.escape(seen)}", shown)
+
+
+def test_a_message_stands_once_on_the_page() -> None:
+    state = waits_for("HealthTimeout")
+    assert state.status.waiting_for is not None
+    message = state.status.waiting_for.message
+    state.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message=message, since=NOW)]
+    state.status.last_operation = LastOperation(
+        type=OperationType.HEALTH_CHECK, state=OperationState.FAILED, description=message, time=NOW
+    )
+    state.journal = [
+        Happening(time=NOW, reason="HealthTimeout", message=message.removesuffix(" words")),
+        Happening(time=NOW, reason="Drained", message="node-1 is drained"),
+    ]
+    shown = described(state)
+    assert (shown.count(message), shown.count("as above"), shown.count("node-1 is drained")) == (1, 2, 1)
+
+
+def test_times_are_in_words() -> None:
+    state = waits_for("OutOfCapacity")
+    assert state.status.waiting_for is not None
+    soon, later = NOW + timedelta(minutes=5), NOW + timedelta(minutes=20)
+    state.status.deadlines = {"creation": later, "retry": soon}
+    shown = described(state)
+    assert shown.count("Next try") == 1
+    assert "Times:\n  Failed, if not Running:  2026-03-01 03:20:00 UTC (in 20m)" in shown
+    state.status.waiting_for = None
+    shown = described(state)
+    assert "Times:\n  Next try:                2026-03-01 03:05:00 UTC (in 5m)\n  Failed, if" in shown
+
+
+def test_a_node_that_has_not_joined_is_only_expected() -> None:
+    state = waits_for("NodeNotSeen")
+    state.status.node_name = "ip-10-0-0-8"
+    assert "Node:     ip-10-0-0-8 (expected, not joined)\n" in described(state)
+    state.joined = True
+    assert "Node:     ip-10-0-0-8\n" in described(state)
 
 
 # -- whoever waits says why -------------------------------------------------------------------------------------------
@@ -170,7 +250,6 @@ def test_the_type_of_an_event_is_the_registrys(reason: str) -> None:
 
 # -- whole lives ------------------------------------------------------------------------------------------------------
 
-Handle = WorkflowHandle[Any, Any]
 AT_ONCE = timedelta(milliseconds=50)
 QUICK = Timings.fast().model_copy(
     update={"retry": dict.fromkeys(ErrorClass, AT_ONCE), "consistency": AT_ONCE, "settle": timedelta(milliseconds=300)}
@@ -216,22 +295,6 @@ async def watched(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
         yield machines
 
 
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def waits(handle: Handle, reason: str) -> None:
-    def so(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == reason
-
-    await eventually(lambda: state(handle), so, f"waiting for {reason}")
-
-
-async def phase(handle: Handle, wanted: Phase) -> None:
-    await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
 async def test_no_wait_of_a_life_is_without_reason_and_words(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,27 +309,27 @@ async def test_no_wait_of_a_life_is_without_reason_and_words(
             machines.stubs.then(step, classified(ErrorClass.AUTH, "not authorized"))
         machines.stubs.then("forget_machine", classified(ErrorClass.TRANSIENT, "connection refused"))
         handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(minutes=10)))
-        await waits(handle, "NodeNotSeen")
-        for facts, reason in (
+        await reason(handle, "NodeNotSeen")
+        for facts, told in (
             ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
             ({"startupTaints": ["node.cloudprovider.kubernetes.io/uninitialized"]}, "StartupTaint"),
         ):
             await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
-            await waits(handle, reason)
+            await reason(handle, told)
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
-        for facts, reason in (
+        for facts, told in (
             ({"ready": False, "reason": "KubeletNotReady"}, "NodeNotReady"),
             ({"conditions": {"KernelDeadlock": "True"}}, "NodeUnhealthy"),
             ({"exists": False}, "NodeMissing"),
             ({}, "Settling"),
         ):
             await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
-            await waits(handle, reason)
+            await reason(handle, told)
         await phase(handle, Phase.RUNNING)
         for seq, state in enumerate(("stopped", "gone"), 1):
             await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=seq, providerID=VM, state=state))
-            await waits(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])
+            await reason(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])
         await handle.execute_update(MachineWorkflow.delete, DeleteIntent(requested_by="test"))
         await handle.result()
     assert seen.silent == []
@@ -287,13 +350,13 @@ async def test_no_wait_of_a_machine_that_fails_is_without_reason_and_words(
         machines.stubs.then("look_at_node", classified(ErrorClass.AUTH, "forbidden"), *[looked(**sick)] * 9)
         machines.stubs.then("drain_node", classified(ErrorClass.TRANSIENT, "connection refused"))
         handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(seconds=3)))
-        await waits(handle, "NodeNotSeen")
+        await reason(handle, "NodeNotSeen")
         await handle.signal(MachineWorkflow.observe, machines.facts())
         await phase(handle, Phase.RUNNING)
         await handle.signal(MachineWorkflow.observe, machines.facts(**sick))
-        await waits(handle, "Failed")
+        await reason(handle, "HealthTimeout")
     assert seen.silent == []
-    assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "Failed"}
+    assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "HealthTimeout"}
 
 
 def test_a_silent_wait_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

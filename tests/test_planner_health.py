@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.health import Health, judge, plan_health
-from resources.machine import Phase
+from planners.health import Health, Outcome, confirm, judge, plan_health
+from resources.machine import Look, Phase
 from resources.manifests import DEFAULT_NODE_CONDITIONS
-from resources.messages import NodeFacts
+from resources.messages import NodeFacts, NodeLook, VmLook
+from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 SETTLE = timedelta(seconds=30)
@@ -80,3 +81,16 @@ def test_plan_health_over_all_cells(phase: Phase, healthy: bool, ago: int | None
         assert verdict.healthy_since is None  # an ill moment is never counted as healthy time
     if verdict.settles_at is not None:
         assert verdict.settles_at > NOW  # never a timer that has passed already: the wait would not wait
+
+
+def test_two_looks_that_are_too_near_are_one() -> None:
+    """A workflow's time may be older than the news it hears, when a query woke a worker that was away."""
+
+    def look(seconds: int) -> Look:
+        seen = NodeLook(node=node(ready=False), ready="Unknown", lease_renewed=NOW)
+        return Look(time=NOW + timedelta(seconds=seconds), node=seen, vm=VmLook(state="running"))
+
+    near = confirm(look(0), look(1), "aws:///eu-west-1/i-1", LISTED, NOW, Timings())
+    assert (near.outcome, near.look_again) == (Outcome.UNSURE, NOW + Timings().confirm)
+    apart = confirm(look(0), look(60), "aws:///eu-west-1/i-1", LISTED, NOW, Timings())
+    assert apart.outcome == Outcome.FAILED

@@ -16,17 +16,19 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 from kube_wire import NODES, PODS, KubeTarget, Obj, unique
 from kube_world import REQUESTS, SECRETS
-from lifekit import Stack, eventually, new_stack
+from lifekit import Stack, eventually, new_stack, write_secret
 from realkube import ALL, RealKube, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
+from test_life import knobs
+from test_life_births import user_data
 
+import activities.drain
 from activities.kube import Kube
 from activities.tokens import ensure_token, revoke_tokens, token_id
 from resources.machine import MachineResult, Phase
 from resources.messages import MachineRef
-from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS
 from resources.settings import ClusterSettings
-from simulator.kubelet import KnobRule
 
 DEPLOYMENTS = "/apis/apps/v1/namespaces/default/deployments"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
@@ -170,8 +172,7 @@ async def _last(counts: list[int]) -> int:
 
 async def test_a_silent_kubelet_is_unknown(stack: Stack, real: RealKube) -> None:
     """kube-controller-manager says so, and puts its taint on the node."""
-    rule = KnobRule.model_validate({"match": "m-1", "knobs": {"dies_after": 0.2}})
-    stack.simulator.call(lambda: stack.simulator.simulator.kubelets.set_knobs([rule]))
+    knobs(stack, "m-1", dies_after=0.2)
     await stack.create("m-1")
     unknown = await stack.phase(Phase.UNKNOWN, "m-1")
     assert unknown.status.waiting_for is not None
@@ -185,6 +186,66 @@ async def test_a_silent_kubelet_is_unknown(stack: Stack, real: RealKube) -> None
     await stack.delete("m-1")
     assert stack.leftovers(unknown.uid) == {}
     assert (await real.target.call("GET", f"{NODES}/{name}")).reason == "404 NotFound"
+
+
+async def test_a_kubelet_that_stays_silent_is_failed(
+    stack: Stack, real: RealKube, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two fresh looks at what a real API server has of Node and Lease; the pod is evicted in Failed, and not waited
+    for."""
+    monkeypatch.setattr(activities.drain, "DEAD_AFTER", timedelta(seconds=1))  # 5 min else
+    await stack.create("m-1", health_timeout=timedelta(seconds=5))
+    running = await stack.phase(Phase.RUNNING, "m-1")
+    name, pod = node_name_of(running), unique("web")
+    spec = {"nodeName": name, "terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": "i"}]}
+    await real.target.create(PODS, {"metadata": {"name": pod}, "spec": spec})
+    await eventually(lambda: real.target.get(f"{PODS}/{pod}"), is_ready, "the pod")
+    knobs(stack, "m-1", dies_after=0.0)
+    failed = await stack.reason("HealthTimeout", "m-1")
+    assert failed.status.phase == Phase.FAILED
+    assert failed.status.waiting_for is not None
+    for words in ("NodeStatusUnknown", "two fresh looks", "Lease last renewed at", "VM running"):
+        assert words in failed.status.waiting_for.message
+    (drained,) = [h for h in failed.journal if h.reason == "Drained"]
+    assert f"default/{pod}: still terminating after its grace period" in drained.message
+    await stack.delete("m-1")
+    assert stack.leftovers(running.uid) == {}
+    assert (await real.target.call("GET", f"{NODES}/{name}")).reason == "404 NotFound"
+
+
+async def test_p07_a_node_that_somebody_deletes(stack: Stack, real: RealKube) -> None:
+    """Its kubelet registers again, as NodeRestriction allows, and it is made ready again."""
+    await stack.create("m-1")
+    running = await stack.phase(Phase.RUNNING, "m-1")
+    name = node_name_of(running)
+    former = (await real.target.get(f"{NODES}/{name}"))["metadata"]["uid"]
+    await real.target.delete(f"{NODES}/{name}")
+    again = await eventually(
+        lambda: stack.state("m-1"),
+        lambda s: "Recovered" in [h.reason for h in s.journal] and s.status.phase == Phase.RUNNING,
+        "Running again",
+    )
+    assert {"NodeMissing", "NodeRejoined"} <= {h.reason for h in again.journal}
+    node = await real.target.get(f"{NODES}/{name}")
+    assert node["metadata"]["uid"] != former
+    assert node["metadata"]["labels"]["worker.hostler.io/pool"] == "demo"
+    assert INSTANCE_NOT_READY_TAINT not in json.dumps(node["spec"])
+    assert len(stack.launched()) == 1
+    await stack.delete("m-1")
+    assert (await real.target.call("GET", f"{NODES}/{name}")).reason == "404 NotFound"
+
+
+async def test_p41_no_work_until_the_cloud_provider_has_removed_its_taint(stack: Stack, real: RealKube) -> None:
+    former = f"--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"
+    await write_secret(stack, "demo-aws", user_data((former, f"{former},{STARTUP_TAINTS[0]}=true:NoSchedule")))
+    await stack.create("m-1")
+    name = node_name_of(await stack.reason("StartupTaint", "m-1"))
+    async with deployed(real.target) as selector:
+        assert not [p for p in (await real.target.get(PODS, labelSelector=selector))["items"] if serves(p)]
+        stack.kubectl("taint", "node", name, f"{STARTUP_TAINTS[0]}:NoSchedule-")
+        await stack.phase(Phase.RUNNING, "m-1")
+        await serving_on(real.target, selector, name)
+    await stack.delete("m-1")
 
 
 # -- joining -----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from reasonkit import ROOT, everything, find
 from test_cli_docs import parse
 from typer.exceptions import TyperException
 
-from resources.reasons import GROUPS, REASONS, Kind, is_warning, next_step, nothing_to_do
+from resources.reasons import GROUPS, REASONS, TIMES, Kind, is_warning, next_step, nothing_to_do
 
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 PARTS = ("See", "By itself", "Do", "Worry")
@@ -47,6 +47,8 @@ def test_each_reason_stands_in_one_group() -> None:
         ('m.fail(op, "A" if gone else "B", "words")', {"A": Kind.FAILURE, "B": Kind.FAILURE}),
         ('reason = "A" if x else "B"\n  m.condition("T", reason, "words")', {"A": Kind.CONDITION, "B": Kind.CONDITION}),
         ('m.note("A", "words")\n  m.waiting("A", "words")', {"A": Kind.WAIT}),
+        ('m.fail(op, "A", "words")\n  m.waiting(failed.reason, "words")', {"A": Kind.WAIT | Kind.FAILURE}),
+        ('m.fail(op, "A", "words")\n  m.waiting(health.reason, "words")', {"A": Kind.FAILURE}),
         ('m.enter(phase, "A", "words")', {"A": Kind.HAPPENING}),
         ('return Health(False, "A", "words")', {"A": Kind.WAIT}),
         ('return Health(True, "A", "words")', {}),
@@ -64,6 +66,12 @@ def test_a_reason_that_cannot_be_found_is_seen(code: str) -> None:
     assert len(find({"workflows/x.py": f"def f(m):\n  {code}"}).unread) == 1
 
 
+def test_each_time_of_a_machine_has_words() -> None:
+    machine = "".join(f.read_text() for f in sorted((ROOT / "workflows/machine").glob("*.py")))
+    set_there = re.findall(r'deadlines(?:\.pop\(|\.get\(|\[)"(\w+)"', machine)
+    assert set(set_there) == set(TIMES)
+
+
 # -- the words --------------------------------------------------------------------------------------------------------
 
 
@@ -75,6 +83,9 @@ def test_the_words_of_a_reason(name: str) -> None:
     assert step.endswith(".")
     assert not re.search("[{}]|NAME|CLUSTER", step)
     assert len(step) <= LONGEST
+    if Kind.FAILURE in reason.kind:
+        assert "`hostler recreate machine m-1" in step
+        assert "`hostler delete machine m-1" in step
     if Kind.WAIT in reason.kind:
         assert "`" in step or re.search(r"\d+ s|minute", step), "what to type, or how long it is normal"
     for command in COMMAND.findall(step):

@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 import yaml
 from lifekit import Stack, eventually, new_stack
+from ports import free_port
 from temporalio.testing import WorkflowEnvironment
 
 import worker
@@ -32,13 +33,6 @@ ROOT = Path(__file__).parent.parent
 async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
     async with new_stack(temporal.client) as stack:
         yield stack
-
-
-def free_port() -> int:
-    with socket.socket() as s:
-        s.bind(("127.0.0.1", 0))
-        port: int = s.getsockname()[1]
-        return port
 
 
 def change_settings(stack: Stack, **worker_settings: object) -> None:

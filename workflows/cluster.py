@@ -14,7 +14,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from temporalio.workflow import ActivityCancellationType
 
 from workflows.calls import SHORT, Urgency, failure_of, poller
-from workflows.entity import Entity, unheard
+from workflows.entity import NEVER, Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
@@ -59,7 +59,7 @@ class ClusterWorkflow(Entity):
 
     async def _live(self) -> None:
         while self.s.parked and not self.s.removed:
-            await self.until(lambda: self.s.removed or self.s.parked is None)
+            await self.until(lambda: self.s.removed or self.s.parked is None, NEVER)
         while not self.s.removed:
             self._watch_nodes()
             self._watch_clouds()

@@ -107,21 +107,25 @@ class Entity:
                 return
 
     def _rung(self) -> bool:
-        """The timer has rung, perhaps for a deadline that is not waited for here: the next one must be armed."""
-        return self._timer is not None and self._timer.done()
+        """Another timer must be armed: this one has rung, perhaps for a deadline that is not waited for here, or a
+        handler has moved a deadline."""
+        return self._next_deadline()[1] != self._armed or (self._timer is not None and self._timer.done())
+
+    def _next_deadline(self) -> tuple[str | None, datetime | None]:
+        now = workflow.now()
+        name = min((n for n, d in self.deadlines.items() if d > now), key=lambda n: self.deadlines[n], default=None)
+        return name, self.deadlines[name] if name else None
 
     def _arm(self) -> None:
         """One timer, for the earliest deadline to come; it moves only when that does."""
-        now = workflow.now()
-        name = min((n for n, d in self.deadlines.items() if d > now), key=lambda n: self.deadlines[n], default=None)
-        at = self.deadlines[name] if name else None
-        if at == self._armed and not self._rung():
+        if not self._rung():
             return
         if self._timer is not None:
             self._timer.cancel()
-        self._armed, self._timer = at, None
-        if name and at:
-            self._timer = asyncio.create_task(self._ring(at, name))
+        name, self._armed = self._next_deadline()
+        self._timer = None
+        if name and self._armed:
+            self._timer = asyncio.create_task(self._ring(self._armed, name))
 
     async def _ring(self, at: datetime, name: str) -> None:
         delay = (at - workflow.now()).total_seconds()

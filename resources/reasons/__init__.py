@@ -11,8 +11,9 @@ from resources.reasons.classes import CLASS
 from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
 from resources.reasons.others import ANY_TIME, CLUSTER, STORY
 from resources.reasons.reason import Kind, Reason
+from resources.reasons.times import TIMES
 
-__all__ = ["GROUPS", "REASONS", "Kind", "Reason", "is_warning", "next_step", "nothing_to_do"]
+__all__ = ["GROUPS", "REASONS", "TIMES", "Kind", "Reason", "is_warning", "next_step", "nothing_to_do"]
 
 GROUPS: dict[str, dict[str, Reason]] = {
     "Creating": CREATING,

@@ -7,6 +7,8 @@ from resources.reasons.reason import Kind, Reason
 
 REPLACE = "`hostler recreate {machine}` replaces it, `hostler delete {machine}` only removes it"
 """What a machine that is Failed waits for; by itself it stays so."""
+SEEN = "`Seen last` in describe (the web UI: Pending Activities)"
+"""What the activity said that looks again and again."""
 
 CREATING: dict[str, Reason] = {
     "Created": Reason(
@@ -143,8 +145,8 @@ JOINING: dict[str, Reason] = {
     "NodeNotSeen": Reason(
         Kind.WAIT,
         "The VM has started, and no Node of it has joined.",
-        "Nothing in the first 5 minutes. Then read `Seen last` in describe, with the console's last lines: user data, "
-        "network to the API server, bootstrap token, or a Node without spec.providerID.",
+        f"Nothing in the first 5 minutes. Then read {SEEN}, with the console's last lines: user data, network to the "
+        "API server, bootstrap token, or a Node without spec.providerID.",
     ),
     "NodeRejoined": Reason(
         Kind.HAPPENING,
@@ -213,8 +215,8 @@ LIVING: dict[str, Reason] = {
     "NodeNotReady": Reason(
         Kind.WAIT,
         "The Node's condition Ready is not True.",
-        "`{node}` says why: kubelet, container runtime, network plugin. Pending: a new Node needs a minute. One that "
-        "stays so is Failed at the time that the message names.",
+        "`{node}` says why: kubelet, container runtime, network plugin. One that stays so is Failed at the time "
+        "that the message names.",
         warning=True,
     ),
     "NodeUnhealthy": Reason(
@@ -227,8 +229,8 @@ LIVING: dict[str, Reason] = {
     "NodeMissing": Reason(
         Kind.WAIT,
         "Somebody deleted the Node object.",
-        "A living kubelet registers it again within a minute. If it does not, restart it on the VM: `{node}`. Else the "
-        "machine is Failed at the time that the message names.",
+        "Restart the kubelet on the VM (`systemctl restart kubelet`): a running one does not register its Node again. "
+        "Else the machine is Failed at the time that the message names.",
         warning=True,
     ),
     "VMNotRunning": Reason(
@@ -320,8 +322,8 @@ LEAVING: dict[str, Reason] = {
     "Draining": Reason(
         Kind.WAIT,
         "The Node's pods are being evicted, as their disruption budgets allow.",
-        "Nothing: what is not gone by the deadline is deleted. `Seen last` in describe names the pod and the budget in "
-        "the way; raise that, or do not wait: `hostler delete {machine} --force`.",
+        f"Nothing: what is not gone by the deadline is deleted. {SEEN} names the pod and the budget in the way; raise "
+        "that, or do not wait: `hostler delete {machine} --force`.",
     ),
     "DrainForced": Reason(
         Kind.HAPPENING,
@@ -345,7 +347,7 @@ LEAVING: dict[str, Reason] = {
     "DeletingVM": Reason(
         Kind.WAIT,
         "The VM, its disks and its NICs are being deleted, until the cloud confirms that they are gone.",
-        "Nothing: it takes minutes. After 15 minutes see what is still there: `Seen last` in describe names it.",
+        f"Nothing: it takes minutes. After 15 minutes see what is still there: {SEEN} names it.",
     ),
     "VMDeleted": Reason(
         Kind.HAPPENING,

@@ -31,6 +31,13 @@ ALIASES = {
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 
+ForceOption = Annotated[
+    bool, typer.Option("--force", help="Shorten the drain: pods are deleted, not evicted. Clean-up is never skipped.")
+]
+ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)]
+TimeoutOption = Annotated[
+    str | None, typer.Option("--timeout", help="With --wait: give up after so long.", show_default="no limit")
+]
 ClusterOption = Annotated[
     str | None,
     typer.Option("--cluster", help="The cluster; default: the settings' own.", autocompletion=completion.clusters),

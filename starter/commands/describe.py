@@ -24,15 +24,17 @@ from starter.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from resources.machine import MachineState
+    from resources.machine import MachineState, WaitingFor
     from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
-    from starter.results import ClassDescription, ClusterDescription, Description, Event, PendingActivity
+    from starter.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
 
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
 INTERVAL = 1.0
 """Seconds between two looks of `events -w`."""
+ABOVE = "as above"
+"""Instead of a message that stands under *Waiting for* already: a page is one screen."""
 
 
 def describe(
@@ -74,19 +76,22 @@ def page(found: Description, now: datetime) -> list[str]:
         lines += ["", f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows where."]
     if found.result is not None or found.failure:
         lines += _left(found)
+    waiting = None
     if found.state is not None and not found.no_answer:
-        lines += _status(found.state, now)
-    lines += _pending(found.life.pending, now)
-    lines += _journal(found.state.journal if found.state else found.result.journal if found.result else [], now)
+        waiting = found.state.status.waiting_for if found.life.running else None
+        lines += _status(found.state, waiting, found.life, now)
+    lines += _pending(found.life.pending, now, above=waiting is not None)
+    journal = found.state.journal if found.state else found.result.journal if found.result else []
+    lines += _journal(journal, now, waiting)
     if found.web:
         lines += ["", f"Web UI: {found.web}"]
     return lines
 
 
-def _journal(journal: Sequence[Happening], now: datetime) -> list[str]:
+def _journal(journal: Sequence[Happening], now: datetime, waiting: WaitingFor | None = None) -> list[str]:
     if not journal:
         return []
-    rows = [(f"{_age(now, h.time)}", h.reason, h.message) for h in journal[-RECENT:]]
+    rows = [(_age(now, h.time), h.reason, _once(h.message, waiting)) for h in journal[-RECENT:]]
     return ["", "Journal:", *_table(("AGE", "REASON", "MESSAGE"), rows)]
 
 
@@ -117,7 +122,6 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
                 for account, cloud in sorted(state.clouds.items())
             ),
             ("VMs known", str(len(state.machines))),
-            ("Nodes told of", str(len(state.cursor.told))),
         ]
     lines = fields(pairs)
     if found.no_answer:
@@ -154,19 +158,21 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
 
     summary, state = found.life.summary, found.state
     asked = state if state is not None and not found.no_answer else None
-    phase = (asked.status.phase if asked else summary.phase) if found.life.running else "(gone)"
+    phase = str(asked.status.phase if asked else summary.phase)
     if summary.phase.startswith(f"{phase}:"):
         phase = summary.phase  # Running:Preserved
+    if not found.life.running:
+        phase = f"{phase}, when its workflow ended" if found.failure and phase else "(gone)"
     snapshot = state.machine_class if state else None
     machine_class = f"{snapshot.name}, generation {snapshot.generation}" if snapshot else summary.machine_class
     created = state.created if state and state.created else summary.created
     return [
         ("Name", summary.name),
         ("Cluster", summary.cluster),
-        ("Phase", str(phase)),
-        ("Reason", summary.reason if found.life.running else ""),
+        ("Phase", phase),
+        ("Reason", summary.reason if found.no_answer else ""),
         ("Class", machine_class),
-        ("Node", (asked.status.node_name if asked else None) or summary.node),
+        ("Node", _node(asked) if asked else summary.node),
         ("Provider ID", (asked.status.provider_id if asked else None) or summary.provider_id),
         ("Addresses", ", ".join(asked.status.addresses) if asked else ""),
         ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items())) if state else ""),
@@ -177,30 +183,25 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
     ]
 
 
-def _status(state: MachineState, now: datetime) -> list[str]:
-    """What only the workflow knows."""
-    from resources.reasons import next_step
+def _node(state: MachineState) -> str:
+    """Until it joins, its name is what the cloud has promised."""
+    name = state.status.node_name
+    there = state.joined or (state.node is not None and state.node.exists)
+    return f"{name} (expected, not joined)" if name and not there else name or ""
+
+
+def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
+    """What only the workflow knows. One that has ended waits for nothing."""
     from starter.output import fields, moment
 
     status, lines = state.status, []
+    if waiting is not None:
+        lines += ["", "Waiting for:", *fields(_waiting(state, waiting, life.pending, now), 2)]
     if (last := status.last_operation) is not None:
         code = f", {last.error_code}" if last.error_code else ""
-        pairs = [
-            (
-                "Last operation",
-                f"{last.type} {last.state}{code}, {moment(last.time, now)}\n{last.description}".rstrip(),
-            ),
-        ]
-        lines += ["", *fields(pairs)]
-    if (waiting := status.waiting_for) is not None:
-        pairs = [
-            ("Reason", waiting.reason),
-            ("Message", waiting.message),
-            ("Since", moment(waiting.since, now)),
-            ("Next try", moment(waiting.next_try, now)),
-            ("What can be done", next_step(waiting.reason, state.cluster, state.name)),
-        ]
-        lines += ["", "Waiting for:", *fields(pairs, 2)]
+        words = f"{last.type} {last.state}{code}, {moment(last.time, now)}"
+        more = "" if _said(last.description, waiting) else last.description
+        lines += ["", *fields([("Last operation", f"{words}\n{more}".rstrip())])]
     if state.parked:
         lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
     if (deletion := state.deletion) is not None:
@@ -211,14 +212,49 @@ def _status(state: MachineState, now: datetime) -> list[str]:
             f"Deletion: asked{by}, {moment(deletion.time, now)}{', with force' if deletion.force else ''}{why}",
         ]
     if status.conditions:
-        rows = [(c.type, c.reason, _age(now, c.since), c.message) for c in status.conditions]
-        lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows), *_advice(state)]
-    if status.deadlines:
-        due = sorted(status.deadlines.items(), key=lambda d: d[1])
-        lines += ["", "Deadlines:", *fields([(name, moment(time, now)) for name, time in due], 2)]
+        rows = [(c.type, c.reason, _age(now, c.since), _once(c.message, waiting)) for c in status.conditions]
+        lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows)]
+        lines += _advice(state) if life.running else []
+    if life.running and (times := _times(status.deadlines, waiting, now)):
+        lines += ["", "Times:", *fields(times, 2)]
     if status.kept:
         lines += ["", "Kept:", *(f"  {k}" for k in status.kept)]
     return lines
+
+
+def _waiting(
+    state: MachineState, waiting: WaitingFor, pending: tuple[PendingActivity, ...], now: datetime
+) -> list[tuple[str, str]]:
+    from resources.reasons import next_step
+    from starter.output import moment
+
+    return [
+        ("Reason", waiting.reason),
+        ("Message", waiting.message),
+        ("Seen last", "\n".join(p.last_failure for p in pending if p.last_failure and not p.aside)),
+        ("Since", moment(waiting.since, now)),
+        ("Next try", moment(waiting.next_try, now)),
+        ("What can be done", next_step(waiting.reason, state.cluster, state.name)),
+    ]
+
+
+def _times(deadlines: dict[str, datetime], waiting: WaitingFor | None, now: datetime) -> list[tuple[str, str]]:
+    """What comes when, soonest first; the next try of a wait has a line there."""
+    from resources.reasons import TIMES
+    from starter.output import moment
+
+    said = waiting.next_try if waiting else None
+    due = sorted((time, name) for name, time in deadlines.items() if not (name == "retry" and time == said))
+    return [(TIMES.get(name, name), moment(time, now)) for time, name in due]
+
+
+def _once(message: str, waiting: WaitingFor | None) -> str:
+    return ABOVE if _said(message, waiting) else message
+
+
+def _said(message: str, waiting: WaitingFor | None) -> bool:
+    """Whether the wait's message begins so; it goes on with what comes next."""
+    return waiting is not None and bool(message) and waiting.message.startswith(message)
 
 
 def _advice(state: MachineState) -> list[str]:
@@ -234,21 +270,23 @@ def _advice(state: MachineState) -> list[str]:
     return [f"  What can be done about {c.reason}: {next_step(c.reason, state.cluster, state.name)}" for c in shown]
 
 
-def _pending(pending: tuple[PendingActivity, ...], now: datetime) -> list[str]:
+def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
+    """`above`: what they said last stands under *Waiting for*."""
     from starter.output import relative
 
-    if not pending:
+    shown = [p for p in pending if not p.aside or p.last_failure]
+    if not shown:
         return []
     rows = [
         (
             p.type,
             str(p.attempt),
             "running" if p.running else relative(p.next_try, now) or "waits",
-            p.last_failure or "-",
+            ABOVE if above and p.last_failure and not p.aside else p.last_failure or "-",
         )
-        for p in pending
+        for p in shown
     ]
-    return ["", "Pending activities:", *_table(("ACTIVITY", "ATTEMPT", "NEXT TRY", "LAST FAILURE"), rows)]
+    return ["", "Pending activities:", *_table(("ACTIVITY", "ATTEMPT", "NEXT TRY", "SEEN LAST"), rows)]
 
 
 def _left(found: Description) -> list[str]:
@@ -256,10 +294,9 @@ def _left(found: Description) -> list[str]:
 
     summary, result = found.life.summary, found.result
     if result is None:
-        lines = ["", f"Ended: {found.failure}."]
-        if found.life.status == "TERMINATED":
-            lines.append(f"What can be done: {next_step('Terminated', summary.cluster, summary.name)}")
-        return lines
+        reason = {"TERMINATED": "Terminated", "FAILED": "WorkflowFailed"}.get(found.life.status)
+        todo = [f"What can be done: {next_step(reason, summary.cluster, summary.name)}"] if reason else []
+        return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", *todo]
     if not result.kept:
         return ["", "Nothing is left of it."]
     return ["", "Kept, because its spec says so:", *(f"  {k}" for k in result.kept)]
@@ -296,7 +333,7 @@ def events(
         while True:
             gone = not (await client.life(machine)).running  # before the story, so that its end is in it
             news = [e for e in await client.events(machine) if e not in told]
-            rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, e.message) for e in news]
+            rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, str(e)) for e in news]
             for line in table.lines(rows, header=not told) if news else []:
                 typer.echo(line)
             told.update(news)

@@ -187,7 +187,7 @@ async def _machine_manifests(client: HostlerClient, chosen: Selection) -> list[J
     async def one(m: MachineSummary) -> Json | None:
         async with slots:
             found = await client.describe(m.name, cluster=m.cluster)
-        if found.state is None:
+        if found.state is None or not found.life.running:
             return None  # gone since it was listed
         manifest = machine_manifest(found.state)
         if found.no_answer:

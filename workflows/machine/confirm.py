@@ -7,7 +7,7 @@ second at the deadline; when one of them cannot be taken, nothing is decided. Th
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -21,12 +21,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL, Outcome, confirm, judge_joining
-    from planners.waits import wait_after
+    from planners.waits import REASON, wait_after
+    from resources.errors import PASSING
     from resources.machine import Look, OperationState, OperationType
     from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
     from resources.names import cluster_queue
 
 T = TypeVar("T")
+JOINING_TAKES = timedelta(minutes=5)
+"""For our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,12 @@ class Seen:
     node: NodeLook | Failure
     vm: VmLook | Failure
 
+    @property
+    def time(self) -> datetime:
+        """The server's, from the look itself: `workflow.now()` is older where a query woke a worker that was away."""
+        looked = self.node.time if isinstance(self.node, NodeLook) else None
+        return max(workflow.now(), looked or workflow.now())
+
 
 async def creation(m: MachineEntity) -> None:
     """A machine that is not Running near its creation deadline: the second look that finds it so makes it Failed.
@@ -44,7 +53,7 @@ async def creation(m: MachineEntity) -> None:
     """
     s = m.s
     last = m.due("creation")
-    seen = await _look(m, diagnose=last, joining=not last)
+    seen = await _look(m, diagnose=last, joining=s.suspicion is None)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
@@ -54,12 +63,20 @@ async def creation(m: MachineEntity) -> None:
         m.status.waiting_for = None
     _take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    if s.suspicion is None or not last:
-        s.suspicion = Look(time=workflow.now(), node=seen.node, vm=vm)
-        m.deadlines["confirm"] = max(m.deadlines["creation"], workflow.now() + s.timings.confirm)
+    first, now = s.suspicion, seen.time
+    if first is None:
+        s.suspicion = Look(time=now, node=seen.node, vm=vm)
+    health = judge_joining(s.node, s.spec.node_conditions)
+    if first is None or not last or (health.healthy and not _refused(m) and now < first.time + JOINING_TAKES):
+        m.deadlines["confirm"] = max(m.deadlines["creation"], now + s.timings.confirm)
         return
-    why = judge_joining(s.node, s.spec.node_conditions).message
-    m.fail_creation("; ".join(filter(None, (why, s.suspicion.vm.joining, vm.message))))
+    m.fail_creation("; ".join(filter(None, (health.message, first.vm.joining, vm.message))))
+
+
+def _refused(m: MachineEntity) -> bool:
+    """Our own steps at a Node that is well are refused for good, and not only late."""
+    trouble = m.s.trouble
+    return trouble is not None and trouble.reason not in {REASON[c] for c in PASSING}
 
 
 async def health(m: MachineEntity) -> None:
@@ -74,7 +91,7 @@ async def health(m: MachineEntity) -> None:
             return
     assert isinstance(seen.node, NodeLook)
     assert isinstance(seen.vm, VmLook)
-    look = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
+    look = Look(time=seen.time, node=seen.node, vm=seen.vm)
     provider_id, deadline = m.status.provider_id or "", m.deadlines["health"]
     said = confirm(s.suspicion, look, provider_id, s.spec.node_conditions, deadline, s.timings)
     _take_node(m, look.node.node)

@@ -75,7 +75,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s, status = m.s, m.status
     assert s.attempt is not None
     spec = s.attempt.machine_class.provider_spec
-    s.made = workflow.now()
+    s.made = max(workflow.now(), output.made or workflow.now())  # now() may be older: see confirm.py, Seen.time
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
@@ -101,9 +101,10 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
 async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
     """Until the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: its token is a
     new one, and a VM that the former call made after all must be seen first."""
-    seen = m.snapshot
-    await m.retry(retry, unless=lambda: m.snapshot != seen)
+    assert m.s.attempt is not None
+    tried = m.s.attempt.machine_class  # the class may have been changed while the call was in flight
+    await m.retry(retry, unless=lambda: m.snapshot != tried)
     soonest = called + m.s.timings.consistency
-    if m.snapshot != seen and not m.leaving and workflow.now() < soonest:
+    if m.snapshot != tried and not m.leaving and workflow.now() < soonest:
         m.waiting("ClassChanged", "the changed class is tried when the cloud's lag window is over", soonest)
         await m.pause(soonest)

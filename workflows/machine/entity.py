@@ -11,6 +11,7 @@ from temporalio.common import Priority
 
 from workflows.calls import SHORT, Failure, Urgency, poller
 from workflows.entity import NEVER, Entity, unheard
+from workflows.machine.details import details
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
@@ -33,7 +34,6 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.messages import MachineRef, Target, TellInput
     from resources.names import cloud_queue, cluster_queue
-    from resources.reasons import next_step, nothing_to_do
 
 IN_FLIGHT = {"CreatingVM", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain")
@@ -238,7 +238,7 @@ class MachineEntity(Entity):
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
         """Say what went wrong, and wait as long as its class asks for."""
-        message = describe_failure(failure)
+        message = self.words_of_cloud(failure)
         reason = reason_of(failure)
         next_try = workflow.now() + wait_after(failure.info, self.s.timings)
         self.note_news(reason, message)
@@ -247,7 +247,13 @@ class MachineEntity(Entity):
         await self.pause(next_try, unless)
 
     async def pause(self, until: datetime, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until then, or a deletion, the last call, or the condition."""
+        """Until then, or a deletion, the last call, or the condition.
+
+        What is tried again for ever must not grow a history for ever: this is a safe point too, and the next run tries
+        at once. Not while a VM is being created, which its deadline ends: there the pause keeps the lag window.
+        """
+        if self.status.provider_id or self.leaving:
+            await self.renew_if_due()
         leaving = self.leaving
         self.deadlines["retry"] = until
         await self.until(lambda: self.leaving != leaving or unless(), "retry", self.last_call, "drain")
@@ -280,7 +286,7 @@ class MachineEntity(Entity):
             at.PHASE: str(status.phase),
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,
-            at.NODE: status.node_name,
+            at.NODE: status.node_name if self.s.joined else None,  # before, it is only promised
             at.PROVIDER_ID: status.provider_id,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }
@@ -300,6 +306,15 @@ class MachineEntity(Entity):
     def cancel_ignored(self) -> None:
         self.condition("CancelIgnored", "CancelIgnored", "a cancellation means nothing here; use `hostler delete`")
         self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete machine` to end it")
+
+    @property
+    def renewal_due(self) -> bool:
+        return self.renewal_wanted or self.should_renew(self.s.messages)
+
+    async def renew_if_due(self) -> None:
+        """Where nothing that must be known is in flight; a poller dies with the run, and the next one starts it."""
+        if self.renewal_due and not self.in_flight:
+            await self.renew()
 
     def begin_anew(self) -> MachineState:
         self.s.messages = 0
@@ -326,27 +341,3 @@ def describe_failure(failure: Failure) -> str:
 
 def reason_of(failure: Failure) -> str:
     return MISSING_CREDENTIALS if failure.kind == MISSING_CREDENTIALS else REASON[failure.info.error_class]
-
-
-def details(s: MachineState) -> str:
-    """Where the machine is and what it waits for, in Markdown for Temporal's web UI."""
-    status = s.status
-    lines = [f"### {s.name}: {status.phase}"]
-    if status.waiting_for:
-        w = status.waiting_for
-        again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
-        lines.append(f"Waits for **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
-        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name)}")
-    if status.last_operation:
-        o = status.last_operation
-        lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
-    facts = [
-        ("VM", status.provider_id),
-        ("Node", status.node_name),
-        ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
-    ]
-    facts += [(f"Deadline {name}", f"{time:%Y-%m-%d %H:%M:%S}") for name, time in sorted(status.deadlines.items())]
-    for c in status.conditions:
-        todo = "" if nothing_to_do(c.reason) else f" What can be done: {next_step(c.reason, s.cluster, s.name)}"
-        facts.append((c.type, c.message + todo))
-    return "\n\n".join(lines) + "\n\n" + "\n".join(f"- {what}: {value}" for what, value in facts if value)

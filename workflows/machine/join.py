@@ -15,7 +15,7 @@ from workflows.machine.report import report
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
-    from planners.health import judge, judge_joining
+    from planners.health import judge_joining
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, ReadyOutput, StatusInput, StatusOutput
     from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
@@ -35,9 +35,12 @@ async def join(m: MachineEntity) -> None:
     if s.adopted:
         await confirm.introduce(m)
     assert s.made is not None
+    if "confirm" not in m.deadlines:
+        confirm.arm(m, m.deadlines["creation"])
     m.deadlines["look"] = s.made + s.timings.vm_look
     vm: VmWatch | None = None
     while not (m.leaving or s.was_running):
+        await m.renew_if_due()
         if m.due("look"):
             del m.deadlines["look"]
             vm = _watch_vm(m)
@@ -151,7 +154,7 @@ async def join_again(m: MachineEntity) -> bool:
     if s.joined_uid != node.uid:
         m.note_news("NodeRejoined", f"node {node.name} is a new object, of {node.created}; it is made ready again")
         await apply_template(m, node)
-    elif judge(node, s.spec.node_conditions, s.vm).healthy and not node.startup_taints:
+    elif judge_joining(node, s.spec.node_conditions, s.vm).healthy:
         await _untaint(m, node, [])
     else:
         return False

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from workflows.machine import confirm, hot_update, terminate
@@ -13,7 +11,7 @@ from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
-    from resources.base import format_duration
+    from resources.base import format_duration, whole_seconds
     from resources.machine import OperationState, OperationType, Phase
 
 
@@ -73,7 +71,7 @@ def _flapping(m: MachineEntity) -> None:
     if illness is None or illness.spells == 1:
         m.drop_condition("Flapping")
         return
-    spent = format_duration(timedelta(seconds=round(illness.spent.total_seconds())))
+    spent = format_duration(whole_seconds(illness.spent))
     words = (
         f"unhealthy {illness.spells} times; the times before have used {spent} of the healthTimeout of "
         f"{m.health_timeout}; healthy for {m.health_timeout} at a stretch, it starts again at 0"
@@ -126,16 +124,12 @@ async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
     report(m)
     seen = _what_counts(m)
-    await m.until(lambda: _what_counts(m) != seen or _renewal(m), "settle", "confirm", "update")
-    if _renewal(m) and m.s.deletion is None:
-        await m.renew()
+    await m.until(lambda: _what_counts(m) != seen or m.renewal_due, "settle", "confirm", "update")
+    if m.s.deletion is None:
+        await m.renew_if_due()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
     s = m.s
     asked = s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.machine_class, s.deletion
     return s.node, s.vm, *s.reported, *asked
-
-
-def _renewal(m: MachineEntity) -> bool:
-    return m.renewal_wanted or m.should_renew(m.s.messages)

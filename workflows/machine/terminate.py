@@ -15,12 +15,10 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL
-    from resources.errors import ErrorClass
+    from resources.errors import PASSING
     from resources.machine import OperationState, OperationType, Phase
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
-
-OUT_OF_REACH = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED)
 
 
 def begin(m: MachineEntity) -> None:
@@ -28,6 +26,7 @@ def begin(m: MachineEntity) -> None:
     if deletion is None or m.status.phase == Phase.TERMINATING:
         return
     m.deadlines.clear()
+    m.s.trouble = None
     by = f" by {deletion.requested_by}" if deletion.requested_by else ""
     why = f": {deletion.reason}" if deletion.reason else ""
     then = "; a new life follows" if deletion.recreate else ""
@@ -82,11 +81,11 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
         failure = failure_of(e)
         words = describe_failure(failure)
         m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
-        if force and (_insisted(m) or failure.info.error_class not in OUT_OF_REACH):
+        if force and (_insisted(m) or failure.info.error_class not in PASSING):
             # The deadline is where the promise to the pods ends (MCM D12, D14): an API server that refuses the force
             # pass for good must not keep the machine. One out of reach does, until somebody insists: what runs there is
             # not known.
-            m.s.drained = True
+            m.s.drained, m.s.trouble = True, None
             m.note("DrainFailed", f"the force pass failed, and the machine goes on without: {words}")
         else:
             await m.back_off(failure, unless=lambda: m.due("drain") or (_insisted(m) and not force))
@@ -117,7 +116,7 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
 
 
 def _drained(m: MachineEntity, output: DrainOutput) -> None:
-    m.s.drained = True
+    m.s.drained, m.s.trouble = True, None
     words = f"node {m.status.node_name} is drained, pods that had to go: {output.pods}"
     if output.left:
         words += f"; not waited for: {'; '.join(output.left[:5])}"
@@ -134,7 +133,8 @@ async def delete(m: MachineEntity) -> None:
         s.vm_gone = True  # nothing was ever asked for
     while not s.vm_gone:
         what = m.status.provider_id or f"anything tagged with uid {s.uid}"
-        m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
+        if m.s.trouble is None:  # else what is in the way stays to be read
+            m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
         m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
         handle = m.start(
             MachineActivities.delete_machine,
@@ -163,7 +163,8 @@ async def forget(m: MachineEntity) -> None:
     if s.attempt is None:
         return
     while True:
-        m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
+        if m.s.trouble is None:
+            m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
         handle = m.start(
             NodeActivities.forget_machine,
             ForgetInput(

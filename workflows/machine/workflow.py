@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.entity import NEVER
 from workflows.machine import ask, confirm, create, hot_update, join, post_start, running, terminate
-from workflows.machine.entity import MachineEntity, details
+from workflows.machine.details import details
+from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import spec_hash
@@ -94,7 +96,8 @@ class MachineWorkflow(MachineEntity):
         s = self.s
         while s.parked and s.deletion is None:
             self.waiting("InternalError", f"{s.parked}; with a fixed worker: `hostler renew machine {s.name}`")
-            await self.until(lambda: s.deletion is not None or s.parked is None)
+            # No deadline ends it: one that has passed would make this loop spin.
+            await self.until(lambda: s.deletion is not None or s.parked is None, NEVER)
         s.parked = None
         for phase in LIFE:
             await phase(self)

@@ -11,17 +11,16 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import NODE, VM, Machines, classified, looked, not_yet, stubbed
-from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
+from stubs import NODE, VM, Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
+from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, Attempt, Illness, MachineState, Phase, Status
+from resources.machine import ApplyIntent, Attempt, MachineState, Phase
 from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, Reachability, RecreateIntent, VmLook
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
-Handle = WorkflowHandle[Any, Any]
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 TEN = timedelta(minutes=10)
 SOON = timedelta(seconds=3)
@@ -31,22 +30,6 @@ SOON = timedelta(seconds=3)
 async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
     async with stubbed(temporal.client) as machines:
         yield machines
-
-
-async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
-    return found
-
-
-async def phase(handle: Handle, wanted: Phase) -> MachineState:
-    return await eventually(lambda: state(handle), lambda s: s.status.phase == wanted, f"phase {wanted}")
-
-
-async def reason(handle: Handle, wanted: str) -> MachineState:
-    def waits(s: MachineState) -> bool:
-        return s.status.waiting_for is not None and s.status.waiting_for.reason == wanted
-
-    return await eventually(lambda: state(handle), waits, f"waiting for {wanted}")
 
 
 async def running(machines: Machines, **spec: Any) -> Handle:
@@ -265,35 +248,6 @@ async def test_disable_health_timeout_keeps_it_unknown(temporal: WorkflowEnviron
         MachineWorkflow.apply, ApplyIntent(id="a", spec=enabled, machine_class=waits.machine_class)
     )
     await eventually(lambda: state(handle), lambda s: "health" in s.status.deadlines, "the clock")
-
-
-async def test_three_hundred_timers_that_fired_in_an_outage_fail_only_who_is_ill(temporal: WorkflowEnvironment) -> None:
-    """I5: nobody was there for an hour; meanwhile all nodes but one have recovered, and no news of it has come."""
-    async with stubbed(temporal.client, workflows=False) as machines:
-        an_hour_ago = datetime.now(UTC) - timedelta(hours=1)
-        new = [unknown_since(machines, f"m-{n}", an_hour_ago) for n in range(300)]
-        handles = [await machines.start(state) for state in new]
-        machines.stubs.then(
-            "look_at_node", *[lambda i: looked(**SICK if i.machine.name == "m-7" else {})] * 2 * len(handles)
-        )
-        async with machines.workflow_worker(strict=False):
-            seen = [await eventually(lambda h=h: state(h), lambda s: s.status.phase != Phase.UNKNOWN) for h in handles]
-        phases = {s.name: s.status.phase for s in seen}
-        assert phases.pop("m-7") == Phase.FAILED
-        assert set(phases.values()) == {Phase.RUNNING}
-        assert all("NotConfirmed" in [h.reason for h in s.journal] for s in seen if s.name != "m-7")
-
-
-def unknown_since(machines: Machines, name: str, began: datetime) -> MachineState:
-    """As it was left when the last worker went."""
-    new = machines.new_state(name, Timings.fast(), health_timeout=TEN)
-    new.uid, new.created, new.made = str(uuid.uuid4()), began, began
-    new.attempt = Attempt(number=1, token="", started=began, machine_class=new.machine_class)
-    new.was_running = new.post_start_done = new.joined = True
-    new.illness, new.node = Illness(began=began), machines.facts(**SICK)
-    new.status = Status(phase=Phase.UNKNOWN, provider_id=VM, node_name=NODE)
-    new.status.last_applied_node_template = new.spec.node_template
-    return new
 
 
 # -- the creation deadline ---------------------------------------------------------------------------------------------

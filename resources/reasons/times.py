@@ -1,0 +1,14 @@
+"""The machine's table of deadlines in words: what comes at that time."""
+
+from __future__ import annotations
+
+TIMES: dict[str, str] = {
+    "creation": "Failed, if not Running",
+    "health": "Failed, if two looks agree",
+    "drain": "Drained by force",
+    "confirm": "Next fresh look",
+    "look": "First look at the VM",
+    "settle": "Running, if healthy until then",
+    "retry": "Next try",
+}
+"""By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

@@ -1,0 +1,73 @@
+"""A Temporal dev server of a test's own, on a file: it can be killed, and started again where it was."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from ports import free_port
+from temporalio.client import Client
+
+from resources.attributes import ALL, DATETIMES
+from resources.converter import data_converter
+
+BINARY = Path(sys.executable).parent / "temporal"
+HOST = "127.0.0.1"
+DEADLINE = 60.0  # seconds; a server that starts never needs it
+
+
+class OwnServer:
+    """`await kill()` is SIGKILL: nothing is written that was not written before."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.address = f"{HOST}:{free_port()}"
+        self.process: asyncio.subprocess.Process | None = None
+
+    async def start(self) -> None:
+        host, _, port = self.address.partition(":")
+        argv = [str(BINARY), "server", "start-dev", "--headless", "--ip", host, "--port", port, "--log-level", "error"]
+        argv += ["--db-filename", str(self.folder / "temporal.db"), "--sqlite-pragma", "journal_mode=WAL"]
+        argv += ["--dynamic-config-value", 'history.timerProcessorMaxTimeShift="20ms"']  # timers fire on time
+        argv += [
+            word
+            for key in ALL
+            for word in ("--search-attribute", f"{key.name}={'Datetime' if key in DATETIMES else 'Keyword'}")
+        ]
+        with (self.folder / "temporal.log").open("ab") as log:
+            self.process = await asyncio.create_subprocess_exec(*argv, stdout=log, stderr=log)
+        await self.client()
+
+    async def client(self) -> Client:
+        """When it serves."""
+        give_up = time.monotonic() + DEADLINE
+        while True:
+            try:
+                client = await Client.connect(self.address, data_converter=data_converter)
+                await client.count_workflows()
+                return client
+            except Exception:  # it does not serve yet: refused, no namespace yet, no visibility yet
+                if time.monotonic() > give_up:
+                    raise AssertionError((self.folder / "temporal.log").read_text()[-3000:]) from None
+                await asyncio.sleep(0.1)
+
+    async def kill(self) -> None:
+        if self.process is not None and self.process.returncode is None:
+            self.process.send_signal(signal.SIGKILL)
+            await self.process.wait()
+
+
+@contextlib.asynccontextmanager
+async def own_server(folder: Path) -> AsyncIterator[OwnServer]:
+    server = OwnServer(folder)
+    try:
+        await server.start()
+        yield server
+        await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
+    finally:
+        await server.kill()

@@ -1,0 +1,135 @@
+"""docs/conformance.md: every case is there once, with a test that exists and is named after it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "conformance.md"
+FOLDER = ROOT / "tests" / "conformance"
+
+OWN = (
+    "crash between create and state write",
+    "delete during create with crash",
+    "drain deadline inside PV loop",
+    "API outage while deletions run",
+    "condition flapping across the deadline",
+    "missing class at deletion",
+    "changed must tags",
+    "token id collision",
+    "tag update in the middle of a rollout",
+    "preservation set in the same instant as failure",
+)
+"""Cases that machine-controller-manager does not test."""
+CASES = (
+    *(f"C{n}" for n in range(1, 18)),
+    *(f"H{n}" for n in range(1, 16)),
+    *(f"M{n}" for n in range(1, 10)),
+    *(f"F{n}" for n in range(1, 7)),
+    *(f"D{n}" for n in range(1, 23)),
+    *OWN,
+    *(f"P{n:02}" for n in range(1, 42, 2)),
+    "P17b",
+)
+NOT_HERE = (
+    *("C14", "D1", "D22", "H15"),
+    *(f"M{n}" for n in range(2, 10)),
+    *("P15", "P17", "P19"),
+    *OWN[-2:],
+)
+NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^\]]+)\])?`")
+CASE_IN_NAME = re.compile(r"_([cdfhmp]\d\d(?!\d)b?)")
+
+
+@dataclass(frozen=True)
+class Row:
+    case: str
+    tests: tuple[tuple[str, str, str], ...]
+    """File, function and parameter id ("" where it has none)."""
+
+
+def rows(page: str) -> Iterator[Row]:
+    """Of all tables, without their heads."""
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.split("|")[1:-1]]
+        if cells and cells[0] != "case" and set(cells[0]) != {"-"}:
+            yield Row(cells[0], tuple(NAMED.findall(line)))
+
+
+@cache
+def functions(file: str) -> dict[str, set[str]]:
+    """Test functions of a file, each with the texts that are written in its decorators: ids among them."""
+    found = {}
+    for node in ast.parse((ROOT / file).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            parts = [part for decorator in node.decorator_list for part in ast.walk(decorator)]
+            found[node.name] = {p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)}
+    return found
+
+
+def named_after(case: str, name: str, parameter: str) -> bool:
+    if case in OWN:
+        return re.sub(r"\W+", "_", case.lower()) in name
+    letter, number, suffix = re.fullmatch(r"([A-Z])(\d+)(b?)", case).groups()  # type: ignore[union-attr]
+    return f"{letter.lower()}{int(number):02}{suffix}" in CASE_IN_NAME.findall(name) or parameter == case
+
+
+def wrong(page: str) -> list[str]:
+    """What is not as it should be, in words."""
+    found = list(rows(page))
+    told = [row.case for row in found]
+    words = [f"{case} has {told.count(case)} rows" for case in CASES if told.count(case) != 1]
+    words += [f"{case} is no case that this test knows" for case in sorted(set(told) - set(CASES))]
+    for row in found:
+        if bool(row.tests) == (row.case in NOT_HERE):
+            words.append(f"{row.case} has {len(row.tests)} tests")
+        for file, name, parameter in row.tests:
+            texts = functions(file).get(name) if (ROOT / file).exists() else None
+            if texts is None or not name.startswith("test_"):
+                words.append(f"{row.case}: {file}::{name} does not exist")
+            elif parameter and parameter not in texts:
+                words.append(f"{row.case}: {file}::{name} has no parameter {parameter!r}")
+        if row.tests and not any(named_after(row.case, name, parameter) for _, name, parameter in row.tests):
+            words.append(f"{row.case}: no test is named after it")
+    return words
+
+
+def test_every_case_has_its_test() -> None:
+    assert wrong(PAGE.read_text()) == []
+
+
+def test_every_test_that_is_named_after_a_case_is_told() -> None:
+    told = {(file, name) for row in rows(PAGE.read_text()) for file, name, _ in row.tests}
+    files = {str(file.relative_to(ROOT)) for file in FOLDER.glob("test_*.py")}
+    named = {(file, name) for file in files for name in functions(file) if CASE_IN_NAME.search(name)}
+    assert len(named) > 50
+    assert sorted(named - told) == []
+
+
+GOOD = "`tests/conformance/test_creation.py::test_c04_c05_c06_a_failed_create[C4]`"
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        pytest.param(("| C2 |", "| C1 |"), "C2 has 0 rows", id="a case without a row"),
+        pytest.param(("| C2 |", "| C1 |"), "C1 has 2 rows", id="a case with two"),
+        pytest.param(("| C2 |", "| C99 |"), "C99 is no case that this test knows", id="a case that is none"),
+        pytest.param((GOOD, ""), "C4 has 0 tests", id="a case without a test"),
+        pytest.param((GOOD, GOOD.replace("creation.py", "birth.py")), "does not exist", id="a file that is not there"),
+        pytest.param((GOOD, GOOD.replace("failed", "lost")), "does not exist", id="a test that is not there"),
+        pytest.param((GOOD, GOOD.replace("[C4]", "[C44]")), "has no parameter 'C44'", id="a row that is not there"),
+        pytest.param(("| C4 |", "| C3 |"), "C3: no test is named after it", id="a test of another case"),
+    ],
+)
+def test_what_is_wrong_is_seen(change: tuple[str, str], words: str) -> None:
+    page = PAGE.read_text()
+    assert change[0] in page
+    assert [w for w in wrong(page.replace(*change)) if words in w]

@@ -1,0 +1,334 @@
+"""What goes wrong until a machine is Running, as an operator meets it: the cloud refuses, the node does not join, or
+joins otherwise than expected. On the real driver, the real Kubernetes client, Temporal, and a simulated cloud and
+cluster.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import Any
+
+from lifekit import CLUSTER, Stack, eventually, examples, write_secret
+from test_life import fault, knobs, node
+from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
+
+from activities.tokens import token_id
+from planners.waits import WAIT
+from resources.errors import Code, ErrorClass
+from resources.machine import MachineState, Phase
+from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
+from resources.timings import Timings
+
+SOON = timedelta(seconds=4)  # creationTimeout of a machine that is to fail
+UNINITIALIZED = STARTUP_TAINTS[0]
+
+
+async def says(stack: Stack, words: str, name: str = "m-1") -> str:
+    """`hostler describe`, when it says so: what a poller waits for is its last failure."""
+    return await eventually(lambda: described(stack, name), lambda text: words in text, words)
+
+
+def user_data(edit: tuple[str, str]) -> dict[str, bytes]:
+    """The examples' Secret with its user data edited."""
+    (secret,) = examples().secrets
+    values = secret.plain()
+    former = values["userData"].decode()
+    assert edit[0] in former
+    return {**values, "userData": former.replace(*edit).encode()}
+
+
+async def apply(stack: Stack, state: MachineState, **provider_spec: Any) -> str:
+    """The class as somebody has corrected it."""
+    assert state.machine_class is not None
+    corrected = {**state.machine_class.provider_spec, **provider_spec}
+    machine_class = state.machine_class.model_copy(
+        update={"provider_spec": corrected, "generation": state.machine_class.generation + 1}
+    )
+    intent = {"id": "corrected", "spec": state.spec, "machineClass": machine_class}
+    return str((await stack.started[state.name].execute_update("apply", intent))["message"])
+
+
+# -- the cloud refuses -------------------------------------------------------------------------------------------------
+
+REFUSALS = {
+    "capacity": ("InsufficientInstanceCapacity", ErrorClass.CAPACITY, "OutOfCapacity", Code.RESOURCE_EXHAUSTED),
+    "quota": ("VcpuLimitExceeded", ErrorClass.QUOTA, "QuotaExceeded", Code.RESOURCE_EXHAUSTED),
+    "auth": ("UnauthorizedOperation", ErrorClass.AUTH, "NotAuthorized", Code.PERMISSION_DENIED),
+    "invalid": ("InvalidParameterCombination", ErrorClass.INVALID, "InvalidSpec", Code.INVALID_ARGUMENT),
+    "missing": ("InvalidSubnetID.NotFound", ErrorClass.NOT_FOUND, "ReferenceNotFound", Code.NOT_FOUND),
+    "unknown": ("MoonPhaseUnsuitable", ErrorClass.UNKNOWN, "ProviderError", Code.UNKNOWN),
+    "throttled": ("RequestLimitExceeded", ErrorClass.THROTTLED, "Throttled", Code.UNAVAILABLE),
+    "unavailable": ("Unavailable", ErrorClass.TRANSIENT, "ProviderUnavailable", Code.UNAVAILABLE),
+}
+
+
+async def test_each_refusal_has_its_own_reason_words_and_wait(stack: Stack) -> None:
+    """P21 among them. The first call of each is refused with an error of its class, as often as it is made."""
+    for name, (code, *_) in REFUSALS.items():
+        fault(stack, operation="RunInstances", match=f'"{name}"', code=code, message=f"no {name}", times=None)
+        await stack.create(name, timings=Timings.fast().model_copy(update={"retry": {}}), creation_timeout=HOUR)
+    for name, (code, error_class, reason, canonical) in REFUSALS.items():
+        state = await stack.reason(reason, name)
+        operation, waits = state.status.last_operation, state.status.waiting_for
+        assert operation is not None
+        assert waits is not None
+        assert waits.next_try is not None
+        assert (state.status.phase, operation.error_code) == (Phase.CRASH_LOOP_BACK_OFF, canonical)
+        assert waits.next_try - operation.time == WAIT[error_class]
+        text = await described(stack, name)
+        for words in (reason, code, f"no {name}", "Next try:", "What can be done:", "Failed, if not Running:"):
+            assert words in text, text
+    assert stack.launched() == []
+    stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+    await stack.phase(Phase.RUNNING, "unavailable")  # the shortest wait of them
+
+
+HOUR = timedelta(hours=1)
+
+
+async def test_a_class_corrected_while_creating_fails(stack: Stack) -> None:
+    """A new token, since the former one is bound to the wrong request; it is not waited for as long as the same one."""
+    slow = Timings.fast().model_copy(update={"retry": {ErrorClass.INVALID: HOUR}})
+    await stack.create(provider_spec={"machineType": "m5.enormous"}, timings=slow)
+    wrong = await stack.reason("InvalidSpec")
+    assert "m5.enormous" in await described(stack)
+    assert await apply(stack, wrong, machineType="m5.large") == "configured"
+    running = await stack.phase(Phase.RUNNING)
+    assert reasons(running)[:4] == ["Created", "InvalidSpec", "Applied", "VMCreated"]
+    assert running.attempt is not None
+    assert running.attempt.number == 2
+    assert len(stack.calls("RunInstances")) == 2
+    assert stack.launched() == [instance(running)]
+
+
+async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
+    """EC2 has bound the token to the request that failed: a new attempt, which has the new user data."""
+    timings = Timings.fast()
+    timings = timings.model_copy(update={"retry": {**timings.retry, ErrorClass.CAPACITY: timedelta(seconds=3)}})
+    fault(stack, operation="RunInstances", code="InsufficientInstanceCapacity")
+    await stack.create(timings=timings)
+    await stack.reason("OutOfCapacity")
+    edited = f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule --node-labels=edited=yes"'
+    await write_secret(
+        stack, "demo-aws", user_data((f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"', edited))
+    )
+    over = await stack.reason("AttemptIsOver")
+    assert "a new attempt follows if no VM of this machine turns up" in await described(stack)
+    running = await stack.phase(Phase.RUNNING)
+    assert over.attempt is not None
+    assert running.attempt is not None
+    assert running.attempt.number == over.attempt.number + 1
+    assert node(stack, str(running.status.node_name))["metadata"]["labels"]["edited"] == "yes"
+    assert stack.launched() == [instance(running)]
+    await nothing_is_left(stack, running)
+
+
+# -- the node does not join --------------------------------------------------------------------------------------------
+
+
+async def test_a_node_that_never_joins(stack: Stack) -> None:
+    """P13: the console's last lines are in describe while it waits, and in its story when it has failed."""
+    knobs(stack, never_joins=True)
+    await stack.create(creation_timeout=timedelta(seconds=6))
+    waits = await stack.reason("NodeNotSeen")
+    line = "dracut: FATAL: no root device"
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.set_console(instance(waits), f"{line}\n"))
+    assert "its node has not joined yet" in await says(stack, line)
+    await stack.phase(Phase.FAILED)
+    text = await described(stack)
+    for words in ("CreationTimeout", "not Running within creationTimeout (6s)", line):
+        assert words in text
+    (failed,) = [e for e in await story(stack) if e.reason == "CreationTimeout"]
+    assert line in failed.message
+    assert line in await details(stack.started["m-1"])
+    await nothing_is_left(stack, waits)
+
+
+async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
+    """It is said at once, while the VM boots, and again when it has failed by that."""
+    knobs(stack, join_delay=2.0)
+    await stack.create(creation_timeout=timedelta(seconds=8))
+    waits = await stack.reason("NodeNotSeen")
+    assert waits.attempt is not None
+    token = f"bootstrap-token-{token_id(waits.uid, waits.attempt.number)}"
+    stack.kubectl("delete", "secret", "-n", "kube-system", token)
+    removed = "its bootstrap token was removed by somebody"
+    await says(stack, removed)
+    assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: no use
+    failed = await stack.phase(Phase.FAILED)
+    assert removed in failed.journal[-1].message
+    await nothing_is_left(stack, waits)
+
+
+async def without_provider_id(stack: Stack, **spec: Any) -> MachineState:
+    """A machine whose node has registered so; it says what it waits for."""
+    knobs(stack, no_provider_id=True)
+    await stack.create(**spec)
+    waits = await stack.reason("NodeNotSeen")
+    words = f"node {waits.status.node_name} is there but has no providerID: waiting for the cloud-controller-manager"
+    await says(stack, words)
+    return waits
+
+
+async def test_a_node_that_gets_its_provider_id_later(stack: Stack) -> None:
+    waits = await without_provider_id(stack)
+    name = str(waits.status.node_name)
+    stack.kubectl("patch", "node", name, "-p", json.dumps({"spec": {"providerID": waits.status.provider_id}}))
+    assert (await stack.phase(Phase.RUNNING)).status.node_name == name
+    await nothing_is_left(stack, waits)
+
+
+async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
+    """Nobody can say whose it is: it is not the machine's to delete either."""
+    waits = await without_provider_id(stack, creation_timeout=timedelta(seconds=6))
+    name = str(waits.status.node_name)
+    failed = await stack.phase(Phase.FAILED)
+    assert f"node {name} is there but has no providerID" in failed.journal[-1].message
+    await stack.delete()
+    assert stack.leftovers(waits.uid) == {}
+    assert stack.kubectl("get", "nodes", "-o", "name") == f"node/{name}\n"
+
+
+async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> None:
+    """Its kubelet had its identity in time, and could not register. It gets no work, and goes with the machine."""
+    fault(stack, service="kubernetes", operation="create nodes", code="InternalError", times=None, id="register")
+    await stack.create(creation_timeout=SOON)
+    failed = await stack.reason("CreationTimeout")
+    stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+    late = await eventually(stack.state, lambda s: "JoinedLate" in reasons(s), "a node that joined late")
+    assert late.status.phase == Phase.FAILED
+    assert "joined after the machine had Failed; it gets no work" in await described(stack)
+    assert late.node is not None
+    taints = [t["key"] for t in node(stack, late.node.name)["spec"]["taints"]]
+    assert INSTANCE_NOT_READY_TAINT in taints
+    await nothing_is_left(stack, failed)
+
+
+# -- it joins otherwise than expected ----------------------------------------------------------------------------------
+
+
+async def test_a_node_of_another_name(stack: Stack) -> None:
+    """P35: known by its providerID."""
+    knobs(stack, node_name="worker-17")
+    await stack.create()
+    running = await stack.phase(Phase.RUNNING)
+    assert running.status.node_name == "worker-17"
+    assert "it is worker-17, by its providerID" in await described(stack)
+    await nothing_is_left(stack, running)
+
+
+async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> None:
+    """It goes with its machine too, though it was not made ready for work."""
+    fault(stack, service="kubernetes", operation="patch nodes", match="hostler.io/pool", code="Forbidden", times=None)
+    knobs(stack, node_name="worker-17")
+    await stack.create(creation_timeout=SOON)
+    failed = await stack.phase(Phase.FAILED)
+    assert "worker-17" in stack.kubectl("get", "nodes", "-o", "name")
+    await nothing_is_left(stack, failed)
+
+
+async def test_two_nodes_of_one_vm(stack: Stack) -> None:
+    """The newer one counts, and it is said; when it is gone the other one is the machine's again."""
+    await stack.create()
+    running = await stack.phase(Phase.RUNNING)
+    name = str(running.status.node_name)
+    older = node(stack, name)["metadata"]["creationTimestamp"]
+    twin = {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": "twin"},
+        "spec": {"providerID": running.status.provider_id},
+    }
+
+    async def newer() -> bool:
+        """Times are whole seconds: a twin of the same second would be told apart by its name alone."""
+        file = stack.kubeconfig.with_name("twin.json")
+        file.write_text(json.dumps(twin))
+        stack.kubectl("create", "-f", str(file))
+        if str(node(stack, "twin")["metadata"]["creationTimestamp"]) > str(older):
+            return True
+        stack.kubectl("delete", "node", "twin")
+        return False
+
+    await eventually(newer, what="a newer node")
+    unknown = await stack.phase(Phase.UNKNOWN)
+    assert unknown.status.waiting_for is not None
+    assert "node twin is not Ready" in unknown.status.waiting_for.message
+    duplicate = await eventually(lambda: _duplicate(stack), what="DuplicateNode in the cluster's journal")
+    assert name in duplicate
+    assert "twin" in duplicate
+    stack.kubectl("delete", "node", "twin")
+    again = await stack.phase(Phase.RUNNING)
+    assert again.status.node_name == name
+    await nothing_is_left(stack, running)
+
+
+async def _duplicate(stack: Stack) -> str:
+    """What `hostler describe cluster` tells of it."""
+    cluster = await stack.client.get_workflow_handle(f"cluster/{CLUSTER}").query("describe")
+    return "".join(h["message"] for h in cluster["journal"] if h["reason"] == "DuplicateNode")
+
+
+async def test_p41_a_taint_of_the_cloud_provider(stack: Stack) -> None:
+    """The node is Ready and takes no work until somebody else has removed it: Pending, and it says who."""
+    former = f"--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"
+    await write_secret(stack, "demo-aws", user_data((former, f"{former},{UNINITIALIZED}=true:NoSchedule")))
+    await stack.create()
+    waits = await stack.reason("StartupTaint")
+    assert waits.status.phase == Phase.PENDING
+    text = await described(stack)
+    assert f"waits for cloud-controller-manager to remove its taint {UNINITIALIZED}" in text
+    name = str(waits.status.node_name)
+    assert INSTANCE_NOT_READY_TAINT in json.dumps(node(stack, name)["spec"])
+    stack.kubectl("taint", "node", name, f"{UNINITIALIZED}:NoSchedule-")
+    running = await stack.phase(Phase.RUNNING)
+    assert INSTANCE_NOT_READY_TAINT not in json.dumps(node(stack, name)["spec"])
+    assert running.status.conditions == []
+    await nothing_is_left(stack, running)
+
+
+# -- its template, later -----------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_template_beside_other_writers(stack: Stack) -> None:
+    """P39, I10: others' keys stay, a write that meets another one is tried again, and a taint that somebody took away
+    is not put back."""
+    template = examples().machines[0].spec.node_template.model_dump(by_alias=True)
+    template["metadata"]["annotations"] = {"hostler.io/ours": "1"}
+    template["spec"]["taints"] = [
+        {"key": "ours", "value": "1", "effect": "NoSchedule"},
+        {"key": "taken-away", "effect": "NoSchedule"},
+    ]
+    await stack.create(node_template=type(examples().machines[0].spec.node_template).model_validate(template))
+    running = await stack.phase(Phase.RUNNING)
+    name = str(running.status.node_name)
+    stack.kubectl("taint", "node", name, "taken-away:NoSchedule-", "theirs=1:NoSchedule")
+    stack.kubectl("label", "node", name, "theirs=1")
+    stack.kubectl("annotate", "node", name, "theirs=1")
+    stack.kubectl("cordon", name)
+
+    template["metadata"]["labels"]["worker.hostler.io/pool"] = "other"
+    template["metadata"]["annotations"] = {}
+    template["spec"]["taints"][0]["value"] = "2"
+    fault(stack, service="kubernetes", operation="patch nodes", match='"ours"', code="Conflict", times=2, id="meets")
+    since = len(stack.calls("patch nodes", "kubernetes"))
+    spec = running.spec.model_copy(update={"node_template": type(running.spec.node_template).model_validate(template)})
+    intent = {"id": "a1", "spec": spec, "machineClass": running.machine_class}
+    await stack.started["m-1"].execute_update("apply", intent)
+
+    async def seen() -> Any:
+        return node(stack, name)
+
+    changed = await eventually(seen, lambda n: n["metadata"]["labels"]["worker.hostler.io/pool"] == "other", "changed")
+    assert {t["key"]: t.get("value") for t in changed["spec"]["taints"] if "kubernetes.io" not in t["key"]} == {
+        "ours": "2",
+        "theirs": "1",
+    }
+    assert changed["metadata"]["labels"]["theirs"] == "1"
+    assert changed["metadata"]["annotations"]["theirs"] == "1"
+    assert "hostler.io/ours" not in changed["metadata"]["annotations"]
+    assert changed["spec"]["unschedulable"]
+    assert {"Conflict"} == {c.error for c in stack.calls("patch nodes", "kubernetes")[since:] if c.error}
+    assert (await stack.state()).status.phase == Phase.RUNNING
+    await nothing_is_left(stack, running)

@@ -1,0 +1,304 @@
+"""What goes wrong with a machine that was Running, as an operator meets it: on the real driver, the real Kubernetes
+client, Temporal, and a simulated cloud and cluster.
+
+Decisions alone are in test_planner_health.py, their timing on stubs in test_machine_health.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from lifekit import Stack, eventually, new_stack
+from temporalio.api.sdk.v1 import WorkflowMetadata
+from temporalio.client import WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from test_life import fault, knobs, node
+from watchkit import Door
+
+import activities.drain
+from resources.machine import MachineState, Phase
+from resources.timings import Timings
+from starter.client import HostlerClient
+from starter.commands.describe import page
+from starter.results import Event
+
+SOON = timedelta(seconds=5)  # healthTimeout of a machine that is to fail
+LATE = timedelta(seconds=3)  # how much later than its deadline a decision may come on a busy machine
+POD = {"terminationGracePeriodSeconds": 1}
+
+
+def client_of(stack: Stack) -> HostlerClient:
+    return HostlerClient(stack.client, stack.settings, requested_by="tester")
+
+
+async def described(stack: Stack, name: str = "m-1") -> str:
+    """What `hostler describe` prints."""
+    return "\n".join(page(await client_of(stack).describe(name), datetime.now(UTC)))
+
+
+async def story(stack: Stack, name: str = "m-1") -> list[Event]:
+    """What `hostler events` prints."""
+    return await client_of(stack).events(name)
+
+
+async def details(handle: WorkflowHandle[Any, Any]) -> str:
+    """What the web UI shows of it."""
+    return str((await handle.query("__temporal_workflow_metadata", result_type=WorkflowMetadata)).current_details)
+
+
+def reasons(state: MachineState) -> list[str]:
+    return [h.reason for h in state.journal]
+
+
+def instance(state: MachineState) -> str:
+    return str(state.status.provider_id).rsplit("/", 1)[-1]
+
+
+async def with_a_pod(stack: Stack, name: str = "m-1", **spec: Any) -> MachineState:
+    """A machine that is Running, and the pod `web` on its node."""
+    await stack.create(name, **spec)
+    running = await stack.phase(Phase.RUNNING, name)
+    pod = json.dumps({"spec": {"nodeName": running.status.node_name, **POD}})
+    stack.kubectl("run", "web", "--image=i", f"--overrides={pod}")
+
+    async def serves() -> bool:
+        return stack.kubectl("get", "pod", "web", "-o", "jsonpath={.status.phase}") == "Running"
+
+    await eventually(serves, what="the pod running")
+    return running
+
+
+async def told(stack: Stack, node_name: str) -> dict[str, str]:
+    """The Events on the Node, as `kubectl describe node` shows them: reason and type."""
+    found = json.loads(stack.kubectl("get", "events", "-o", "json"))["items"]
+    ours = [e for e in found if e["source"].get("component") == "hostler" and e["involvedObject"]["name"] == node_name]
+    return {e["reason"]: e["type"] for e in ours}
+
+
+async def called(handle: WorkflowHandle[Any, Any], activity: str) -> int:
+    """How often the life has called it; tries again of the same call are one."""
+    scheduled = [
+        e.activity_task_scheduled_event_attributes.activity_type.name async for e in handle.fetch_history_events()
+    ]
+    return scheduled.count(activity)
+
+
+async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") -> None:
+    """After its deletion."""
+    result = await stack.delete(name)
+    assert [h.reason for h in result.journal][-1] == "Gone"
+    assert stack.leftovers(state.uid) == {}
+    assert stack.kubectl("get", "nodes", "-o", "name") == ""
+    assert "bootstrap-token" not in stack.kubectl("get", "secrets", "-n", "kube-system")
+
+
+# -- unhealthy for too long --------------------------------------------------------------------------------------------
+
+
+async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unknown, two fresh looks, Failed and drained there; every page says what, why and what can be done."""
+    monkeypatch.setattr(activities.drain, "DEAD_AFTER", timedelta(seconds=2))  # so long it is silent, else 5 min
+    running = await with_a_pod(stack, health_timeout=SOON)
+    node_name = str(running.status.node_name)
+    knobs(stack, dies_after=0.0)
+    unknown = await stack.phase(Phase.UNKNOWN)
+    assert unknown.illness is not None
+    deadline = unknown.illness.began + SOON
+    assert unknown.status.deadlines["health"] == deadline
+    assert f"Failed at {deadline:%Y-%m-%d %H:%M:%S}" in await described(stack)
+
+    looks = await stack.reason("ConfirmingFailure")
+    assert looks.status.phase == Phase.UNKNOWN
+    assert "a second look at Node, Lease and VM decides" in await details(stack.started["m-1"])
+
+    failed = await stack.reason("HealthTimeout")
+    (when,) = [h.time for h in failed.journal if h.reason == "HealthTimeout"]
+    assert timedelta(0) <= when - deadline < LATE  # I7
+    handle = stack.started["m-1"]
+    assert [await called(handle, a) for a in ("look_at_node", "look_at_vm", "drain_node")] == [2, 2, 1]
+    assert reasons(failed)[-4:] == ["NodeNotReady", "ConfirmingFailure", "HealthTimeout", "Drained"]
+    assert "default/web: still terminating after its grace period" in failed.journal[-1].message
+
+    for said in (await described(stack), await details(handle)):
+        for words in ("Failed", "NodeStatusUnknown", "two fresh looks", "Lease last renewed at", "VM running"):
+            assert words in said
+        assert "hostler recreate machine m-1 --cluster demo" in said
+    assert [e.reason for e in await story(stack) if e.reason in reasons(failed)] == reasons(failed)
+    assert (await told(stack, node_name)).items() >= {"NodeNotReady": "Warning", "HealthTimeout": "Warning"}.items()
+    assert node(stack, node_name)["spec"]["unschedulable"]
+
+    await nothing_is_left(stack, running)
+    assert await called(handle, "drain_node") == 1  # not a second time
+
+
+async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> None:
+    """Nobody registers it again: Failed. (One whose kubelet lives: tests/conformance, P07.)"""
+    await stack.create(health_timeout=SOON)
+    running = await stack.phase(Phase.RUNNING)
+    node_name = str(running.status.node_name)
+    knobs(stack, dies_after=0.0)
+    stack.kubectl("delete", "node", node_name)
+    missing = await stack.reason("NodeMissing")
+    assert missing.status.phase == Phase.UNKNOWN
+    assert f"node {node_name} was deleted by somebody" in await described(stack)
+    failed = await stack.reason("HealthTimeout")
+    assert failed.status.waiting_for is not None
+    assert f"node {node_name} was deleted by somebody (two fresh looks" in failed.status.waiting_for.message
+    assert stack.launched() == [instance(running)]
+    await nothing_is_left(stack, running)
+
+
+@pytest.mark.parametrize(("deed", "reason"), [("terminate", "VMGone"), ("stop", "VMNotRunning")])
+async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, reason: str) -> None:
+    """Its drain does not wait for a kubelet that is no more: the drain deadline is two minutes away."""
+    running = await with_a_pod(stack, health_timeout=SOON)
+    if deed == "stop":
+        stack.ec2().stop_instances(InstanceIds=[instance(running)])
+    else:
+        stack.ec2().terminate_instances(InstanceIds=[instance(running)])
+    unknown = await stack.reason(reason)
+    assert unknown.status.phase == Phase.UNKNOWN
+    failed = await stack.reason("HealthTimeout")
+    assert failed.status.waiting_for is not None
+    assert f"{instance(running)} is {'stopped' if deed == 'stop' else 'gone'} at the cloud (two fresh looks" in (
+        failed.status.waiting_for.message
+    )
+    (drained,) = [h for h in failed.journal if h.reason == "Drained"]
+    assert "default/web: still terminating after its grace period" in drained.message
+    assert "DrainForced" not in reasons(failed)
+    assert stack.launched() == [instance(running)]  # nothing takes its place by itself
+    await nothing_is_left(stack, running)
+
+
+# -- and back ----------------------------------------------------------------------------------------------------------
+
+
+async def test_ready_again_between_the_two_looks(stack: Stack) -> None:
+    timings = Timings.fast().model_copy(update={"confirm": timedelta(seconds=6)})
+    await stack.create(health_timeout=timedelta(seconds=8), timings=timings)
+    running = await stack.phase(Phase.RUNNING)
+    knobs(stack, unready=True)
+    await stack.reason("ConfirmingFailure")
+    knobs(stack, unready=False)
+    again = await stack.phase(Phase.RUNNING)
+    assert reasons(again)[-2:] == ["ConfirmingFailure", "Recovered"]
+    assert again.status.deadlines == {}
+    assert again.suspicion is None
+    assert again.status.waiting_for is None
+    assert stack.launched() == [instance(running)]
+
+
+# -- an API server that cannot be reached ------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def behind_a_door(temporal: WorkflowEnvironment) -> AsyncIterator[tuple[Stack, Door]]:
+    """A stack with its worker, which reaches the API server through a door; kubelets and kubectl do not."""
+    async with new_stack(temporal.client) as stack:
+        url = stack.simulator.simulator.kube_url
+        door = Door(url)
+        await door.open()
+        settings = stack.settings.path(Path("kubeconfig"))
+        direct = stack.kubeconfig.read_text()
+        settings.write_text(direct.replace(url, f"https://127.0.0.1:{door.port}"))
+        try:
+            async with stack.worker():
+                yield stack, door
+        finally:
+            door.shut()
+
+
+async def test_an_outage_longer_than_the_health_timeout_fails_nobody(temporal: WorkflowEnvironment) -> None:
+    """I5: also not the one whose deadline passed meanwhile, nor when all Nodes are Unknown as it comes back, because no
+    kubelet could report. Who is really ill is Failed then, by fresh looks."""
+    async with behind_a_door(temporal) as (stack, door):
+        for name in ("well", "mends", "ill"):
+            await stack.create(name, health_timeout=SOON)
+        for name in ("well", "mends", "ill"):
+            await stack.phase(Phase.RUNNING, name)
+        for name in ("mends", "ill"):
+            knobs(stack, name, unready=True)
+        for name in ("mends", "ill"):
+            await stack.phase(Phase.UNKNOWN, name)
+        door.shut()
+        for what in (
+            "leases",
+            "nodes/status",
+        ):  # the kubelets are not heard either, nor is it written that they are silent
+            fault(stack, service="kubernetes", operation=f"patch {what}", code="ServiceUnavailable", times=None)
+        for name in ("mends", "ill"):
+            waits = await stack.reason("CannotConfirm", name)
+            assert waits.status.phase == Phase.UNKNOWN
+            assert "nothing is decided on old news" in await described(stack, name)
+        assert (await stack.phase(Phase.UNKNOWN, "mends")).suspicion is None
+        overdue = max([(await stack.state(n)).status.deadlines["health"] for n in ("mends", "ill")])
+        await eventually(_now, lambda now: now > overdue + SOON, "an outage as long again")
+        assert (await stack.state("well")).status.phase == Phase.RUNNING
+
+        for what in ("leases", "nodes/status"):
+            assert stack.calls(f"patch {what}", "kubernetes")[-1].error == "ServiceUnavailable"
+        knobs(stack, "mends", unready=False)
+        stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+        await door.open()
+        ill = await stack.phase(Phase.FAILED, "ill")
+        for name in ("mends", "well"):
+            running = await stack.phase(Phase.RUNNING, name)
+            assert "HealthTimeout" not in reasons(running)
+        mended = await stack.state("mends")
+        assert {"CannotConfirm", "Recovered"} <= set(reasons(mended))
+        assert reasons(ill).index("CannotConfirm") < reasons(ill).index("HealthTimeout")
+        assert len(stack.launched()) == 3
+
+
+async def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def test_an_outage_over_the_creation_deadline_fails_nobody(temporal: WorkflowEnvironment) -> None:
+    """The node joins meanwhile, and nobody hears of it; who never joins is Failed when that can be read."""
+    async with behind_a_door(temporal) as (stack, door):
+        knobs(stack, "joins", join_delay=1.5)
+        knobs(stack, "never", never_joins=True)
+        for name in ("joins", "never"):
+            await stack.create(name, creation_timeout=timedelta(seconds=6))
+        for name in ("joins", "never"):
+            await stack.reason("NodeNotSeen", name)
+        door.shut()
+        for name in ("joins", "never"):
+            waits = await stack.reason("CannotConfirm", name)
+            assert waits.status.phase == Phase.PENDING
+            assert waits.created is not None
+            assert datetime.now(UTC) > waits.created + timedelta(seconds=6)
+        await door.open()
+        never = await stack.phase(Phase.FAILED, "never")
+        joins = await stack.phase(Phase.RUNNING, "joins")
+        assert "CannotConfirm" in reasons(joins)
+        assert reasons(never)[-2:] == ["CannotConfirm", "CreationTimeout"]
+
+
+# -- no worker ---------------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_worker_for_longer_than_the_health_timeout(temporal: WorkflowEnvironment) -> None:
+    """All timers have fired when one comes: who is well again by then is Running, who is not is Failed."""
+    async with new_stack(temporal.client) as stack:
+        async with stack.worker():
+            for name in ("mends", "ill"):
+                await stack.create(name, health_timeout=SOON)
+                await stack.phase(Phase.RUNNING, name)
+                knobs(stack, name, unready=True)
+            deadlines = [(await stack.phase(Phase.UNKNOWN, n)).status.deadlines["health"] for n in ("mends", "ill")]
+        knobs(stack, "mends", unready=False)
+        await eventually(_now, lambda now: now > max(deadlines), "the deadlines over")
+        async with stack.worker():
+            mended = await stack.phase(Phase.RUNNING, "mends")
+            ill = await stack.phase(Phase.FAILED, "ill")
+        assert "HealthTimeout" not in reasons(mended)
+        (when,) = [h.time for h in ill.journal if h.reason == "HealthTimeout"]
+        assert when > max(deadlines)
