@@ -1,7 +1,8 @@
-"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near.
+"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near; and how far
+the machines of each class are with its changes.
 
-Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges. For people and
-alerts: nothing is decided by it.
+Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; the classes are asked
+themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
-from temporalio.client import WorkflowExecution
-from temporalio.common import MetricGauge, MetricMeter
+from temporalio.client import WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import MetricGauge, MetricMeter, QueryRejectCondition
+from temporalio.service import RPCError
 
 from activities.deps import Deps
 from resources import attributes
 from resources.base import format_duration
+from resources.machine_class import ClassProgress
 from resources.names import workflow_queue
 
 log = logging.getLogger("hostler.census")
@@ -28,28 +31,48 @@ NEAR = timedelta(minutes=10)
 PAGE = 500
 """Machines: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
 PAGE_TIMEOUT = timedelta(seconds=10)
+MACHINE, CLASS = "MachineWorkflow", "MachineClassWorkflow"
+ASKED_AT_ONCE = 10
+"""Classes. One that is not in a worker's cache is replayed for its answer."""
 
 Labels = tuple[tuple[str, str], ...]
 
 
 class Tally:
-    """Machines by labels at a moment, for one gauge each."""
+    """Machines and classes by labels at a moment, for one gauge each."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
         self.machines: Counter[Labels] = Counter()
         self.near: Counter[Labels] = Counter()
+        self.classes: Counter[Labels] = Counter()
+        self.users: Counter[Labels] = Counter()
+        self.unfinished: Counter[Labels] = Counter()
+        self.asked: dict[str, Labels] = {}
+        """Classes that can tell of their machines: workflow id to cluster and name."""
 
-    def add(self, machine: WorkflowExecution) -> None:
+    def add(self, found: WorkflowExecution) -> None:
         """One that was started with plain JSON has no attributes until a worker takes it up: its phase is empty."""
-        said = machine.typed_search_attributes
-        cluster = said.get(attributes.CLUSTER) or _cluster_of(machine.id)
+        said = found.typed_search_attributes
+        cluster = said.get(attributes.CLUSTER) or _cluster_of(found.id)
         place = (("cluster", cluster), ("phase", said.get(attributes.PHASE, "")))
-        self.machines[(*place, ("reason", said.get(attributes.REASON, "")))] += 1
+        why = ("reason", said.get(attributes.REASON, ""))
+        if found.workflow_type == CLASS:
+            self.classes[(*place, why)] += 1
+            name = said.get(attributes.CLASS) or found.id.rpartition("/")[2]
+            self.asked[found.id] = (("cluster", cluster), ("class", name))
+            return
+        self.machines[(*place, why)] += 1
         deadline = said.get(attributes.DEADLINE)
         # Added also when it is 0, so that the series is there before an alert needs it. A deadline that has passed has
         # struck; the attribute is written anew with the machine's next news.
         self.near[place] += deadline is not None and self.now <= deadline <= self.now + NEAR
+
+    def add_progress(self, of: Labels, progress: ClassProgress) -> None:
+        for state, reason, number in progress.states:
+            self.users[(*of, ("state", str(state)), ("reason", reason))] += number
+        since = progress.unfinished_since
+        self.unfinished[of] = int(since.timestamp()) if since else 0  # also 0, as `near`
 
 
 def _cluster_of(workflow_id: str) -> str:
@@ -77,22 +100,72 @@ class Census:
         self.client = deps.client
         # Of this installation's machines only: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
-        self.query = f"WorkflowType='MachineWorkflow' AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
+        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}')"
+        self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
         self.machines = Gauges(deps.meter.create_gauge("hostler_machines", "Machines by phase and reason"))
         self.near = Gauges(
             deps.meter.create_gauge("hostler_deadlines_near", "Machines whose deadline strikes within 10 minutes")
         )
+        self.classes = Gauges(deps.meter.create_gauge("hostler_classes", "Classes by phase and reason"))
+        self.users = Gauges(
+            deps.meter.create_gauge("hostler_class_machines", "Machines of a class by how far they are with it")
+        )
+        self.unfinished = Gauges(
+            deps.meter.create_gauge(
+                "hostler_class_unfinished_timestamp_seconds",
+                "Unix time of a class's oldest change that a machine still has to take",
+            )
+        )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
+        self._told: dict[str, ClassProgress] = {}
+        """By workflow id: a class that does not answer keeps its last numbers, or its trouble would look mended."""
+        self._silent: set[str] = set()
 
     async def count(self) -> None:
         """One listing, all pages. The gauges move only when every page has been read: half a list would look like
         machines that are gone. Raises RPCError."""
         tally = Tally(datetime.now(UTC))
-        async for machine in self.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
-            tally.add(machine)
+        async for found in self.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
+            tally.add(found)
         self.machines.show(tally.machines)
         self.near.show(tally.near)
+        self.classes.show(tally.classes)
+        self._told = await self._ask(sorted(tally.asked))
+        for workflow_id, progress in self._told.items():
+            tally.add_progress(tally.asked[workflow_id], progress)
+        self.users.show(tally.users)
+        self.unfinished.show(tally.unfinished)
         self.time.set(int(tally.now.timestamp()))
+
+    async def _ask(self, ids: list[str]) -> dict[str, ClassProgress]:
+        slots = asyncio.Semaphore(ASKED_AT_ONCE)
+        silent: dict[str, Exception] = {}
+
+        async def one(workflow_id: str) -> ClassProgress | None:
+            try:
+                async with slots:
+                    progress: ClassProgress = await self.client.get_workflow_handle(workflow_id).query(
+                        "progress",
+                        result_type=ClassProgress,
+                        reject_condition=QueryRejectCondition.NOT_OPEN,
+                        rpc_timeout=PAGE_TIMEOUT,
+                    )
+                return progress
+            except WorkflowQueryRejectedError:
+                return None  # it has ended since it was listed
+            except (WorkflowQueryFailedError, RPCError) as e:
+                silent[workflow_id] = e
+                return self._told.get(workflow_id)
+
+        answers = await asyncio.gather(*map(one, ids))
+        for workflow_id in sorted(set(silent) - self._silent):
+            log.warning(
+                "%s does not answer: %s; its numbers in hostler_class_machines stand still meanwhile",
+                workflow_id,
+                silent[workflow_id],
+            )
+        self._silent = set(silent)
+        return {workflow_id: told for workflow_id, told in zip(ids, answers, strict=True) if told is not None}
 
     async def run(self, interval: timedelta) -> None:
         """Until it is cancelled. A failure is said once and tried again: a census must never stop a worker."""
@@ -106,7 +179,7 @@ class Census:
             except Exception as e:
                 if not failing:
                     log.warning(
-                        "machines cannot be counted: %s; the metrics hostler_machines and hostler_deadlines_near stand "
+                        "machines cannot be counted: %s; hostler_machines and the other metrics of the census stand "
                         "still meanwhile; trying again every %s. See whether `hostler get machines -A` answers",
                         e or type(e).__name__,
                         format_duration(interval),

@@ -43,8 +43,8 @@ class ClassActivities:
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:
         """Signals `report`; False when there is no such class, which never holds up a machine."""
-        if input.left is not None:
-            await self.forget_user(input.left, input.report.user)
+        for former in input.left:
+            await self.forget_user(former, input.report.user)
         return await self.report(input.machine_class, input.report)
 
     async def report(self, machine_class: ClassRef, report: ClassReport) -> bool:

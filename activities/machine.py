@@ -66,9 +66,9 @@ class MachineActivities:
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
         "not found" nothing is created (seed 000, triggerCreationFlow).
         """
-        # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
-        await self._report(input, UpdateState.PENDING, 0)
         target, clock = input.target, Clock()
+        # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
+        await self._report(input, UpdateState.PENDING, 0, clock.now())
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
@@ -89,7 +89,7 @@ class MachineActivities:
             await self.deps.blocking(driver.delete_machine, delete)
         else:
             await self._announce(target, vm.provider_id)
-            await self._report(input, UpdateState.UPDATED, input.generation)
+            await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
         return CreateOutput(
             provider_id=vm.provider_id,
             node_name=vm.node_name,
@@ -102,9 +102,13 @@ class MachineActivities:
 
     @activity.defn
     async def update_machine(self, input: UpdateInput) -> UpdateOutput:
-        """The post-start update, after a fresh look; `Unimplemented` counts as done."""
+        """The post-start update, after a fresh look, or a hot update, which reads what it changes.
+
+        A driver that has none says so in the answer: the post-start update is done then, a hot update is not.
+        """
         target = input.target
-        await self._look(target)
+        if input.last_applied is None:
+            await self._look(target)
         request = await self.deps.request(
             UpdateMachineRequest,
             target,
@@ -178,13 +182,16 @@ class MachineActivities:
             raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
         return DeleteOutput(kept=found.kept)
 
-    async def _report(self, input: CreateInput, state: UpdateState, applied: int) -> None:
-        """How far the machine is with its class; one that nobody applied as a class has nobody to tell."""
+    async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
+        """How far the machine is with its class; one that nobody applied as a class has nobody to tell.
+
+        `time` is of one clock for both reports of an activity: of two, the later may tell an earlier time.
+        """
         if not input.class_name:
             return
         machine = input.target.machine
         report = ClassReport(
-            user=machine.name, generation=input.generation, applied=applied, state=state, time=Clock().now()
+            user=machine.name, generation=input.generation, applied=applied, state=state, time=time
         )
         await self.classes.report(ClassRef(cluster=machine.cluster, name=input.class_name), report)
 

@@ -34,6 +34,8 @@ UNIMPLEMENTED = "unimplemented"
 """Not the class of the exception, which is `invalid`: that a cloud has nothing to update is no trouble."""
 DEFECT = "defect"
 """Something else than a DriverError, which the contract does not allow: an error of the driver's own code."""
+HOT_UPDATE = "hot_update"
+"""One method of the driver does two things: the post-start update, once, keeps its name."""
 
 
 class MeteredDriver:
@@ -55,7 +57,8 @@ class MeteredDriver:
         return self._measure(self._driver.create_machine, request)
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
-        return self._measure(self._driver.update_machine, request)
+        hot = request.last_applied_provider_spec is not None
+        return self._measure(self._driver.update_machine, request, HOT_UPDATE if hot else "")
 
     def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
         return self._measure(self._driver.delete_machine, request)
@@ -69,7 +72,7 @@ class MeteredDriver:
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
         return self._measure(self._driver.get_volume_ids, request)
 
-    def _measure(self, method: Callable[[R], T], request: R) -> T:
+    def _measure(self, method: Callable[[R], T], request: R, operation: str = "") -> T:
         started, error_class = time.monotonic(), DEFECT
         try:
             answer = method(request)
@@ -79,6 +82,6 @@ class MeteredDriver:
             error_class = UNIMPLEMENTED if isinstance(e, Unimplemented) else str(e.error_class)
             raise
         finally:
-            labels = {"provider": self._provider, "operation": method.__name__}
+            labels = {"provider": self._provider, "operation": operation or method.__name__}
             self._calls.add(1, {**labels, "error_class": error_class})
             self._durations.record(timedelta(seconds=time.monotonic() - started), labels)

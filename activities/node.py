@@ -112,10 +112,8 @@ class NodeActivities:
             # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
-        if input.class_name:
-            await self.classes.forget_user(
-                ClassRef(cluster=input.machine.cluster, name=input.class_name), input.machine.name
-            )
+        for name in input.classes:
+            await self.classes.forget_user(ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
         if input.provider_id:
             handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
             try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from resources.machine_class import User
+from resources.machine_class import UpdateState, User
 
 LONGEST = timedelta(hours=1)
 """Between two tellings of one that never answers: its history must not grow with every one."""
@@ -18,6 +18,12 @@ LONGEST = timedelta(hours=1)
 def behind(user: User, generation: int) -> bool:
     """It has not said that it has this generation."""
     return user.generation < generation
+
+
+def unfinished(user: User, generation: int) -> bool:
+    """It has not said that it has this generation, or said last that it is at it: the word that it is done may be
+    lost."""
+    return behind(user, generation) or user.state is UpdateState.UPDATING
 
 
 def at_work(user: User, now: datetime) -> bool:
@@ -34,7 +40,7 @@ def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetim
     """
     holding = [n for n, u in users.items() if at_work(u, now)]
     switching = [n for n in holding if behind(users[n], generation) and users[n].told < generation]
-    waiting = [n for n, u in users.items() if behind(u, generation) and not at_work(u, now)]
+    waiting = [n for n, u in users.items() if unfinished(u, generation) and not at_work(u, now)]
     waiting.sort(key=lambda n: (users[n].told >= generation, users[n].patience or now, n))
     room = max(0, limit - len(holding))
     # More than the limit may be at work: it was lowered, or machines were born with this class.
@@ -42,14 +48,18 @@ def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetim
 
 
 def when_told(user: User, generation: int, silence: timedelta, now: datetime) -> User:
-    """The user's record once it is told. Each telling without an answer doubles the wait for the next."""
+    """The user's record once it is told. Each telling that does not end it doubles the wait for the next."""
     tells = user.tells + 1 if user.told == generation else 1
-    patience = now + min(silence * 2 ** min(tells - 1, 16), max(silence, LONGEST))
-    return user._replace(told=generation, tells=tells, patience=patience)
+    return user._replace(told=generation, tells=tells, patience=until_next(tells, silence, now))
+
+
+def until_next(tells: int, silence: timedelta, now: datetime) -> datetime:
+    """How long one is waited for that was told so many times already."""
+    return now + min(silence * (1 << min(max(tells - 1, 0), 16)), max(silence, LONGEST))
 
 
 def next_look(users: Mapping[str, User], generation: int, now: datetime) -> datetime | None:
     """When the first of those at work has been silent for too long; None when nobody is waited for."""
-    if not any(behind(u, generation) for u in users.values()):
+    if not any(unfinished(u, generation) for u in users.values()):
         return None
     return min((u.patience for u in users.values() if u.patience and at_work(u, now)), default=None)

@@ -17,6 +17,8 @@ from resources.timings import Timings
 
 JOURNAL_LENGTH = 50
 INTENTS_KEPT = 20
+ATTEMPTED_KEPT = 10
+"""Specs of hot updates without a success: more changes than that, all failed half-way, are not expected."""
 
 
 class Phase(StrEnum):
@@ -216,8 +218,10 @@ class MachineState(Model):
     vm: VmFacts | None = None
     """The newest that the watch of the cloud account told: bad news, and good news after bad."""
     post_start_done: bool = False
+    classes: list[str] = Field(default_factory=list)
+    """Names of the classes that count the machine among their users."""
     reported: list[str] = Field(default_factory=list)
-    """What the class was told last: class, generation, applied, state, reason."""
+    """What its class was told last: generation, applied, state, reason."""
     joined: bool = False
     """The Node carries the template and the token is revoked."""
     joined_uid: str | None = None
@@ -228,6 +232,8 @@ class MachineState(Model):
     trouble: Trouble | None = None
     update_failures: int = 0
     """Of the hot update, in a row."""
+    attempted_specs: list[dict[str, Any]] = Field(default_factory=list)
+    """Of hot updates that were begun since the last that succeeded: the VM may carry parts of each."""
     healthy_since: datetime | None = None
     illness: Illness | None = None
     suspicion: Look | None = None

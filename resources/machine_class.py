@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -39,7 +40,7 @@ class UpdateState(StrEnum):
     UPDATED = "Updated"
     """Every updatable field is as that generation says."""
     PENDING = "Pending"
-    """It will be applied, but not now: there is no VM yet."""
+    """It is not applied now: there is no VM yet, or the machine is being deleted."""
     UPDATING = "Updating"
     """Under way, or tried again soon."""
     FAILED = "Failed"
@@ -128,8 +129,8 @@ class ClassRef(Value):
 class ReportInput(Value):
     machine_class: ClassRef
     report: ClassReport
-    left: ClassRef | None = None
-    """The class that the machine had before."""
+    left: list[ClassRef] = Field(default_factory=list)
+    """Classes that count the machine among their users, and are wrong."""
 
 
 class TellUsersInput(Value):
@@ -142,6 +143,15 @@ class TellUsersInput(Value):
 class TellUsersOutput(Value):
     gone: list[str] = Field(default_factory=list)
     """Those without a workflow that runs."""
+
+
+class ClassProgress(Value):
+    """How far a class's newest changes are, for numbers (query `progress`)."""
+
+    states: list[tuple[UpdateState, str, int]] = Field(default_factory=list)
+    """State, reason, and how many users are so."""
+    unfinished_since: datetime | None = None
+    """When the oldest change was made that an unfinished user does not carry; None: there is none."""
 
 
 class UsersFound(Value):
@@ -220,11 +230,27 @@ class ClassState(Model):
         return self.machine_class.generation
 
     @property
-    def updated(self) -> bool:
-        """Every user is done with the newest generation, as far as it can be."""
-        return all(
-            u.generation >= self.generation and u.settled and u.state is not UpdateState.FAILED
+    def unfinished(self) -> list[User]:
+        """Users that are not done with the newest generation, as far as they can be."""
+        return [
+            u
             for u in self.users.values()
+            if u.generation < self.generation or not u.settled or u.state is UpdateState.FAILED
+        ]
+
+    @property
+    def updated(self) -> bool:
+        return not self.unfinished
+
+    @property
+    def progress(self) -> ClassProgress:
+        # Of one that carries nothing yet, or has said nothing yet, only the newest change is known to be missing.
+        carried = min((u.applied or self.generation - 1 for u in self.unfinished), default=self.generation)
+        missing = (c.time for c in self.changes if c.generation > carried)
+        counts = Counter((u.state, u.reason) for u in self.users.values())
+        return ClassProgress(
+            states=[(state, reason, n) for (state, reason), n in sorted(counts.items())],
+            unfinished_since=min(missing, default=None),
         )
 
     @property

@@ -326,8 +326,8 @@ class ForgetInput(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     attempts: int = 0
     """Every attempt may have left a token."""
-    class_name: str = ""
-    """The class, whose user it is no more."""
+    classes: list[str] = Field(default_factory=list)
+    """Names of those whose user it is no more."""
 
 
 # -- machines without a workflow ------------------------------------------------------------------------------------

@@ -164,15 +164,15 @@ def _state(
     attempt = _attempt(wanted.machine_class, vm, former, now)
     end = f"; its former workflow ended as {life.status}{since(life)}" if life else ""
     asked = Happening(time=now, reason="Adopted", message=f"asked by {client.requested_by}{end}")
-    story = former.journal if former is not None and former.uid == vm.uid else []
-    return wanted.model_copy(
-        update={
-            "uid": vm.uid,
-            "attempt": attempt,
-            "status": Status(provider_id=vm.provider_id),
-            "journal": [*story, asked],
+    begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
+    if former is not None and former.uid == vm.uid:
+        carried = {k: getattr(former.status, k) for k in ("last_applied_provider_spec", "applied_generation")}
+        begun |= {
+            "status": Status(provider_id=vm.provider_id, **carried),
+            "attempted_specs": former.attempted_specs,
+            "journal": [*former.journal, asked],
         }
-    )
+    return wanted.model_copy(update=begun)
 
 
 def _attempt(machine_class: ClassSnapshot | None, vm: OwnedVm, former: MachineState | None, now: datetime) -> Attempt:

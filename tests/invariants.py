@@ -10,6 +10,7 @@ from typing import Any
 from canaries import assert_no_canary, texts_of
 from lifekit import Stack
 
+from planners.hot_update import MUST_PREFIXES
 from resources.machine import MachineState
 from resources.messages import Happening
 from resources.names import CORDON_ANNOTATION, INSTANCE_NOT_READY_TAINT, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID
@@ -28,8 +29,8 @@ class Witness:
     """What was seen of a machine while it lived."""
 
     states: list[MachineState] = field(default_factory=list)
-    tagged: bool = False
-    """FOREIGN_TAG was put on its VM."""
+    resources: dict[str, list[str]] = field(default_factory=dict)
+    """By kind, ids of what carries its uid at the cloud, and since then FOREIGN_TAG."""
     touched: int | None = None
     """Number of the last call with which a user had labelled and annotated the Node with USER_KEY and cordoned it."""
     tainted: bool = False
@@ -38,6 +39,10 @@ class Witness:
     @property
     def last(self) -> MachineState:
         return self.states[-1]
+
+    @property
+    def ids(self) -> list[str]:
+        return [id for ids in self.resources.values() for id in ids]
 
 
 class Population:
@@ -129,13 +134,42 @@ def check_i7(journal: list[Happening], reason: str, deadline: datetime) -> None:
 
 def check_i8(stack: Stack, seen: Witness) -> None:
     """Must-tags never change, foreign tags never change: no call after the launch touches either."""
-    ours = made_for(stack, seen.last.uid)
-    must = {TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name"}
+    ours = made_for(stack, seen.last.uid) | set(seen.ids)
     for call in (*stack.calls("CreateTags"), *stack.calls("DeleteTags")):
         keys = {t["Key"] for t in call.request.get("Tags", ())}
         by_us = keys != {FOREIGN_TAG[0]} or call.operation == "DeleteTags"
-        wrong = keys & (must | {FOREIGN_TAG[0]}) if by_us and ours & set(call.request["Resources"]) else set()
-        assert not wrong, f"I8: {call.operation} touched {sorted(wrong)}"
+        wrong = {k for k in keys if _is_must(k) or k == FOREIGN_TAG[0]}
+        touched = by_us and wrong and ours & set(call.request["Resources"])
+        assert not touched, f"I8: {call.operation} touched {sorted(wrong)}"
+
+
+def _is_must(key: str) -> bool:
+    """By seed 002, and our own four."""
+    return key in (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name") or key.startswith(MUST_PREFIXES)
+
+
+def check_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
+    """I8 and the right end, asked of the cloud itself: each resource carries the must-tags that it was launched with,
+    somebody's, and what the class wants of all kinds; nothing else."""
+    (launch,) = [c for c in stack.calls("RunInstances") if _tags(c.request).get(TAG_UID) == seen.last.uid][:1]
+    must = {k: v for k, v in _tags(launch.request).items() if _is_must(k)}
+    assert seen.resources, "no resource was witnessed"
+    key, value = FOREIGN_TAG
+    for id in seen.ids:
+        found = stack.tags(id)
+        assert found.get(key) == value, f"I8: somebody's tag is gone from {id}"
+        changed = sorted(k for k in {*must, *found} if _is_must(k) and must.get(k) != found.get(k))
+        assert not changed, f"I8: must-tags of {id} have changed: {changed}"
+        own = {k: v for k, v in found.items() if not _is_must(k) and k != key}
+        assert own == wanted, f"{id} carries {own}, its class wants {wanted}"
+
+
+def check_options(stack: Stack, seen: Witness, **wanted: object) -> None:
+    """The right end: metadata options as the class has them."""
+    vm = str(seen.last.status.provider_id).rsplit("/", 1)[-1]
+    (reservation,) = stack.ec2().describe_instances(InstanceIds=[vm])["Reservations"]
+    found = reservation["Instances"][0]["MetadataOptions"]
+    assert {k: found.get(k) for k in wanted} == wanted
 
 
 def check_i10(stack: Stack, seen: Witness) -> None:

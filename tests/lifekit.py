@@ -54,6 +54,17 @@ async def eventually(look: Callable[[], Awaitable[T]], until: Callable[[T], obje
         await asyncio.sleep(0.05)
 
 
+async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> T:
+    """The answer of a query; asked again while a worker that was to answer is being killed."""
+    give_up = time.monotonic() + DEADLINE
+    while True:
+        try:
+            return await handle.query(query, rpc_timeout=timedelta(seconds=10))
+        except RPCError:
+            if time.monotonic() > give_up:
+                raise
+
+
 def examples(name: str = "m-1", **spec: Any) -> Loaded:
     """The manifests of examples/aws, with the machine's name and fields of its spec replaced."""
     loaded = load_manifests("---\n".join(p.read_text() for p in sorted(EXAMPLES.glob("*.yaml"))), "examples/aws")
@@ -110,14 +121,7 @@ class Stack:
         return handle
 
     async def state(self, name: str = "m-1") -> MachineState:
-        """Asked again while a worker that was to answer is being killed."""
-        give_up = time.monotonic() + DEADLINE
-        while True:
-            try:
-                return await self.started[name].query(MachineWorkflow.describe, rpc_timeout=timedelta(seconds=10))
-            except RPCError:
-                if time.monotonic() > give_up:
-                    raise
+        return await asked(self.started[name], MachineWorkflow.describe)
 
     async def phase(self, phase: Phase, name: str = "m-1") -> MachineState:
         return await eventually(lambda: self.state(name), lambda s: s.status.phase == phase, f"{name} {phase}")
@@ -152,6 +156,10 @@ class Stack:
         """Instances that the cloud ever made."""
         ids = [i for c in self.calls("RunInstances") if not c.error for i in c.result.get("instanceIds", ())]
         return sorted(set(ids))
+
+    def tags(self, resource: str) -> dict[str, str]:
+        """As they are at the cloud, whatever reads see."""
+        return dict(self.simulator.call(lambda: self.simulator.simulator.ec2._tags.of(resource)))
 
     def ec2(self) -> Any:
         """The account's own tools, as somebody else uses them."""

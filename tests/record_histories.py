@@ -1,4 +1,4 @@
-"""Records one history of every flow, for the replay test: `python tests/record_histories.py`.
+"""Records the histories of every flow, for the replay test: `python tests/record_histories.py`, or with some names.
 
 Run it when a workflow gets a new flow, or a change that a patch marker guards: then the old recordings stay and a new
 one is added beside them. What names the recording machine is taken out.
@@ -7,27 +7,33 @@ one is added beside them. What names the recording machine is taken out.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from lifekit import Stack, eventually, new_stack
-from temporalio.client import Client
+from classkit import LiveClass, refuse, relent, start_by_hand, tagged
+from lifekit import CLUSTER, Stack, eventually, examples, new_stack
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
 from resources.attributes import ALL
 from resources.converter import data_converter
+from resources.errors import ErrorClass
 from resources.machine import Phase
-from resources.messages import RecreateIntent
+from resources.messages import Intent, RecreateIntent
+from resources.names import class_id, cluster_id, machine_id
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
+from workflows.machine_class import MachineClassWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 IDENTITY = "recorder"
+HOUR = timedelta(hours=1)
 
 
 async def a_whole_life(stack: Stack) -> None:
@@ -68,10 +74,58 @@ async def a_failed_life(stack: Stack) -> None:
     await stack.delete()
 
 
-FLOWS: dict[str, Callable[[Stack], Awaitable[None]]] = {
-    "whole-life": a_whole_life,
-    "hard-life": a_hard_life,
-    "failed-life": a_failed_life,
+async def a_hot_life(stack: Stack) -> None:
+    """A class and its machine: a hot update; one that fails half-way, and goes on in a new run of both; a class that is
+    set back after another such failure; a deletion that is refused; and both are gone."""
+    of = LiveClass(stack, **tagged({"team": "a", "old": "1"}))
+    await of.start()
+    await start_by_hand(stack, "m-1", of, {ErrorClass.AUTH: timedelta(seconds=3), ErrorClass.INVALID: HOUR})
+    uid = (await stack.phase(Phase.RUNNING)).uid
+    await of.known("m-1")
+    await of.apply(**tagged({"team": "b"}, hops=3))
+    await of.updated(2)
+    rule = refuse(stack, uid, "UnauthorizedOperation")
+    await of.apply(**tagged({"team": "c"}))
+    await in_trouble(stack)
+    await renewed(stack.started["m-1"], MachineWorkflow.renew_by_update)
+    await renewed(of.handle, MachineClassWorkflow.renew_by_update)
+    relent(stack, rule)
+    await of.updated(3)
+    rule = refuse(stack, uid, "TagLimitExceeded")
+    await of.apply(**tagged({"team": "d"}))
+    await in_trouble(stack)
+    relent(stack, rule)
+    await of.apply(**tagged({"team": "c"}))
+    await of.updated(5)
+    assert "is used by 1 machine (m-1)" in await of.refusal()
+    await stack.delete()
+    await of.delete()
+    await of.handle.result()
+
+
+async def in_trouble(stack: Stack) -> None:
+    await eventually(stack.state, lambda s: s.status.update_trouble is not None, "the failure")
+
+
+async def renewed(handle: WorkflowHandle[Any, Any], renew: Any) -> None:
+    """When it goes on in a new run."""
+    former = (await handle.describe()).run_id
+    await handle.execute_update(renew, Intent(id="renew"), id="renew")
+    await eventually(handle.describe, lambda d: d.run_id != former, f"a new run of {handle.id}")
+
+
+Flow = Callable[[Stack], Awaitable[None]]
+IDS = {
+    "machine": machine_id(CLUSTER, "m-1"),
+    "cluster": cluster_id(CLUSTER),
+    "class": class_id(CLUSTER, examples().classes[0].metadata.name),
+}
+"""What can be recorded, by kind."""
+FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
+    "whole-life": (a_whole_life, ("machine", "cluster")),
+    "hard-life": (a_hard_life, ("machine", "cluster")),
+    "failed-life": (a_failed_life, ("machine", "cluster")),
+    "hot-life": (a_hot_life, ("machine", "class")),
 }
 
 
@@ -82,16 +136,29 @@ def anonymous(value: Any) -> Any:
     return [anonymous(v) for v in value] if isinstance(value, list) else value
 
 
+async def runs(client: Client, workflow_id: str) -> AsyncIterator[WorkflowHistory]:
+    """The history of each run, the first one first."""
+    described = await client.get_workflow_handle(workflow_id).describe()
+    run = described.raw_description.workflow_execution_info.first_run_id
+    while run:
+        history = await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()
+        yield history
+        run = history.events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
+
+
 async def record(client: Client, name: str) -> None:
+    flow, kinds = FLOWS[name]
     async with new_stack(client) as stack:
         async with stack.worker():
-            await FLOWS[name](stack)
-        first = stack.started["m-1"].first_execution_run_id
-        for workflow_id, run, file in (("machine/demo/m-1", first, "machine"), ("cluster/demo", None, "cluster")):
-            history = await client.get_workflow_handle(workflow_id, run_id=run).fetch_history()
-            content = {"workflowId": workflow_id, **anonymous(json.loads(history.to_json()))}
-            (HISTORIES / f"{file}-{name}.json").write_text(json.dumps(content, indent=1) + "\n")
-            print(f"{file}-{name}: {len(history.events)} events")
+            await flow(stack)
+        for kind in kinds:
+            numbers = itertools.count(1)
+            async for history in runs(client, IDS[kind]):
+                n = next(numbers)
+                file = f"{kind}-{name}" if n == 1 else f"{kind}-{name}-{n}"
+                content = {"workflowId": IDS[kind], **anonymous(json.loads(history.to_json()))}
+                (HISTORIES / f"{file}.json").write_text(json.dumps(content, indent=1) + "\n")
+                print(f"{file}: {len(history.events)} events")
 
 
 async def main() -> None:
@@ -102,7 +169,7 @@ async def main() -> None:
         dev_server_existing_path=str(Path(sys.executable).parent / "temporal"),
         dev_server_extra_args=["--dynamic-config-value", 'history.timerProcessorMaxTimeShift="20ms"'],
     ) as env:
-        for name in FLOWS:
+        for name in sys.argv[1:] or FLOWS:
             await record(env.client, name)
     await asyncio.sleep(0.1)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from datetime import datetime
 from typing import Any
 
@@ -17,8 +17,10 @@ from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
+from drivers.aws import hotupdate
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
+from planners.hot_update import TagPlan, Tags, plan_tags
 from resources.errors import ErrorClass
 from resources.machine import OperationType, Phase
 from resources.manifests import NodeTemplate
@@ -168,6 +170,24 @@ def break_i8() -> None:
     _wrap_driver("update_machine", tidy)
 
 
+def break_i8_foreign() -> None:
+    """A hot update that takes every tag for its own."""
+
+    def own(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
+        return plan_tags({**actual, **last}, desired, actual, protected, limit)
+
+    hotupdate.plan_tags = own
+
+
+def break_i8_must() -> None:
+    """A hot update that gives a must-tag another value."""
+
+    def careless(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
+        return plan_tags(last, {**desired, "Name": "renamed"}, actual, set(protected) - {"Name"}, limit)
+
+    hotupdate.plan_tags = careless
+
+
 def break_i10() -> None:
     """A drain that makes the node its own."""
 
@@ -266,6 +286,8 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I6": break_i6,
     "I7": break_i7,
     "I8": break_i8,
+    "I8 foreign": break_i8_foreign,
+    "I8 must": break_i8_must,
     "I10": break_i10,
     "I10 template": break_i10_template,
     "I11": break_i11,

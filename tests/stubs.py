@@ -19,8 +19,9 @@ from temporalio.worker import Worker
 
 import worker
 from resources import names
-from resources.errors import CODE_OF, NOT_YET, ErrorClass, ErrorInfo
+from resources.errors import NOT_YET, ErrorClass, ErrorInfo
 from resources.machine import ClassSnapshot, MachineState, Phase
+from resources.machine_class import ClassRef, ReportInput
 from resources.messages import (
     CreateInput,
     CreateOutput,
@@ -51,10 +52,10 @@ NODE = "node-1"
 Handle = WorkflowHandle[Any, Any]
 
 
-def classified(error_class: ErrorClass, message: str = "no") -> ApplicationError:
-    """As the boundary raises it."""
-    info = ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=message)
-    return ApplicationError(message, info, type=str(error_class), non_retryable=True)
+def classified(error_class: ErrorClass, message: str = "no", *details: Any, **fields: Any) -> ApplicationError:
+    """As the boundary raises it; `fields` are more of ErrorInfo."""
+    info = ErrorInfo.of(error_class, message).model_copy(update=fields)
+    return ApplicationError(message, info, *details, type=str(error_class), non_retryable=True)
 
 
 def not_yet(message: str, again: timedelta) -> ApplicationError:
@@ -76,8 +77,12 @@ class Stubs:
     def __init__(self) -> None:
         self.script: dict[str, deque[Any]] = {}
         self.calls: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any]] = []
+        """The calls without repetitions of one activity: what is slow is called again, and asked for once."""
         self.holds: dict[str, asyncio.Event] = {}
         """An activity named here does not answer before its event is set."""
+        self.classes: dict[str, ClassSnapshot] = {}
+        """Those that a machine can ask; one that is missing is asked for again."""
 
     def then(self, name: str, *answers: Any) -> None:
         self.script.setdefault(name, deque()).extend(answers)
@@ -85,8 +90,19 @@ class Stubs:
     def called(self, name: str) -> list[Any]:
         return [i for n, i in self.calls if n == name]
 
+    def hot_updates(self) -> list[UpdateInput]:
+        """Without the post-start update."""
+        return [i for n, i in self.asked if n == "update_machine" and i.last_applied is not None]
+
+    def told(self) -> list[tuple[str, int, int, str]]:
+        """What classes heard from machines: class, generation, applied, state."""
+        reports = [i for n, i in self.asked if n == "report_to_class"]
+        return [(i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in reports]
+
     async def _answer(self, name: str, input: Any, usual: Any) -> Any:
         self.calls.append((name, input))
+        if activity.info().attempt == 1:
+            self.asked.append((name, input))
         if name in self.holds:
             while not self.holds[name].is_set():
                 activity.heartbeat()
@@ -141,6 +157,15 @@ class Stubs:
     async def forget(self, input: ForgetInput) -> None:
         await self._answer("forget_machine", input, None)
 
+    @activity.defn(name="report_to_class")
+    async def report(self, input: ReportInput) -> bool:
+        return await self._answer("report_to_class", input, True)
+
+    @activity.defn(name="ask_class")
+    async def ask(self, input: ClassRef) -> ClassSnapshot:
+        missing = not_yet(f"class {input.name} is not there", timedelta(seconds=0.2))
+        return await self._answer("ask_class", input, self.classes.get(input.name, missing))
+
 
 async def state(handle: Handle) -> MachineState:
     found: MachineState = await handle.query(MachineWorkflow.describe)
@@ -169,6 +194,7 @@ async def stubbed(client: Client, workflows: bool = True, **options: Any) -> Asy
         names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
         names.cluster_queue("demo", prefix): [stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.forget],
         names.drain_queue("demo", prefix): [stubs.drain],
+        names.workflow_queue(prefix): [stubs.report, stubs.ask],
     }
     async with contextlib.AsyncExitStack() as stack:
         for queue, activities in per_queue.items():

@@ -193,7 +193,7 @@ async def test_a_change_goes_to_two_at_a_time_until_all_have_it(idle: Classes) -
         for name in names(5):
             await idle.user(name)
         answer = await idle.apply(snapshot(team="b"), requested_by="alice", reason="costs")
-        assert answer == "configured; generation 2: hot update of vmTags; 5 machines told"
+        assert answer == "configured; generation 2: hot update of vmTags; 5 machines to tell"
         await idle.until_told({"m1": [2], "m2": [2], "m3": [], "m4": [], "m5": []})
         (news,) = await idle.heard("m1")
         assert (news.requested_by, news.reason) == ("alice", "costs")
@@ -553,10 +553,11 @@ async def test_the_page_in_the_web_ui(classes: Classes) -> None:
     shown = details(await classes.state())
     for words in (
         "### Class c1, generation 2",
-        "Users: 1, of them without word of generation 2: 0",
-        "every user carries: 1",
+        "1 machine, **1 not done with it**, 0 without word of it",
+        "every machine carries: 1",
         "Failed (NotAuthorized): 1",
         "m1: may not",
+        "What can be done about NotAuthorized: At the cloud: correct the Secret",
         "alice: hot update of vmTags",
     ):
         assert words in shown

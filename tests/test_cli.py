@@ -161,7 +161,7 @@ async def test_changes_reach_the_machines_that_use_the_class(working: Place) -> 
 
     # A class alone goes to all who use it, and it is the class that tells them; the same again goes to nobody.
     changed = await apply(working, class_yaml(ami="ami-2"))
-    assert changed == ["machineclass/c1 configured: generation 2: needs replacement: ami; 2 machines told"]
+    assert changed == ["machineclass/c1 configured: generation 2: needs replacement: ami; 2 machines to tell"]
 
     async def taken() -> bool:
         states = [(await state_of(working, name)).machine_class for name in ("m1", "m2")]
@@ -172,7 +172,7 @@ async def test_changes_reach_the_machines_that_use_the_class(working: Place) -> 
 
     # With its machines in the same files, what the class alone changes for them is still the class's to tell.
     assert await apply(working, class_yaml(ami="ami-3"), machine_yaml("m1"), machine_yaml("m2", colour="blue")) == [
-        "machineclass/c1 configured: generation 3: needs replacement: ami; 2 machines told",
+        "machineclass/c1 configured: generation 3: needs replacement: ami; 2 machines to tell",
         "machine/m1 configured: its class tells it",
         "machine/m2 configured: takes generation 3",
     ]

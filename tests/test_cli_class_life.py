@@ -40,7 +40,7 @@ async def test_a_tag_changes_and_no_machine_does(stack: Stack) -> None:
         assert words in shown
     assert vm_tags(stack) == before
     applied = await hostler(stack, "--as", "alice", "apply", "-f", "-", stdin=changed)
-    assert applied == f"machineclass/{CLASS} configured: generation 2: hot update of vmTags; 1 machine told\n"
+    assert applied == f"machineclass/{CLASS} configured: generation 2: hot update of vmTags; 1 machine to tell\n"
 
     async def row() -> list[str]:
         return (await hostler(stack, "get", "classes")).splitlines()[1].split()

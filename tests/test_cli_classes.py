@@ -70,7 +70,9 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
         "Failed    NotAuthorized   1",
         "may not create tags",
         "(in 9m",  # the next try
-        "hot update: vmTags",
+        "What can be done about NotAuthorized: At the cloud: correct the Secret",
+        "hot update of vmTags\n",
+        "created\n",
         "Applied",  # the journal
         "Web UI: http://127.0.0.1:8233/namespaces/default/workflows/machineclass%2F",
     ):

@@ -170,7 +170,7 @@ async def test_waiting_until_every_machine_has_the_newest_class(hostler: Hostler
     preview = await hostler.classes.preview("c1", ClassSnapshot.of(changed))
     assert (preview.hot, preview.rolls, preview.refused) == (["vmTags"], [], [])
     applied = await hostler.classes.apply(changed)
-    assert str(applied) == "machineclass/c1 configured: generation 2: hot update of vmTags; 2 machines told"
+    assert str(applied) == "machineclass/c1 configured: generation 2: hot update of vmTags; 2 machines to tell"
 
     async def failed() -> bool:
         return "m2" in (await hostler.classes.get("c1")).troubles

@@ -482,13 +482,12 @@ async def test_more_machines_than_the_cache_holds(temporal: WorkflowEnvironment)
     assert asyncio.get_running_loop().time() - began < 20
 
 
-async def test_without_a_class_it_is_refused_with_words(machines: Machines) -> None:
+async def test_without_a_class_it_asks_for_it_and_waits_with_words(machines: Machines) -> None:
     bare = machines.new_state("m-1").model_copy(update={"machine_class": None})
     handle = await machines.start(bare)
-    with pytest.raises(WorkflowFailureError) as refused:
-        await handle.result()
-    assert "machineClass: missing" in str(refused.value.cause)
-    assert machines.stubs.calls == []
+    waits = await reason(handle, "ClassMissing")
+    assert "MachineClass demo-m5-large of cluster demo" in waits.status.waiting_for.message
+    assert {name for name, _ in machines.stubs.calls} <= {"ask_class"}
 
 
 async def test_a_name_that_no_node_could_have_as_a_label_is_refused_with_words(machines: Machines) -> None:

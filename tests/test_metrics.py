@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import time
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -17,12 +18,13 @@ from lifekit import eventually
 from metricskit import Samples, parse, value
 from ports import free_port
 from stubs import Machines, classified, stubbed
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+from test_class_workflow import Classes, snapshot
 from test_worker import get
 
 from activities import census
@@ -30,13 +32,20 @@ from activities.boundary import Boundary, NotYet
 from activities.census import Census
 from activities.deps import Deps
 from activities.kube import KubeError
-from activities.metered import DEFECT, UNIMPLEMENTED, MeteredDriver
+from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED, MeteredDriver
 from activities.secrets import SecretMissing
-from drivers.base import GetVolumeIDsRequest, GetVolumeIDsResponse
+from drivers.base import (
+    GetVolumeIDsRequest,
+    GetVolumeIDsResponse,
+    Identity,
+    UpdateMachineRequest,
+    UpdateMachineResponse,
+)
 from drivers.errors import DriverError, IdempotencyMismatch, Unimplemented
 from resources import attributes
 from resources.converter import data_converter
 from resources.errors import ErrorClass
+from resources.machine_class import ClassChange, ClassProgress, ClassState, UpdateState, User
 from resources.settings import Settings, SettingsError, WorkerSettings
 
 
@@ -155,13 +164,109 @@ async def test_a_retry_and_a_look_are_no_deadlines(metered: Metered) -> None:
         await eventually(counted, lambda c: c == [2, 1, 1, 0], "one creation ends soon")
 
 
-def listed(name: str, deadline: timedelta | None = None, **said: str) -> Any:
-    """A machine as visibility lists it."""
+async def test_machines_of_a_class_by_how_far_they_are(metered: Metered) -> None:
+    classes = Classes(metered.client, f"t{uuid.uuid4().hex[:8]}")
+    counting = Census(metered.deps(classes.queue))
+    first, second, third = (NOW - timedelta(hours=h) for h in (3, 2, 1))
+    changes = [ClassChange(generation=n, time=at) for n, at in enumerate((first, second, third), 1)]
+    reported = User(generation=3, applied=3, state=UpdateState.UPDATED, time=NOW)
+    failed = reported._replace(applied=1, state=UpdateState.FAILED, reason="NotAuthorized")
+
+    async def counted() -> dict[str, float | None]:
+        await counting.count()
+        seen, of = await metered.seen(), {"cluster": classes.cluster, "class": "c1"}
+        return {
+            "updated": value(seen, "hostler_class_machines", state="Updated", reason="", **of),
+            "failed": value(seen, "hostler_class_machines", state="Failed", reason="NotAuthorized", **of),
+            "since": value(seen, "hostler_class_unfinished_timestamp_seconds", **of),
+            "updating": value(seen, "hostler_classes", phase="Updating", reason="NotAuthorized"),
+            "done": value(seen, "hostler_classes", phase="Updated", reason=""),
+        }
+
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(classes.end)
+        await stack.enter_async_context(classes.worker(strict=False))
+        await classes.start(
+            machine_class=snapshot(3), changes=changes, users={"m-1": reported, "m-2": failed, "m-3": failed}
+        )
+        since = int(second.timestamp())  # of the oldest change that one of the two does not carry
+        wanted = {"updated": 1, "failed": 2, "since": since, "updating": 1, "done": None}
+        await eventually(counted, lambda c: c == wanted, "two that failed, for two hours")
+        for user in ("m-2", "m-3"):
+            await classes.report(user, 3)
+        wanted = {"updated": 3, "failed": 0, "since": 0, "updating": 0, "done": 1}
+        await eventually(counted, lambda c: c == wanted, "all are updated")
+        await classes.handle.terminate("gone")
+        wanted = dict.fromkeys(wanted, 0)
+        await eventually(counted, lambda c: c == wanted, "zero, and not the last value")
+
+
+async def test_a_class_that_does_not_answer_keeps_its_numbers(
+    metered: Metered, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "hostler.census")
+    mended = ClassProgress(states=[(UpdateState.UPDATED, "", 2)])
+    script: list[ClassProgress | Exception] = [
+        ClassProgress(states=[(UpdateState.FAILED, "QuotaExceeded", 2)], unfinished_since=NOW),
+        WorkflowQueryFailedError("unhandled error"),
+        RPCError("no poller", RPCStatusCode.FAILED_PRECONDITION, b""),
+        mended,
+        RPCError("no poller", RPCStatusCode.FAILED_PRECONDITION, b""),
+        WorkflowQueryRejectedError(None),  # it ended after it was listed
+    ]
+
+    async def query(name: str, **_: Any) -> ClassProgress:
+        assert name == "progress"
+        answer = script.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    deps = metered.deps("t")
+    deps.client = client = Visibility(metered.client, [listed("machineclass/demo/c1", type="MachineClassWorkflow")])  # type: ignore[assignment]
+    client.get_workflow_handle = lambda workflow_id: SimpleNamespace(query=query)  # type: ignore[attr-defined]
+    counting, seen = Census(deps), []
+    while script:
+        await counting.count()
+        labels = {"cluster": "demo", "class": "c1"}
+        failed = await metered.value("hostler_class_machines", state="Failed", reason="QuotaExceeded", **labels)
+        since = await metered.value("hostler_class_unfinished_timestamp_seconds", **labels)
+        updated = await metered.value("hostler_class_machines", state="Updated", **labels)
+        seen.append((failed, since, updated))
+    at = int(NOW.timestamp())
+    assert seen == [(2, at, None)] * 3 + [(0, 0, 2)] * 2 + [(0, 0, 0)]
+    said = [r.getMessage() for r in caplog.records]
+    assert len(said) == 2, "once each time that it begins"
+    assert said[0].startswith("machineclass/demo/c1 does not answer: unhandled error; its numbers in hostler_class")
+
+
+@pytest.mark.parametrize(
+    ("users", "since"),
+    [
+        ({}, None),
+        ({"m-1": User(generation=3, applied=3, state=UpdateState.UPDATED)}, None),
+        ({"m-1": User(generation=3, applied=1, state=UpdateState.NOT_SUPPORTED)}, None),  # nothing more comes
+        ({"m-1": User(generation=3, applied=0, state=UpdateState.PENDING)}, None),  # its VM is made with it
+        ({"m-1": User(generation=3, applied=2, state=UpdateState.FAILED)}, 3),
+        ({"m-1": User(generation=3, applied=1, state=UpdateState.UPDATING)}, 2),
+        ({"m-1": User(generation=2, applied=2, state=UpdateState.UPDATED)}, 3),  # not told yet
+        ({"m-1": User()}, 3),  # a former life's user that has said nothing: what it carries is not known
+    ],
+)
+def test_since_when_a_class_is_unfinished(users: dict[str, User], since: int | None) -> None:
+    changes = [ClassChange(generation=n, time=NOW + timedelta(minutes=n)) for n in (1, 2, 3)]
+    state = ClassState(name="c1", machine_class=snapshot(3), changes=changes, users=users)
+    expected = None if since is None else NOW + timedelta(minutes=since)
+    assert (state.progress.unfinished_since, state.updated) == (expected, since is None)
+
+
+def listed(name: str, deadline: timedelta | None = None, type: str = "MachineWorkflow", **said: str) -> Any:
+    """A machine, or a class, as visibility lists it."""
     keys = {"cluster": attributes.CLUSTER, "phase": attributes.PHASE, "reason": attributes.REASON}
     pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(keys[k], v) for k, v in said.items()]
     if deadline is not None:
         pairs.append(SearchAttributePair(attributes.DEADLINE, NOW + deadline))
-    return SimpleNamespace(id=name, typed_search_attributes=TypedSearchAttributes(pairs))
+    return SimpleNamespace(id=name, workflow_type=type, typed_search_attributes=TypedSearchAttributes(pairs))
 
 
 NOW = datetime.now(UTC)
@@ -306,6 +411,24 @@ async def test_driver_calls_by_error_class(metered: Metered) -> None:
         assert value(seen, "hostler_driver_calls_total", error_class=odd_class, **labels) == 1
     took = "hostler_driver_call_duration_milliseconds_count"
     assert value(seen, took, **labels) == 2 + len(errors) + len(odd)
+
+
+class Updates:
+    def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
+        return UpdateMachineResponse()
+
+
+async def test_a_hot_update_is_counted_apart_from_the_post_start_update(metered: Metered) -> None:
+    driver = MeteredDriver("AWS", Updates(), metered.deps("t").meter)  # type: ignore[arg-type]
+    machine = Identity(cluster="demo", name="m-1", uid="u", cluster_full_name="demo")
+    for last in (None, {"ami": "ami-1"}, {"ami": "ami-1"}):
+        request = UpdateMachineRequest(
+            machine=machine, provider_spec={}, provider_id="aws:///eu-west-1/i-1", last_applied_provider_spec=last
+        )
+        assert driver.update_machine(request) == UpdateMachineResponse()
+    seen = await metered.seen()
+    for operation, calls in (("update_machine", 1), (HOT_UPDATE, 2)):
+        assert value(seen, "hostler_driver_calls_total", operation=operation, error_class="") == calls
 
 
 # -- activities of all kinds ------------------------------------------------------------------------------------------

@@ -7,21 +7,24 @@ import asyncio
 import re
 import signal
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import yaml
-from lifekit import Stack, eventually, new_stack
+from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
 from ports import free_port
 from temporalio.testing import WorkflowEnvironment
 from test_worker import change_settings, get, worker_process
 
 import worker
-from activities.metered import DEFECT, UNIMPLEMENTED
+from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.machine_class import UpdateState
 from simulator.frame import FaultRule
+from starter.client import HostlerClient
 
 ROOT = Path(__file__).parent.parent
 DOCS = (ROOT / "docs" / "metrics.md").read_text()
@@ -91,6 +94,7 @@ def test_queries_of_the_docs_ask_for_what_there_is() -> None:
         "phase": set(Phase),
         "error_class": {"", *ErrorClass, UNIMPLEMENTED, DEFECT},
         "reason": strings(),
+        "state": set(UpdateState),
     }
     asked: dict[str, set[str]] = {}
     for query in queries():
@@ -111,22 +115,31 @@ async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
 
 
 async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
-    """A hard life of one machine, and every metric of the docs with its labels, no other."""
+    """A hard life of one machine and a change of its class, and every metric of the docs with its labels, no other."""
     port = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{port}", census="200ms")
     frame = bare.simulator.simulator.frame
     full = FaultRule(service="ec2", operation="RunInstances", code="InsufficientInstanceCapacity", times=1)
     bare.simulator.call(lambda: frame.faults.append(full))
 
-    async def machines(**labels: str) -> float | None:
-        return value(parse((await get(port, "/metrics"))[1]), "hostler_machines", cluster="demo", **labels)
+    async def counted(name: str = "hostler_machines", **labels: str) -> float | None:
+        return value(parse((await get(port, "/metrics"))[1]), name, cluster="demo", **labels)
+
+    hostler, manifest = HostlerClient(bare.client, bare.settings, cluster="demo"), examples().classes[0]
+    spec = manifest.provider_spec
+    changed = manifest.model_copy(update={"provider_spec": {**spec, "vmTags": {**spec.get("vmTags", {}), "cost": "b"}}})
 
     async with worker_process(bare) as process:
+        await hostler.classes.apply(manifest)
         await bare.create()
         await bare.phase(Phase.RUNNING)
-        await eventually(lambda: machines(phase="Running"), lambda n: n == 1, "counted")
+        await eventually(lambda: counted(phase="Running"), lambda n: n == 1, "counted")
+        await hostler.classes.apply(changed)
+        await hostler.classes.wait(manifest.metadata.name, timeout=timedelta(minutes=2))
+        done = {"class": manifest.metadata.name, "state": "Updated"}
+        await eventually(lambda: counted("hostler_class_machines", **done), lambda n: n == 1, "its class counts it")
         await bare.delete()
-        await eventually(lambda: machines(phase="Running"), lambda n: n == 0, "counted no more")
+        await eventually(lambda: counted(phase="Running"), lambda n: n == 0, "counted no more")
         text = (await get(port, "/metrics"))[1]
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 30) == 0
@@ -145,4 +158,6 @@ async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
     for error_class in ("", "capacity"):
         calls = {"provider": "AWS", "operation": "create_machine", "error_class": error_class}
         assert value(seen, "hostler_driver_calls_total", **calls) == 1
+    hot = {"provider": "AWS", "operation": HOT_UPDATE, "error_class": ""}
+    assert (value(seen, "hostler_driver_calls_total", **hot) or 0) >= 1
     assert value(seen, "hostler_machine_creation_seconds_bucket", le="3600") == 1

@@ -9,9 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from lifekit import examples
+from lifekit import eventually, examples
 from reasonkit import FILES, ROOT
 from stubs import VM, Machines, classified, looked, phase, reason, stubbed
+from stubs import state as stubs_state
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -21,6 +22,7 @@ from activities.events import _event
 from resources.cluster import ClusterState
 from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
 from resources.machine import (
+    AppliedSpec,
     ClassSnapshot,
     Condition,
     LastOperation,
@@ -29,9 +31,11 @@ from resources.machine import (
     OperationType,
     Phase,
     Status,
+    UpdateTrouble,
     WaitingFor,
 )
-from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, VmFacts
+from resources.machine_class import ClassNews
+from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, ResourceUpdate, VmFacts
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
@@ -196,6 +200,68 @@ def test_times_are_in_words() -> None:
     assert "Times:\n  Next try:                2026-03-01 03:05:00 UTC (in 5m)\n  Failed, if" in shown
 
 
+def with_update_trouble(next_try: datetime | None) -> MachineState:
+    state = waits_for("UpdateFailed")
+    assert state.status.waiting_for is not None
+    message = state.status.waiting_for.message
+    refused = ErrorInfo.of(ErrorClass.AUTH, "vol-1: CreateTags: UnauthorizedOperation: not you")
+    state.status.last_applied_provider_spec = AppliedSpec(hash="c0ffee", provider_spec={})
+    state.status.applied_generation = 3
+    state.status.update_trouble = UpdateTrouble(
+        reason="NotAuthorized",
+        message=message,
+        time=NOW,
+        next_try=next_try,
+        resources=[
+            ResourceUpdate(id="i-1", kind="instance", changed=["removed team", "set cost"]),
+            ResourceUpdate(id="vol-1", kind="volume", error=refused),
+        ],
+    )
+    state.status.conditions = [Condition(type="UpdateFailed", reason="NotAuthorized", message=message, since=NOW)]
+    if next_try is not None:
+        state.status.deadlines = {"update": next_try}
+    return state
+
+
+def test_a_hot_update_that_failed_says_what_became_of_each_resource() -> None:
+    state = with_update_trouble(NOW + timedelta(minutes=5))
+    assert state.status.waiting_for is not None
+    shown = described(state)
+    for words in (
+        r"VM carries: +generation 3, spec hash c0ffee\n",
+        r"Hot update:\n  Reason: +NotAuthorized\n  Message: +as above\n  Tried: +2026-03-01 03:00:00 UTC",
+        r"  Next try: +2026-03-01 03:05:00 UTC \(in 5m\)\n  RESOURCE",
+        r"i-1 +instance +removed team, set cost +<none>\n",
+        r"vol-1 +volume +<none> +CreateTags: UnauthorizedOperation: not you\n",
+        r"UpdateFailed +NotAuthorized +0s +as above\n",
+    ):
+        assert re.search(words, shown), words
+    assert shown.count(state.status.waiting_for.message) == 1
+    assert f"What can be done about NotAuthorized: {next_step('NotAuthorized', 'prod', 'm-1')}" in shown
+    assert "Times:" not in shown  # the only one stands above
+    page = details(state)
+    for words in (
+        "- VM carries: generation 3, spec hash c0ffee\n",
+        f"- UpdateFailed: NotAuthorized: as above. What can be done: {next_step('NotAuthorized', 'prod', 'm-1')}\n",
+        "- instance i-1: removed team; set cost\n",
+        "- volume vol-1: failed: CreateTags: UnauthorizedOperation: not you",
+    ):
+        assert words in page
+    assert page.count("03:05:00") == 1
+
+
+def test_a_hot_update_of_a_machine_that_waits_for_something_else_is_told_too() -> None:
+    state = with_update_trouble(None)
+    state.status.waiting_for = None
+    shown = described(state)
+    assert "Message:   3 of 7 updatefailed words\n" in shown
+    assert "Next try:  when the class changes\n" in shown
+    assert re.search(r"UpdateFailed +NotAuthorized +0s +as above", shown)
+    assert "- UpdateFailed: NotAuthorized: 3 of 7 updatefailed words. What can be done" in details(state)
+    state.status.update_trouble = None
+    assert "Hot update:" not in described(state)
+
+
 def test_a_node_that_has_not_joined_is_only_expected() -> None:
     state = waits_for("NodeNotSeen")
     state.status.node_name = "ip-10-0-0-8"
@@ -274,7 +340,7 @@ class Waits:
         waiting = s.status.waiting_for
         if waiting is not None:
             self.said.add(waiting.reason)
-        if s.status.phase == Phase.RUNNING:
+        if s.status.phase == Phase.RUNNING and waiting is None:
             return  # it waits for nothing but news
         if waiting is None or not waiting.message.strip() or waiting.reason not in WAITS:
             self.silent.append(f"{s.status.phase}: {waiting!r}")
@@ -357,6 +423,35 @@ async def test_no_wait_of_a_machine_that_fails_is_without_reason_and_words(
         await reason(handle, "HealthTimeout")
     assert seen.silent == []
     assert seen.said >= {"NodeNotReady", "CannotConfirm", "ConfirmingFailure", "Draining", "HealthTimeout"}
+
+
+async def test_no_wait_for_a_class_or_for_a_hot_update_is_without_reason_and_words(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Waits(monkeypatch)
+    async with watched(temporal) as machines:
+        state = machines.new_state("m-1", QUICK)
+        former = state.machine_class
+        assert former is not None
+        handle = await machines.start(state.model_copy(update={"machine_class": None}))
+        await reason(handle, "ClassMissing")
+        machines.stubs.classes[former.name] = former
+        await reason(handle, "NodeNotSeen")
+        await handle.signal(MachineWorkflow.observe, machines.facts())
+        await phase(handle, Phase.RUNNING)
+        machines.stubs.then("update_machine", classified(ErrorClass.AUTH, "not authorized"))
+        spec = {**former.provider_spec, "vmTags": {**former.provider_spec["vmTags"], "cost": "b"}}
+        wanted = former.model_copy(update={"generation": 2, "provider_spec": spec})
+        await handle.signal(MachineWorkflow.class_changed, ClassNews(machine_class=wanted))
+        await eventually(lambda: stubs_state(handle), lambda s: s.status.applied_generation == 2, "updated")
+        told = [h.reason for h in (await stubs_state(handle)).journal]
+        assert [r for r in told if r in ("ClassTaken", "UpdateFailed", "Updated")] == [
+            "ClassTaken",
+            "UpdateFailed",
+            "Updated",
+        ]
+    assert seen.silent == []
+    assert seen.said >= {"ClassMissing", "HotUpdate", "UpdateFailed"}
 
 
 def test_a_silent_wait_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,8 +14,9 @@ from temporalio.worker import Replayer
 
 import worker
 from resources.converter import data_converter
-from workflows.machine import create
-from workflows.machine.workflow import MachineWorkflow
+from workflows import machine_class
+from workflows.machine import create, hot_update
+from workflows.machine import workflow as life
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
@@ -34,7 +35,18 @@ def replayer(strict: bool) -> Replayer:
 
 
 def test_every_flow_is_recorded() -> None:
-    assert {f.stem for f in HISTORIES} >= {f"{kind}-{flow}" for flow in FLOWS for kind in ("machine", "cluster")}
+    assert {f.stem for f in HISTORIES} >= {f"{kind}-{flow}" for flow, (_, kinds) in FLOWS.items() for kind in kinds}
+
+
+@pytest.mark.parametrize("kind", ["machine", "class"])
+def test_a_run_that_goes_on_in_another_is_recorded(kind: str) -> None:
+    """With the state that it hands over, and what the next run makes of it."""
+    first, second = (load(HISTORIES[0].with_name(f"{kind}-hot-life{n}.json")) for n in ("", "-2"))
+    handed = first.events[-1].workflow_execution_continued_as_new_event_attributes
+    taken = second.events[0].workflow_execution_started_event_attributes
+    assert handed.new_execution_run_id == taken.original_execution_run_id
+    assert handed.input == taken.input
+    assert handed.input.payloads
 
 
 @pytest.mark.parametrize("strict", [True, False], ids=["strict", "passed through"])
@@ -43,15 +55,21 @@ async def test_replays(file: Path, strict: bool) -> None:
     await replayer(strict).replay_workflow(load(file))
 
 
-async def test_a_breaking_change_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A life without its first phase does not fit what was recorded."""
-    import workflows.machine.workflow as module
+BREAKS = {
+    "machine-whole-life": (life, "LIFE", tuple(p for p in life.LIFE if p is not create.create)),
+    "machine-hot-life": (hot_update, "keep_up", lambda m: None),
+    "machine-hot-life-2": (hot_update, "keep_up", lambda m: None),
+    "class-hot-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "class-hot-life-2": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+}
+"""A life without its first phase, without hot updates, …: what does not fit what was recorded."""
 
-    monkeypatch.setattr(module, "LIFE", tuple(p for p in module.LIFE if p is not create.create))
-    file = next(f for f in HISTORIES if f.stem == "machine-whole-life")
+
+@pytest.mark.parametrize("recorded", BREAKS)
+async def test_a_breaking_change_is_seen(recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BREAKS[recorded])
     with pytest.raises(Exception, match=r"TMPRL1100|[Nn]ondeterminism"):
-        await replayer(strict=False).replay_workflow(load(file))
-    assert MachineWorkflow is module.MachineWorkflow
+        await replayer(strict=False).replay_workflow(load(HISTORIES[0].with_name(f"{recorded}.json")))
 
 
 def payloads(file: Path) -> list[bytes]:

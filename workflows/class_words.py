@@ -10,6 +10,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.class_rollout import behind
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassChange, ClassState
+    from resources.reasons import next_step
 
 SOME = 5
 """Names in a message that are enough to go on with."""
@@ -17,6 +18,8 @@ SOME = 5
 
 def change_words(change: ClassChange) -> str:
     """What a change does to machines that run."""
+    if change.generation == 1:
+        return "created"
     parts = [f"hot update of {', '.join(change.hot)}"] if change.hot else []
     parts += [f"needs replacement: {', '.join(change.rolls)}"] if change.rolls else []
     return "; ".join(parts) or change.reason or "nothing that a running VM carries"
@@ -41,20 +44,25 @@ def details(s: ClassState) -> str:
     """Where the class is, in Markdown for Temporal's web UI."""
     lines = [f"### Class {s.name}, generation {s.generation}"]
     if s.parked:
-        lines.append(f"**Stands still**: {s.parked}")
-    untold = sum(behind(u, s.generation) for u in s.users.values())
-    facts = [
-        f"Users: {len(s.users)}, of them without word of generation {s.generation}: {untold}",
-        f"Newest generation that every user carries: {s.last_updated_generation}",
-    ]
+        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew class {s.name}`")
+    left, untold = len(s.unfinished), sum(behind(u, s.generation) for u in s.users.values())
+    done = "all are done with it" if not left else f"**{left} not done with it**, {untold} without word of it"
+    facts = [f"{count(len(s.users))}, {done}"] if s.users else ["No machine uses it"]
     states = Counter((str(u.state), u.reason) for u in s.users.values())
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for (state, reason), n in sorted(states.items())]
-    facts += [f"{name}: {trouble.message}" for name, trouble in sorted(s.troubles.items())[:SOME]]
+    facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]
+    facts += [f"At most {s.update_concurrency} at work at the same time"] if left else []
     lines.append("\n".join(f"- {fact}" for fact in facts))
+    troubles = sorted(s.troubles.items())
+    if troubles:
+        named = [f"{name}: {trouble.message}" for name, trouble in troubles[:SOME]]
+        advice = {s.users[name].reason: name for name, _ in reversed(troubles)}
+        named += [f"What can be done about {r}: {next_step(r, s.cluster, name)}" for r, name in sorted(advice.items())]
+        lines.append("Failed:\n\n" + "\n".join(f"- {line}" for line in named))
     lines.append("Changes:\n\n" + "\n".join(f"- {_told(c)}" for c in reversed(s.changes[-SOME:])))
     return "\n\n".join(lines)
 
 
 def _told(change: ClassChange) -> str:
     by = f", {change.requested_by}" if change.requested_by else ""
-    return f"{change.generation}, {change.time:%Y-%m-%d %H:%M:%S}{by}: {change_words(change)}"
+    return f"Generation {change.generation}, {change.time:%Y-%m-%d %H:%M:%S}{by}: {change_words(change)}"

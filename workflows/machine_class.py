@@ -8,6 +8,7 @@ affair. Source: seed 002 ("Every machineClass update pushes the machines referri
 from __future__ import annotations
 
 from collections import Counter
+from textwrap import shorten
 from typing import Any
 
 from temporalio import workflow
@@ -19,7 +20,7 @@ from workflows.entity import NEVER, Entity
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
-    from planners.class_rollout import next_look, to_tell, when_told
+    from planners.class_rollout import behind, next_look, to_tell, until_next, when_told
     from planners.hot_update import compare
     from resources import attributes as at
     from resources.machine import ClassSnapshot
@@ -30,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         ClassIntent,
         ClassNews,
         ClassPreview,
+        ClassProgress,
         ClassQuestion,
         ClassRef,
         ClassReport,
@@ -44,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import Answer, Intent
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, workflow_queue
 
-MESSAGE_LENGTH = 300
+MESSAGE_LENGTH = 500
 """Characters of a user's trouble that the class keeps."""
 
 
@@ -120,7 +122,7 @@ class MachineClassWorkflow(Entity):
         s, now = self.s, workflow.now()
         names = to_tell(s.users, s.generation, s.update_concurrency, now) if self._telling is None else []
         if names:
-            silent = sorted(n for n in names if s.users[n].told == s.generation)
+            silent = sorted(n for n in names if s.users[n].told == s.generation and behind(s.users[n], s.generation))
             if silent:
                 self.note_news("UserSilent", f"{some(silent)} said nothing of generation {s.generation}; told again")
             for name in names:
@@ -183,7 +185,8 @@ class MachineClassWorkflow(Entity):
         )
         if report.generation >= former.told:
             at_it = report.state is UpdateState.UPDATING
-            heard = heard._replace(tells=0, patience=now + s.silence if at_it else None)
+            tells = former.tells if at_it else 0
+            heard = heard._replace(tells=tells, patience=until_next(tells, s.silence, now) if at_it else None)
         s.users[report.user] = heard
         self._keep_trouble(report, former)
         if not was_updated and s.updated:
@@ -194,7 +197,7 @@ class MachineClassWorkflow(Entity):
         if report.state is not UpdateState.FAILED:
             troubles.pop(report.user, None)
             return
-        message = report.message[:MESSAGE_LENGTH]
+        message = shorten(report.message, MESSAGE_LENGTH, placeholder=" …")
         if report.user in troubles or len(troubles) < TROUBLES_KEPT:
             troubles[report.user] = Trouble(message=message, next_try=report.next_try)
         if (former.state, former.reason) != (report.state, report.reason):
@@ -230,6 +233,10 @@ class MachineClassWorkflow(Entity):
     @workflow.query
     def snapshot(self) -> ClassSnapshot:
         return self.s.machine_class
+
+    @workflow.query
+    def progress(self) -> ClassProgress:
+        return self.s.progress
 
     @workflow.query
     def preview(self, question: ClassQuestion) -> ClassPreview:
@@ -298,7 +305,7 @@ class MachineClassWorkflow(Entity):
         self._record(change)
         by = f" by {intent.requested_by}" if intent.requested_by else ""
         self.note("Applied", f"generation {s.generation}{by}: {change_words(change)}")
-        told = f"; {count(len(s.users))} told" if s.users else ""
+        told = f"; {count(len(s.users))} to tell" if s.users else ""
         return f"configured; generation {s.generation}: {change_words(change)}{told}"
 
     def _record(self, change: ClassChange) -> None:

@@ -16,6 +16,18 @@ CREATING: dict[str, Reason] = {
         "The machine's life began; its creation deadline runs from here.",
         "Nothing.",
     ),
+    "ClassMissing": Reason(
+        Kind.WAIT,
+        "The machine was started without its class, and no class of that name answers.",
+        "Apply the MachineClass that the message names: `hostler apply -f FILE --cluster {cluster}`. The machine asks "
+        "for it every 5 s, and makes nothing at the cloud before.",
+        warning=True,
+    ),
+    "ClassTaken": Reason(
+        Kind.HAPPENING,
+        "The machine has asked for its class and got it.",
+        "Nothing.",
+    ),
     "CreatingVM": Reason(
         Kind.WAIT,
         "The create call is under way.",
@@ -61,14 +73,14 @@ CREATING: dict[str, Reason] = {
         Kind.WAIT,
         "The credentials are wrong or expired, or may not do what the message names.",
         "At the cloud: correct the Secret that the message names, or the rights of its user. At the Kubernetes API: "
-        "`hostler doctor` names the missing right. It is tried again every 3 minutes.",
+        "`hostler doctor` names the missing right. It is tried again every 3 minutes, a hot update every 10.",
         warning=True,
     ),
     "CredentialsMissing": Reason(
         Kind.WAIT,
         "A Secret with credentials or user data, or a key in it, is not where the worker looks for it.",
         "Put it there, with the key that the message names: `hostler apply -f SECRET-FILE --cluster {cluster}`. "
-        "`hostler doctor` checks the source of secrets. It is tried again every 3 minutes.",
+        "`hostler doctor` checks the source of secrets. It is tried again every 3 minutes, a hot update every 10.",
         warning=True,
     ),
     "InvalidSpec": Reason(
@@ -76,14 +88,14 @@ CREATING: dict[str, Reason] = {
         "The request as it is will never be accepted; the message says what is wrong with it.",
         "Correct the class or machine and `hostler apply -f FILE --cluster {cluster}`; `hostler explain "
         "machineclass.providerSpec` tells of the fields. A changed class is tried within a minute, the same one every "
-        "3 minutes.",
+        "3 minutes, or 10 in a hot update.",
         warning=True,
     ),
     "ReferenceNotFound": Reason(
         Kind.WAIT,
         "Something that the request names does not exist: an image, a subnet, a security group, a key, a profile.",
         "Create it, or correct its name and `hostler apply -f FILE --cluster {cluster}`. A changed class is tried "
-        "within a minute, the same one every 3 minutes.",
+        "within a minute, the same one every 3 minutes, or 10 in a hot update.",
         warning=True,
     ),
     "Throttled": Reason(
@@ -305,9 +317,33 @@ LIVING: dict[str, Reason] = {
         "A changed machine or class was taken.",
         "Nothing.",
     ),
+    "HotUpdate": Reason(
+        Kind.WAIT,
+        "What the class changed is being changed on the VM that runs; the machine goes on as ever.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cloud's queue: `hostler doctor`.",
+    ),
+    "Updated": Reason(
+        Kind.HAPPENING,
+        "A hot update is done: the VM that runs and all that belongs to it carry the class's newest values.",
+        "Nothing.",
+    ),
+    "UpdateFailed": Reason(
+        Kind.WAIT,
+        "A hot update failed, at least for one resource; the machine is none the worse for it.",
+        "Mend what the message names; `hostler describe {machine}` shows what became of each resource. It is tried "
+        "again by itself, after 5 s to 3 minutes, or after 10 where somebody must act; at once with a changed class or "
+        "`hostler renew {machine}`.",
+        warning=True,
+    ),
+    "UpdateNotSupported": Reason(
+        Kind.CONDITION,
+        "The cloud's driver cannot update a VM that runs, so what the class changed needs a new VM.",
+        "`hostler recreate {machine}` makes a VM of the new class. The update is tried again only when the class "
+        "changes.",
+    ),
     "Outdated": Reason(
         Kind.CONDITION,
-        "The VM was made with other values than the class has now.",
+        "The class has other values by now in fields that only a new VM can have.",
         "`hostler recreate {machine}` makes a VM of the new class. A single machine is never replaced by itself.",
     ),
 }

@@ -15,7 +15,7 @@ ANY_TIME: dict[str, Reason] = {
         Kind.WAIT,
         "An error in Hostler's own code: the workflow stands still, owns what it owned, and can be read and deleted.",
         "Report the message. With a fixed worker: `hostler renew {machine}` (of a cluster: `hostler renew cluster "
-        "{cluster}`); it tries again where it stopped.",
+        "{cluster}`; of a class: renew class); it tries again where it stopped.",
         warning=True,
     ),
     "CancelIgnored": Reason(
@@ -26,7 +26,7 @@ ANY_TIME: dict[str, Reason] = {
     ),
     "Refused": Reason(
         Kind.HAPPENING,
-        "An intent that came by signal was refused; the message says why.",
+        "An intent that came by signal, or a change of the class, was refused; the message says why.",
         "Correct it and send it again. With a worker there, the command line refuses at once.",
         warning=True,
     ),

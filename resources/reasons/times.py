@@ -10,5 +10,6 @@ TIMES: dict[str, str] = {
     "look": "First look at the VM",
     "settle": "Running, if healthy until then",
     "retry": "Next try",
+    "update": "Next try of the hot update",
 }
 """By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

@@ -126,6 +126,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
 
 def _users(s: ClassState, now: datetime) -> list[str]:
     """What only the workflow knows."""
+    from resources.reasons import next_step
     from starter.output import moment
 
     lines = []
@@ -134,25 +135,50 @@ def _users(s: ClassState, now: datetime) -> list[str]:
     counts = Counter((str(u.state), u.reason) for u in s.users.values())
     rows = [(state, reason, str(n)) for (state, reason), n in sorted(counts.items())]
     lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
-    silent = sorted(n for n, u in s.users.items() if u.told == s.generation > u.generation)
-    waiting = sum(u.told < s.generation > u.generation for u in s.users.values())
-    if silent or waiting:
-        told = ", ".join(silent[:SOME]) + (", …" if len(silent) > SOME else "")
-        lines += [
-            "",
-            f"Told of generation {s.generation}, without an answer: {told or 'none'}; not told yet: {waiting}",
-        ]
+    lines += _under_way(s)
     troubles = sorted(s.troubles.items())[:SOME]
-    failed = [(name, s.users[name].reason, moment(t.next_try, now), t.message) for name, t in troubles]
+    failed = [(name, s.users[name].reason, _next_try(t.next_try, now), t.message) for name, t in troubles]
     lines += _table("Failed:", ("MACHINE", "REASON", "NEXT TRY", "MESSAGE"), failed)
+    reasons = {s.users[name].reason: name for name, _ in reversed(troubles)}
+    lines += [f"  What can be done about {r}: {next_step(r, s.cluster, name)}" for r, name in sorted(reasons.items())]
     changes = [(str(c.generation), moment(c.time, now), c.requested_by, _what(c)) for c in reversed(s.changes[-SOME:])]
     return lines + _table("Changes:", ("GENERATION", "WHEN", "WHO", "WHAT"), changes)
 
 
+def _under_way(s: ClassState) -> list[str]:
+    """Who has still to take the newest generation, but for those that failed."""
+    from resources.machine_class import UpdateState
+    from starter.output import fields
+
+    newest = {n: u for n, u in sorted(s.users.items()) if u.told == s.generation or u.generation == s.generation}
+    at_it = [n for n, u in newest.items() if u.generation == s.generation and u.state is UpdateState.UPDATING]
+    silent = [n for n, u in newest.items() if u.generation < s.generation]
+    untold = len(s.users) - len(newest)
+    pairs = [
+        ("Being updated", _some(at_it)),
+        ("Told, no word yet", _some(silent)),
+        ("Not told yet", f"{untold}; {s.update_concurrency} at a time" if untold else ""),
+    ]
+    shown = fields(pairs, 2)
+    return ["", f"Generation {s.generation} is under way:", *shown] if shown else []
+
+
+def _next_try(time: datetime | None, now: datetime) -> str:
+    """A machine reports what is new: that the same error came again is not."""
+    from starter.output import moment
+
+    return moment(time, now) if time is None or time > now else f"tried again since {moment(time, now)}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:SOME]) + (f" and {len(names) - SOME} more" if len(names) > SOME else "")
+
+
 def _what(change: ClassChange) -> str:
-    parts = [f"hot update: {', '.join(change.hot)}"] if change.hot else []
-    parts += [f"needs replacement: {', '.join(change.rolls)}"] if change.rolls else []
-    return "; ".join([*parts, change.reason] if change.reason else parts)
+    from workflows.class_words import change_words
+
+    words = change_words(change)
+    return words if change.reason in words else f"{words}; {change.reason}"
 
 
 def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:

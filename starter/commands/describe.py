@@ -24,7 +24,7 @@ from starter.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from resources.machine import MachineState, WaitingFor
+    from resources.machine import MachineState, UpdateTrouble, WaitingFor
     from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
     from starter.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
@@ -165,6 +165,8 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
         phase = f"{phase}, when its workflow ended" if found.failure and phase else "(gone)"
     snapshot = state.machine_class if state else None
     machine_class = f"{snapshot.name}, generation {snapshot.generation}" if snapshot else summary.machine_class
+    applied = asked.status.last_applied_provider_spec if asked else None
+    carries = f"generation {asked.status.applied_generation}, spec hash {applied.hash}" if asked and applied else ""
     created = state.created if state and state.created else summary.created
     return [
         ("Name", summary.name),
@@ -172,6 +174,7 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
         ("Phase", phase),
         ("Reason", summary.reason if found.no_answer else ""),
         ("Class", machine_class),
+        ("VM carries", carries),
         ("Node", _node(asked) if asked else summary.node),
         ("Provider ID", (asked.status.provider_id if asked else None) or summary.provider_id),
         ("Addresses", ", ".join(asked.status.addresses) if asked else ""),
@@ -202,6 +205,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
         words = f"{last.type} {last.state}{code}, {moment(last.time, now)}"
         more = "" if _said(last.description, waiting) else last.description
         lines += ["", *fields([("Last operation", f"{words}\n{more}".rstrip())])]
+    lines += _hot_update(status.update_trouble, waiting, now) if life.running else []
     if state.parked:
         lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
     if (deletion := state.deletion) is not None:
@@ -212,7 +216,16 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
             f"Deletion: asked{by}, {moment(deletion.time, now)}{', with force' if deletion.force else ''}{why}",
         ]
     if status.conditions:
-        rows = [(c.type, c.reason, _age(now, c.since), _once(c.message, waiting)) for c in status.conditions]
+        trouble = status.update_trouble
+        rows = [
+            (
+                c.type,
+                c.reason,
+                _age(now, c.since),
+                ABOVE if trouble and c.message == trouble.message else _once(c.message, waiting),
+            )
+            for c in status.conditions
+        ]
         lines += ["", "Conditions:", *_table(("TYPE", "REASON", "SINCE", "MESSAGE"), rows)]
         lines += _advice(state) if life.running else []
     if life.running and (times := _times(status.deadlines, waiting, now)):
@@ -220,6 +233,24 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
     if status.kept:
         lines += ["", "Kept:", *(f"  {k}" for k in status.kept)]
     return lines
+
+
+def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: datetime) -> list[str]:
+    """Of one that has failed: why, and what became of each resource."""
+    from starter.output import fields, moment
+    from workflows.machine.details import error_of
+
+    if trouble is None:
+        return []
+    pairs = [
+        ("Reason", trouble.reason),
+        ("Message", _once(trouble.message, waiting)),
+        ("Tried", moment(trouble.time, now)),
+        ("Next try", moment(trouble.next_try, now) or "when the class changes"),
+    ]
+    rows = [(r.id, r.kind, ", ".join(r.changed), error_of(r)) for r in trouble.resources]
+    table = _table(("RESOURCE", "KIND", "CHANGED", "ERROR"), rows) if rows else []
+    return ["", "Hot update:", *fields(pairs, 2), *table]
 
 
 def _waiting(
@@ -244,7 +275,7 @@ def _times(deadlines: dict[str, datetime], waiting: WaitingFor | None, now: date
     from starter.output import moment
 
     said = waiting.next_try if waiting else None
-    due = sorted((time, name) for name, time in deadlines.items() if not (name == "retry" and time == said))
+    due = sorted((time, name) for name, time in deadlines.items() if name not in ("retry", "update") or time != said)
     return [(TIMES.get(name, name), moment(time, now)) for time, name in due]
 
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from temporalio import workflow
+from functools import partial
 
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
+    from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef
     from resources.names import workflow_queue
 
@@ -15,22 +20,28 @@ with workflow.unsafe.imports_passed_through():
 async def ask(m: MachineEntity) -> None:
     """Ends with a snapshot, with the machine Failed at its creation deadline, or with a deletion wanted."""
     s = m.s
-    if s.machine_class is not None or m.leaving:
-        return
     name = s.spec.class_.name
-    m.waiting("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
-    handle = m.start(
-        ClassActivities.ask_class,
-        ClassRef(cluster=s.cluster, name=name),
-        queue=workflow_queue(s.queue_prefix),
-        summary=f"ask class {name} for its spec",
-        polls=True,
-    )
-    await m.until(lambda: handle.done() or m.leaving or s.machine_class is not None, "creation")
-    if handle.done() and s.machine_class is None:
-        s.machine_class = await handle
-        m.note("ClassTaken", f"class {name}, generation {s.machine_class.generation}")
-        return
-    m.drop(handle)
-    if s.machine_class is None:
-        m.failed_at_deadline()
+    while s.machine_class is None and not (m.leaving or m.failed_at_deadline()):
+        m.waiting("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
+        handle = m.start(
+            ClassActivities.ask_class,
+            ClassRef(cluster=s.cluster, name=name),
+            queue=workflow_queue(s.queue_prefix),
+            summary=f"ask class {name} for its spec",
+            polls=True,
+        )
+        await m.until(partial(_answered, m, handle), "creation")
+        if s.machine_class is not None or not handle.done():
+            m.drop(handle)
+            continue
+        try:
+            s.machine_class = await handle
+        except ActivityError as e:
+            await m.back_off(failure_of(e), unless=lambda: s.machine_class is not None)
+        else:
+            m.note("ClassTaken", f"class {name}, generation {s.machine_class.generation}")
+
+
+def _answered(m: MachineEntity, handle: workflow.ActivityHandle[ClassSnapshot]) -> bool:
+    """By the class's answer, by an `apply` that brings one, or by what ends the asking."""
+    return handle.done() or m.leaving or m.s.machine_class is not None

@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm
 from workflows.machine.entity import MachineEntity, reason_of
+from workflows.machine.report import report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -17,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import spec_hash
     from resources.errors import IDEMPOTENCY
     from resources.machine import AppliedSpec, OperationState, OperationType, Phase
+    from resources.machine_class import UpdateState
     from resources.messages import CreateInput, CreateOutput
 
 
@@ -30,6 +32,8 @@ async def create(m: MachineEntity) -> None:
     while not (m.status.provider_id or m.leaving or m.failed_at_deadline()):
         # Intent before effect: attempt and token are in state before anything billable is asked for.
         s.attempt = plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
+        _told(m, UpdateState.PENDING)
+        report(m)  # a class that it had before learns that it is not used any more
         retry = await _try(m)
         if retry is None or m.leaving:
             return
@@ -52,7 +56,7 @@ async def _try(m: MachineEntity) -> Retry | None:
             attempt=number,
             started=s.attempt.started,
             deadline=s.created + s.spec.creation_timeout,
-            class_name=m.snapshot.name,
+            class_name=s.attempt.machine_class.name,
             generation=s.attempt.machine_class.generation,
         ),
         queue=m.cloud,
@@ -69,6 +73,15 @@ async def _try(m: MachineEntity) -> Retry | None:
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
     _record(m, output)
     return None
+
+
+def _told(m: MachineEntity, state: UpdateState) -> None:
+    """What the create activity says to the class, at its beginning and at its end."""
+    s = m.s
+    assert s.attempt is not None
+    made_from = s.attempt.machine_class
+    s.classes = list(dict.fromkeys([*s.classes, made_from.name]))
+    s.reported = said(made_from.generation, made_from.generation if state == UpdateState.UPDATED else 0, state)
 
 
 def _record(m: MachineEntity, output: CreateOutput) -> None:
@@ -90,7 +103,9 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
             f"VM was referring to stale node object: {output.provider_id} would have been taken for node "
             f"{output.stale_node}, which is older than it; the VM is deleted",
         )
-    elif status.phase == Phase.FAILED:
+        return
+    _told(m, UpdateState.UPDATED)
+    if status.phase == Phase.FAILED:
         m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
     else:
         words = f"{output.provider_id} {'found and adopted' if output.adopted else 'created'}"

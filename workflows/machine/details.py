@@ -7,7 +7,8 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from resources.machine import MachineState, Phase
+    from resources.machine import Condition, MachineState, Phase
+    from resources.messages import ResourceUpdate
     from resources.reasons import next_step, nothing_to_do
     from resources.reasons.times import TIMES
 
@@ -25,18 +26,47 @@ def details(s: MachineState) -> str:
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
+    applied = status.last_applied_provider_spec
     facts = [
         ("VM", status.provider_id),
         ("Node", status.node_name),
         ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
+        ("VM carries", f"generation {status.applied_generation}, spec hash {applied.hash}" if applied else None),
     ]
-    facts += [(TIMES.get(n, n), f"{t:%Y-%m-%d %H:%M:%S}") for n, t in sorted(status.deadlines.items(), key=_time)]
-    for c in status.conditions:
-        if status.waiting_for and (c.reason, c.message) == (status.waiting_for.reason, status.waiting_for.message):
-            continue  # it stands above
-        todo = "" if nothing_to_do(c.reason) else f" What can be done: {next_step(c.reason, s.cluster, s.name)}"
-        facts.append((c.type, c.message + todo))
+    said = status.waiting_for.next_try if status.waiting_for else None
+    facts += [
+        (TIMES.get(n, n), f"{t:%Y-%m-%d %H:%M:%S}")
+        for n, t in sorted(status.deadlines.items(), key=_time)
+        if n not in ("retry", "update") or t != said
+    ]
+    facts += [(c.type, words) for c in status.conditions if (words := _condition(s, c))]
+    facts += [
+        (f"{r.kind} {r.id}", _became(r)) for r in (status.update_trouble.resources if status.update_trouble else ())
+    ]
     return "\n\n".join(lines) + "\n\n" + "\n".join(f"- {what}: {value}" for what, value in facts if value)
+
+
+def _condition(s: MachineState, c: Condition) -> str:
+    """Without what stands above as the wait already."""
+    waiting = s.status.waiting_for
+    above = waiting is not None and waiting.message == c.message
+    if above and waiting is not None and waiting.reason == c.reason:
+        return ""
+    said = [c.reason] if c.reason != c.type else []
+    said.append("as above" if above else c.message)
+    todo = "" if nothing_to_do(c.reason) else f". What can be done: {next_step(c.reason, s.cluster, s.name)}"
+    return ": ".join(said).rstrip(".") + todo
+
+
+def _became(resource: ResourceUpdate) -> str:
+    """Of one resource in a hot update that failed."""
+    error = error_of(resource)
+    return "; ".join(filter(None, [*resource.changed, f"failed: {error}" if error else ""]))
+
+
+def error_of(resource: ResourceUpdate) -> str:
+    """Without the resource's id, where it stands beside it."""
+    return resource.error.message.removeprefix(f"{resource.id}: ") if resource.error else ""
 
 
 def _time(item: tuple[str, datetime]) -> datetime:

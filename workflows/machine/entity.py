@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from temporalio import workflow
 from temporalio.common import Priority
@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.base import format_duration
     from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass
     from resources.machine import (
+        AppliedSpec,
         ClassSnapshot,
         Condition,
         LastOperation,
@@ -32,10 +33,10 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
-    from resources.messages import MachineRef, Target, TellInput
+    from resources.messages import MachineRef, Target, TellInput, UpdateOutput
     from resources.names import cloud_queue, cluster_queue
 
-IN_FLIGHT = {"CreatingVM", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
+IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain")
 """Deadlines that end something for the machine; the others only say when it is looked at or tried again."""
 
@@ -46,6 +47,16 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 
+class HotUpdate(NamedTuple):
+    """One that is under way. The life goes on meanwhile: it takes as long as there is no worker."""
+
+    handle: workflow.ActivityHandle[UpdateOutput]
+    machine_class: ClassSnapshot
+    applied: AppliedSpec
+    """What the VM carries when it has succeeded."""
+    fields: str
+
+
 class MachineEntity(Entity):
     """Phases are coroutines over this; handlers are in workflow.py."""
 
@@ -53,6 +64,7 @@ class MachineEntity(Entity):
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
         self.renewal_wanted = False
+        self.updating: HotUpdate | None = None
         started_with = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
 
@@ -123,7 +135,8 @@ class MachineEntity(Entity):
     def words_of_cloud(self, failure: Failure) -> str:
         """Who may not do it, where that is the failure: the cloud's own words do not say."""
         words = describe_failure(failure)
-        if failure.info.error_class != ErrorClass.AUTH or failure.kind != ErrorClass.AUTH or KUBERNETES in words:
+        by_cloud = failure.info.error_class == failure.kind == ErrorClass.AUTH and KUBERNETES not in words
+        if self.s.machine_class is None or not by_cloud:
             return words
         ref = self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
         return f"{words} (with the credentials of {ref.namespace}/{ref.name})"
@@ -309,11 +322,11 @@ class MachineEntity(Entity):
 
     @property
     def renewal_due(self) -> bool:
-        return self.renewal_wanted or self.should_renew(self.s.messages)
+        """And nothing that must be known is in flight; a poller dies with the run, and the next one starts it."""
+        return not self.in_flight and (self.renewal_wanted or self.should_renew(self.s.messages))
 
     async def renew_if_due(self) -> None:
-        """Where nothing that must be known is in flight; a poller dies with the run, and the next one starts it."""
-        if self.renewal_due and not self.in_flight:
+        if self.renewal_due:
             await self.renew()
 
     def begin_anew(self) -> MachineState:

@@ -7,21 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Failure, failure_of
-from workflows.entity import NEVER
-from workflows.machine.entity import MachineEntity, reason_of
-from workflows.machine.report import differs, fields_of, report
+from workflows.machine.entity import HotUpdate, MachineEntity, reason_of
+from workflows.machine.report import differs, fields_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
-    from planners.hot_update import applied_after, compare
+    from planners.hot_update import applied_after, compare, may_carry
     from planners.provider_spec import spec_hash
     from planners.waits import wait_after_update
+    from resources.errors import Code
     from resources.machine import (
+        ATTEMPTED_KEPT,
         AppliedSpec,
         ClassSnapshot,
         MachineState,
@@ -33,12 +35,46 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import ResourceUpdate, UpdateInput, UpdateOutput
 
 
-def due(m: MachineEntity) -> bool:
+def keep_up(m: MachineEntity) -> None:
+    """Take the answer of the update that is over, and begin the one that is due. Nobody waits for either: the machine
+    is judged meanwhile as ever."""
+    if m.updating is not None and m.updating.handle.done():
+        now, m.updating = m.updating, None
+        _end(m, now)
+    if m.updating is not None:
+        return
+    if _due(m):
+        _begin(m)
+    elif m.status.update_trouble and m.status.update_trouble.next_try and m.s.deletion is None:
+        m.deadlines["update"] = m.status.update_trouble.next_try  # a phase that ends clears the table
+
+
+def calls(m: MachineEntity) -> bool:
+    """Whether `keep_up` has something to do."""
+    return _due(m) if m.updating is None else m.updating.handle.done()
+
+
+def give_up(m: MachineEntity) -> None:
+    """What is deleted needs no tags. A call under way still does no harm."""
+    if m.updating is not None:
+        m.drop(m.updating.handle)
+        m.updating = None
+
+
+def hurry(m: MachineEntity) -> None:
+    """An operator wants the next try now."""
+    trouble = m.status.update_trouble
+    if trouble is not None and trouble.next_try is not None:
+        m.status.update_trouble = trouble.model_copy(update={"next_try": workflow.now()})
+
+
+def _due(m: MachineEntity) -> bool:
     """Whether the VM carries other values of updatable fields than its class has, and it is time to try."""
-    if m.s.deletion is not None or not m.s.post_start_done or not differs(m):
+    set_up = m.s.post_start_done or m.status.phase == Phase.FAILED  # of one that Failed it never will be
+    if m.s.deletion is not None or not set_up or not differs(m):
         return False
     trouble = m.status.update_trouble
-    return trouble is None or (trouble.next_try is not None and m.due("update"))
+    return trouble is None or (trouble.next_try is not None and trouble.next_try <= workflow.now())
 
 
 def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
@@ -61,73 +97,86 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
 
 def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
     """A changed class starts afresh: a former failure says nothing of it. In words, what it will do to the machine."""
+    if m.s.machine_class is not None and m.s.machine_class.name != wanted.name:
+        m.status.applied_generation = 0  # it was the other class's
     m.s.machine_class = wanted
     m.deadlines.pop("update", None)
-    m.status.update_trouble = None
-    m.drop_condition("Outdated")
+    _no_trouble(m)
+    for condition in ("Outdated", "UpdateNotSupported"):
+        m.drop_condition(condition)
     generation = f"class {wanted.name}, generation {wanted.generation}"
     applied = m.status.last_applied_provider_spec
     if applied is None:
         m.note("Applied", generation)
         return "configured"
-    found = compare(wanted.provider, applied.provider_spec, wanted.provider_spec)
-    if not found.hot:
+    found = compare(wanted.provider, _carried(m, applied), wanted.provider_spec)
+    if not differs(m):
         m.status.applied_generation = wanted.generation
     words = [f"hot update of {fields_of(found.hot)}"] if found.hot else []
+    m.note("Applied", "; ".join([generation, *words]))
     if found.rolls:
         outdated = f"the VM was made with other values of {fields_of(found.rolls)}"
         m.condition("Outdated", "Outdated", outdated)
         m.note("Outdated", outdated)
         words.append(outdated)
-    m.note("Applied", "; ".join([generation, *words]))
     return "; ".join(["configured", *words])
 
 
-async def update(m: MachineEntity) -> None:
+def _carried(m: MachineEntity, applied: AppliedSpec) -> dict[str, Any]:
+    """What the VM carries; after updates that failed half-way, what it may carry."""
+    now = m.snapshot
+    return may_carry(now.provider, applied.provider_spec, m.s.attempted_specs, now.provider_spec)
+
+
+def _begin(m: MachineEntity) -> None:
     """One call. A class that changes meanwhile is the next one's: the newest wins."""
-    applied, wanted = m.status.last_applied_provider_spec, m.snapshot
+    s, applied, wanted = m.s, m.status.last_applied_provider_spec, m.snapshot
     assert applied is not None
     m.deadlines.pop("update", None)
+    last = _carried(m, applied)
     desired = applied_after(wanted.provider, applied.provider_spec, wanted.provider_spec)
-    fields = fields_of(compare(wanted.provider, applied.provider_spec, desired).hot)
-    m.operation(OperationType.UPDATE, OperationState.PROCESSING, f"hot update of {fields}")
+    fields = fields_of(compare(wanted.provider, last, desired).hot)
+    if desired not in s.attempted_specs:  # intent before effect: what half of a call has done must be known later
+        s.attempted_specs = [*s.attempted_specs, desired][-ATTEMPTED_KEPT:]
+    _operation(m, OperationState.PROCESSING, f"hot update of {fields}")
     handle = m.start(
         MachineActivities.update_machine,
-        UpdateInput(
-            target=m.target().model_copy(update={"provider_spec": desired}), last_applied=applied.provider_spec
-        ),
+        UpdateInput(target=m.target().model_copy(update={"provider_spec": desired}), last_applied=last),
         queue=m.cloud,
         summary=f"hot update to generation {wanted.generation} of {wanted.name}",
     )
-    report(m)
-    await m.until(lambda: handle.done() or m.s.deletion is not None, NEVER)
-    if not handle.done():
-        m.drop(handle)  # what is deleted needs no tags; a call under way still does no harm
-        return
+    m.updating = HotUpdate(handle, wanted, AppliedSpec(hash=spec_hash(desired), provider_spec=desired), fields)
+
+
+def _end(m: MachineEntity, now: HotUpdate) -> None:
     try:
-        _done(m, await handle, wanted.generation, AppliedSpec(hash=spec_hash(desired), provider_spec=desired), fields)
+        output = now.handle.result()
     except ActivityError as e:
-        if m.snapshot == wanted:
-            _failed(m, failure_of(e), fields)
-    report(m)
-
-
-def _done(m: MachineEntity, output: UpdateOutput, generation: int, applied: AppliedSpec, fields: str) -> None:
-    if not output.supported:
-        words = f"{m.snapshot.provider} has no update of a VM that runs: {fields} would need a new VM"
+        if m.snapshot == now.machine_class:
+            _failed(m, failure_of(e), now.fields)
+        return
+    if output.supported:
+        _done(m, output, now)
+        return
+    m.s.attempted_specs = []
+    if m.snapshot == now.machine_class:
+        words = f"{m.snapshot.provider} has no update of a VM that runs: {now.fields} would need a new VM"
         _trouble(m, "UpdateNotSupported", words, None)
         m.condition("UpdateNotSupported", "UpdateNotSupported", words)
         m.note_news("UpdateNotSupported", words)
-        return
-    m.status.last_applied_provider_spec, m.status.applied_generation = applied, generation
-    m.status.update_trouble = None
-    m.drop_condition("UpdateNotSupported")
-    m.drop_condition("UpdateFailed")
-    if m.status.waiting_for and m.status.phase == Phase.RUNNING:
-        m.status.waiting_for = None
-    changed = "; ".join(output.changed) or "all was so already"
-    words = f"generation {generation}, {fields}: {changed}"
-    m.operation(OperationType.UPDATE, OperationState.SUCCESSFUL, words)
+
+
+def _done(m: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
+    m.status.last_applied_provider_spec = now.applied
+    m.s.attempted_specs = []
+    if not differs(m):  # of the class as it is now, which may have changed meanwhile
+        m.status.applied_generation = m.snapshot.generation
+    elif now.machine_class.name == m.snapshot.name:
+        m.status.applied_generation = now.machine_class.generation
+    _no_trouble(m)
+    what = "; ".join(output.changed) or f"{now.fields}: all was so already"
+    words = f"class {now.machine_class.name}, generation {now.machine_class.generation}: {what}"
+    _operation(m, OperationState.SUCCESSFUL, words)
     m.note("Updated", words)
     m.tell()
 
@@ -135,21 +184,32 @@ def _done(m: MachineEntity, output: UpdateOutput, generation: int, applied: Appl
 def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
     former = m.status.update_trouble
     m.s.update_failures = m.s.update_failures + 1 if former else 1
-    wait = wait_after_update(failure.info, m.s.update_failures, m.s.timings)
-    next_try = workflow.now() + wait
+    next_try = workflow.now() + wait_after_update(failure.info, m.s.update_failures, m.s.timings)
     resources = [ResourceUpdate.model_validate(r) for r in (failure.details[0] if failure.details else ())]
     words = f"hot update of {fields}: {m.words_of_cloud(failure)}"
     if resources:
         words += f" ({sum(r.error is None for r in resources)} of {len(resources)} resources updated)"
     reason = reason_of(failure)
     _trouble(m, reason, words, next_try, resources)
-    m.deadlines["update"] = next_try
-    m.operation(OperationType.UPDATE, OperationState.FAILED, words, failure.info.code)
+    _operation(m, OperationState.FAILED, words, failure.info.code)
     m.condition("UpdateFailed", reason, words)
-    news = former is None or (former.reason, former.message) != (reason, words)
     m.note_news("UpdateFailed", words)
-    if news:
+    m.in_trouble("UpdateFailed")
+    if former is None or (former.reason, former.message) != (reason, words):
         m.tell()
+
+
+def _no_trouble(m: MachineEntity) -> None:
+    m.status.update_trouble = None
+    m.drop_condition("UpdateFailed")
+    if m.s.trouble and m.s.trouble.reason == "UpdateFailed":
+        m.s.trouble = None
+
+
+def _operation(m: MachineEntity, state: OperationState, words: str, code: Code | None = None) -> None:
+    """Of a machine that is not Running, lastOperation says why it is not: cluster-autoscaler reads its code."""
+    if m.status.phase == Phase.RUNNING:
+        m.operation(OperationType.UPDATE, state, words, code)
 
 
 def _trouble(

@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity
-from workflows.machine.report import report
+from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -91,9 +91,8 @@ async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
 async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
     health = judge_joining(node, m.s.spec.node_conditions)
-    if hot_update.due(m):
-        await hot_update.update(m)
-    elif node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
+    hot_update.keep_up(m)
+    if node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
         await apply_template(m, node)
     elif node is not None and health.healthy:
         await _remove_taint(m, node)
@@ -102,9 +101,9 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
             end = f"Failed at {m.deadlines['creation']:%Y-%m-%d %H:%M:%S}, if it stays so"
             m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
         report(m)
-        news = _node_changes(m)
+        news, told = _node_changes(m), class_news(m)
         await m.until(
-            lambda: m.leaving or (vm is not None and vm.done()) or news() or hot_update.due(m),
+            lambda: m.leaving or (vm is not None and vm.done()) or news() or hot_update.calls(m) or told(),
             *("look", "confirm", "update"),
         )
 

@@ -8,6 +8,7 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import failure_of
 from workflows.machine import confirm
 from workflows.machine.entity import MachineEntity
+from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -22,6 +23,7 @@ async def post_start(m: MachineEntity) -> None:
         if m.due("confirm"):
             await confirm.creation(m)
             continue
+        report(m)
         m.waiting("PostStartUpdate", f"{m.status.provider_id} is being set up after its start")
         handle = m.start(
             MachineActivities.update_machine,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from temporalio import workflow
 
@@ -17,16 +17,20 @@ with workflow.unsafe.imports_passed_through():
 
 
 def differs(m: MachineEntity) -> bool:
-    """Whether the VM carries other values of updatable fields than its class has."""
+    """Whether the VM carries, or may carry, other values of updatable fields than its class has."""
     applied, wanted = m.status.last_applied_provider_spec, m.snapshot
     if applied is None:
         return False
     of = wanted.provider
-    return updatable_hash(of, applied.provider_spec) != updatable_hash(of, wanted.provider_spec)
+    return bool(m.s.attempted_specs) or (
+        updatable_hash(of, applied.provider_spec) != updatable_hash(of, wanted.provider_spec)
+    )
 
 
 def fields_of(paths: Iterable[str]) -> str:
-    return ", ".join(f"providerSpec.{p}" for p in paths)
+    """`providerSpec.ami`, `providerSpec.{nicTags, vmTags}`."""
+    names = list(paths)
+    return f"providerSpec.{names[0]}" if len(names) == 1 else f"providerSpec.{{{', '.join(names)}}}" if names else ""
 
 
 def report(m: MachineEntity) -> None:
@@ -34,28 +38,25 @@ def report(m: MachineEntity) -> None:
 
     The create activity has told it the first time: an undisturbed life has nothing to add.
     """
-    s, wanted = m.s, m.snapshot
-    state, reason, message = _progress(m)
-    applied = m.status.applied_generation
-    now = [wanted.name, str(wanted.generation), str(applied), str(state), reason]
-    if not s.reported:
-        first = s.attempt.machine_class if s.attempt else wanted
-        s.reported = [first.name, str(first.generation), str(first.generation), str(UpdateState.UPDATED), ""]
-        if m.status.provider_id is None:
-            return
-    if now == s.reported:
+    s = m.s
+    if s.machine_class is None or s.attempt is None:
         return
-    left = s.reported[0] if s.reported[0] != wanted.name else None
-    s.reported = now
+    wanted = s.machine_class
+    state, reason, message = _progress(m)
+    now = said(wanted.generation, m.status.applied_generation, state, reason)
+    if now == s.reported and s.classes == [wanted.name]:
+        return
+    left = [ClassRef(cluster=s.cluster, name=name) for name in s.classes if name != wanted.name]
+    s.classes, s.reported = [wanted.name], now
     handle = m.start(
         ClassActivities.report_to_class,
         ReportInput(
             machine_class=ClassRef(cluster=s.cluster, name=wanted.name),
-            left=ClassRef(cluster=s.cluster, name=left) if left else None,
+            left=left,
             report=ClassReport(
                 user=s.name,
                 generation=wanted.generation,
-                applied=applied,
+                applied=m.status.applied_generation,
                 state=state,
                 reason=reason,
                 message=message,
@@ -69,8 +70,26 @@ def report(m: MachineEntity) -> None:
     unheard(handle)
 
 
+def said(generation: int, applied: int, state: UpdateState, reason: str = "") -> list[str]:
+    """What is kept of a report, to see whether there is anything new to say."""
+    return [str(generation), str(applied), str(state), reason]
+
+
+def heard(m: MachineEntity) -> tuple[object, ...]:
+    """It differs when a class has spoken."""
+    return m.s.machine_class, *m.s.classes, *m.s.reported
+
+
+def class_news(m: MachineEntity) -> Callable[[], bool]:
+    """A condition for waits: a class has spoken."""
+    former = heard(m)
+    return lambda: heard(m) != former
+
+
 def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
     applied, wanted, trouble = m.status.last_applied_provider_spec, m.snapshot, m.status.update_trouble
+    if m.s.deletion is not None:
+        return UpdateState.PENDING, "Terminating", "it is being deleted, and is not updated any more"
     if applied is None:
         return UpdateState.PENDING, "", ""
     found = compare(wanted.provider, applied.provider_spec, wanted.provider_spec)

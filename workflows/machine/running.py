@@ -7,7 +7,7 @@ from temporalio import workflow
 from workflows.machine import confirm, hot_update, terminate
 from workflows.machine.entity import MachineEntity
 from workflows.machine.join import apply_template, join_again
-from workflows.machine.report import report
+from workflows.machine.report import heard, report
 
 with workflow.unsafe.imports_passed_through():
     from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
@@ -23,13 +23,12 @@ async def run(m: MachineEntity) -> None:
         m.deadlines.pop("settle", None)
         if await join_again(m):
             continue
+        hot_update.keep_up(m)
         health = judge(s.node, s.spec.node_conditions, s.vm)
         _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
         _set_clock(m, health)
         if m.due("confirm"):
             await confirm.health(m)
-        elif hot_update.due(m):
-            await hot_update.update(m)
         elif s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
             await apply_template(m, s.node)
         else:
@@ -47,7 +46,9 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
     elif verdict.phase == Phase.RUNNING:
         trouble = m.status.update_trouble
         m.status.waiting_for = None
-        if trouble and trouble.next_try:
+        if m.updating:
+            m.waiting("HotUpdate", f"the VM is being updated: {m.updating.fields}")
+        elif trouble and trouble.next_try:
             m.waiting("UpdateFailed", trouble.message, trouble.next_try)
 
 
@@ -114,22 +115,22 @@ async def fail(m: MachineEntity) -> None:
         if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
         m.waiting(failed.reason, failed.message)
-        if hot_update.due(m):
-            await hot_update.update(m)
-        else:
-            await _next(m)
+        hot_update.keep_up(m)
+        await _next(m)
 
 
 async def _next(m: MachineEntity) -> None:
     """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
     report(m)
     seen = _what_counts(m)
-    await m.until(lambda: _what_counts(m) != seen or m.renewal_due, "settle", "confirm", "update")
+    await m.until(
+        lambda: _what_counts(m) != seen or hot_update.calls(m) or m.renewal_due, *("settle", "confirm", "update")
+    )
     if m.s.deletion is None:
         await m.renew_if_due()
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
     s = m.s
-    asked = s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.machine_class, s.deletion
-    return s.node, s.vm, *s.reported, *asked
+    asked = s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.deletion
+    return s.node, s.vm, *asked, *heard(m)

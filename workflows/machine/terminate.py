@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
+from workflows.entity import NEVER
+from workflows.machine import hot_update
 from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
     from activities.drain import DrainActivities
@@ -16,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
     from planners.health import WELL
     from resources.errors import PASSING
-    from resources.machine import OperationState, OperationType, Phase
+    from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
 
@@ -27,6 +31,7 @@ def begin(m: MachineEntity) -> None:
         return
     m.deadlines.clear()
     m.s.trouble = None
+    hot_update.give_up(m)
     by = f" by {deletion.requested_by}" if deletion.requested_by else ""
     why = f": {deletion.reason}" if deletion.reason else ""
     then = "; a new life follows" if deletion.recreate else ""
@@ -57,12 +62,25 @@ async def drain(m: MachineEntity) -> None:
                 m.note("DrainForced", "force was asked for" if _insisted(m) else "the drain deadline has passed")
             gentle = False
         handle = _start_drain(m, force)
-        await m.until(partial(_over_or_asked, m, handle, force), "drain")
+        await _pass(m, partial(_over_or_asked, m, handle, force))
         if handle.done():
             await _end_of_pass(m, handle, force)
         else:
             m.drop(handle)  # the next pass goes on with force, or in Terminating; one under way still does no harm
     m.deadlines.clear()
+
+
+async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
+    """Until it is over or has to end. A class that speaks meanwhile is answered, and one that Failed is updated."""
+    while not (over() or m.due("drain")):
+        hot_update.keep_up(m)
+        report(m)
+        await m.until(_or_class(m, over), "drain", "update")
+
+
+def _or_class(m: MachineEntity, over: Callable[[], bool]) -> Callable[[], bool]:
+    told = class_news(m)
+    return lambda: over() or told() or hot_update.calls(m)
 
 
 def _insisted(m: MachineEntity) -> bool:
@@ -126,12 +144,19 @@ def _drained(m: MachineEntity, output: DrainOutput) -> None:
         m.tell()  # the Node stays, and its Events say why it takes no work
 
 
+def _another_class(m: MachineEntity, tried: ClassSnapshot) -> bool:
+    """Its credentials are the deletion's from now on."""
+    return m.snapshot != tried
+
+
 async def delete(m: MachineEntity) -> None:
     """Until the cloud has confirmed that the VM, its disks and its NICs are gone."""
     s = m.s
     if s.attempt is None:
         s.vm_gone = True  # nothing was ever asked for
     while not s.vm_gone:
+        report(m)
+        tried = m.snapshot
         what = m.status.provider_id or f"anything tagged with uid {s.uid}"
         if m.s.trouble is None:  # else what is in the way stays to be read
             m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
@@ -149,7 +174,7 @@ async def delete(m: MachineEntity) -> None:
         except ActivityError as e:
             failure = failure_of(e)
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
-            await m.back_off(failure)
+            await m.back_off(failure, unless=partial(_another_class, m, tried))
             continue
         s.vm_gone = True
         m.status.kept = output.kept
@@ -162,6 +187,7 @@ async def forget(m: MachineEntity) -> None:
     s = m.s
     if s.attempt is None:
         return
+    await m.until(lambda: not m.in_flight, NEVER)  # a report that comes after the farewell would make it a user again
     while True:
         if m.s.trouble is None:
             m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
@@ -173,7 +199,7 @@ async def forget(m: MachineEntity) -> None:
                 joined=s.joined,
                 provider_id=m.status.provider_id,
                 attempts=s.attempt.number,
-                class_name=m.snapshot.name,
+                classes=s.classes,
             ),
             queue=cluster_queue(s.cluster, s.queue_prefix),
             summary="remove the Node and the tokens",

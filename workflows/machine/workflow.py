@@ -69,9 +69,11 @@ class MachineWorkflow(MachineEntity):
             return
         s.adopted, s.made = True, now
         assert s.attempt is not None
-        spec = s.attempt.machine_class.provider_spec
-        s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
-        s.status.applied_generation = s.attempt.machine_class.generation
+        made_from = s.attempt.machine_class
+        if s.status.last_applied_provider_spec is None:
+            spec = made_from.provider_spec
+            s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
+            s.status.applied_generation = made_from.generation
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
@@ -151,17 +153,16 @@ class MachineWorkflow(MachineEntity):
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
-        """The class has a new generation; an older one, and another class's, is dropped."""
+        """The class has a new generation; an older one is dropped. A class that is not the machine's learns so."""
         s, wanted = self.s, news.machine_class
         s.messages += 1
-        if s.deletion is not None or wanted.name != s.spec.class_.name:
-            return
-        if refusal := hot_update.refusal(s, wanted):
-            if s.machine_class is None or wanted.generation > s.machine_class.generation:
+        if wanted.name == s.spec.class_.name and wanted != s.machine_class:
+            if not (refusal := hot_update.refusal(s, wanted)):
+                hot_update.take(self, wanted)
+            elif s.machine_class and wanted.generation > s.machine_class.generation:
                 self.note("Refused", refusal)
-        elif wanted != s.machine_class:
-            hot_update.take(self, wanted)
-        s.reported = ["asked again"]  # who tells it again has not heard the answer
+        s.reported = []  # who tells it has not heard how far it is
+        s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
@@ -241,6 +242,7 @@ class MachineWorkflow(MachineEntity):
             self.s.parked = None
             return "the phase that failed is tried again"
         self.renewal_wanted = True
+        hot_update.hurry(self)
         return "a new run begins at the next safe point"
 
     @workflow.update(name="apply")

@@ -1,0 +1,102 @@
+"""What flows of the fault matrix share: how one joins, and what is done to a machine, its VM and its Node."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from invariants import FOREIGN_TAG, USER_KEY, Witness
+from lifekit import Stack, eventually
+
+from resources.machine import MachineState, Phase
+from resources.manifests import NodeTemplate
+from simulator.kubelet import KnobRule
+from workflows.machine import MachineWorkflow
+
+
+@dataclass(frozen=True)
+class Flow:
+    """Called with a stack, it drives one machine to the right end and asks for every invariant."""
+
+    run: Callable[[Stack], Awaitable[None]]
+    about: frozenset[str] | None
+    """Activities whose boundaries the covering subset strikes; None: all, with every kind of fault."""
+
+    async def __call__(self, stack: Stack) -> None:
+        await self.run(stack)
+
+
+def flow(flows: dict[str, Flow], *about: str) -> Callable[[Callable[[Stack], Awaitable[None]]], Flow]:
+    """Register. Its boundaries count from where it says `arm`."""
+
+    def register(run: Callable[[Stack], Awaitable[None]]) -> Flow:
+        made = flows[run.__name__.replace("_", " ")] = Flow(run, frozenset(about) or None)
+        return made
+
+    return register
+
+
+async def running(stack: Stack, name: str, **spec: Any) -> Witness:
+    """A machine that lives, before anything is struck."""
+    await stack.create(name, **spec)
+    seen = Witness([await stack.born(name)])
+    assert seen.last.status.phase == Phase.RUNNING, seen.last.journal
+    return seen
+
+
+def knobs(stack: Stack, name: str, **knobs: object) -> None:
+    """What is unusual about the kubelet of this machine, from now on."""
+    kubelets = stack.simulator.simulator.kubelets
+    rule = KnobRule.model_validate({"match": name, "knobs": knobs})
+    stack.simulator.call(lambda: kubelets.set_knobs([*kubelets.knobs, rule]))
+
+
+async def run_pod(stack: Stack, seen: Witness) -> str:
+    """A pod that runs on the machine's Node."""
+    pod = f"web-{seen.last.name}"
+    on_node = json.dumps({"spec": {"nodeName": seen.last.status.node_name, "terminationGracePeriodSeconds": 1}})
+    stack.kubectl("run", pod, "--image=i", f"--overrides={on_node}")
+
+    async def phase() -> str:
+        return await asyncio.to_thread(stack.kubectl, "get", "pod", pod, "-o", "jsonpath={.status.phase}")
+
+    await eventually(phase, lambda p: p == "Running", f"{pod} Running")
+    return pod
+
+
+async def deafen(stack: Stack, seen: Witness) -> None:
+    """Tell the machine that its Node is ill, as news from far ahead: whatever its watch tells from now on is older."""
+    node = seen.last.node
+    assert node is not None
+    news = {"epoch": node.epoch + 10**15, "ready": False, "reason": "KubeletNotReady: it has stopped"}
+    await stack.started[seen.last.name].signal(MachineWorkflow.observe, node.model_copy(update=news))
+
+
+def template(labels: dict[str, str], *taints: str) -> NodeTemplate:
+    return NodeTemplate.model_validate(
+        {
+            "metadata": {"labels": labels, "annotations": labels},
+            "spec": {"taints": [{"key": key, "effect": "NoSchedule"} for key in taints]},
+        }
+    )
+
+
+def new_name() -> str:
+    return f"m-{uuid.uuid4().hex[:6]}"
+
+
+def mark(stack: Stack, seen: Witness) -> None:
+    """What is not ours: a tag on VM, disk and NIC, a label, an annotation and a cordon on the Node."""
+    state: MachineState = seen.last
+    node = str(state.status.node_name)
+    seen.resources = stack.leftovers(state.uid)
+    key, value = FOREIGN_TAG
+    stack.ec2().create_tags(Resources=seen.ids, Tags=[{"Key": key, "Value": value}])
+    stack.kubectl("label", "node", node, f"{USER_KEY}=1")
+    stack.kubectl("annotate", "node", node, f"{USER_KEY}=1")
+    stack.kubectl("cordon", node)
+    seen.touched = max(c.n for c in stack.calls("patch nodes", "kubernetes"))

@@ -1,0 +1,151 @@
+"""Flows of a class and its machine: what changes on the VM that runs, and a class from its start to its end."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from classkit import LiveClass, refuse, relent, start_by_hand, tagged, waiting
+from faultkit import arm
+from flowkit import Flow, flow, mark, new_name, running
+from invariants import (
+    Witness,
+    check_i1,
+    check_i5,
+    check_i6,
+    check_i7,
+    check_i8,
+    check_i10,
+    check_i11,
+    check_marks,
+    check_options,
+    check_ready,
+    check_tags,
+)
+from lifekit import Stack, eventually
+
+from resources.errors import ErrorClass
+from resources.machine import MachineState
+from resources.machine_class import UpdateState
+from resources.names import class_id, machine_id
+
+BEFORE, AFTER = {"team": "a", "old": "1"}, {"team": "b"}
+HOPS = 3
+"""The option after the change; 2 before."""
+
+CLASSES: dict[str, Flow] = {}
+
+
+@flow(CLASSES, "tell_users", "update_machine", "report_to_class", "tell_node")
+async def hot_update(stack: Stack) -> None:
+    """A tag changes, a tag goes, an option changes: on VM, NIC and disk, and nothing else of them (field case P69)."""
+    of, seen = await machine_of_class(stack)
+    arm(stack)
+    await of.apply(**tagged(AFTER, HOPS))
+    await updated(stack, seen, of, 2)
+    check_carries(stack, seen, AFTER, HOPS)
+    await end(stack, seen, of)
+
+
+@flow(CLASSES, "update_machine", "report_to_class")
+async def hot_update_of_a_failing_kind(stack: Stack) -> None:
+    """One resource of three refuses for a while: the others have their change, and it is tried again in time."""
+    of, seen = await machine_of_class(stack)
+    # A try asks for all three, then for each alone: so two tries fail, or one that is made twice because of a crash.
+    refuse(stack, seen.last.uid, "UnauthorizedOperation", times=4)
+    arm(stack)
+    await of.apply(**tagged(AFTER, HOPS))
+    await updated(stack, seen, of, 2)
+    failed = next(h for h in seen.last.journal if h.reason == "UpdateFailed")
+    check_i7(seen.last.journal, "Updated", failed.time + seen.last.timings.retry[ErrorClass.AUTH])
+    check_carries(stack, seen, AFTER, HOPS)
+    await end(stack, seen, of)
+
+
+@flow(CLASSES, "update_machine")
+async def hot_update_set_back(stack: Stack) -> None:
+    """It fails half-way, and the class becomes what it was: so does what was changed already."""
+    of, seen = await machine_of_class(stack, waits={ErrorClass.INVALID: timedelta(hours=1)})
+    rule = refuse(stack, seen.last.uid, "TagLimitExceeded")
+    arm(stack)
+    await of.apply(**tagged(AFTER, HOPS))
+    await eventually(lambda: stack.state(seen.last.name), lambda s: happened(s, "UpdateFailed"), "the failure")
+    relent(stack, rule)
+    await of.apply(**tagged(BEFORE))
+    await updated(stack, seen, of, 3)
+    check_carries(stack, seen, BEFORE)
+    await end(stack, seen, of)
+
+
+@flow(CLASSES, "find_users", "ask_class", "tell_users", "report_to_class", "forget_machine")
+async def class_life(stack: Stack) -> None:
+    """Started; asked by a machine that was started with plain JSON; changed; deletion refused while used; deleted."""
+    name, of = new_name(), LiveClass(stack, **tagged(BEFORE))
+    arm(stack)
+    await of.start()
+    await eventually(of.state, lambda s: s.searched or s.journal, "the search for users, before there is one")
+    await start_by_hand(stack, name, of)
+    seen = Witness([await stack.born(name)])
+    assert happened(seen.last, "ClassTaken"), seen.last.journal
+    check_ready(stack, seen)
+    await of.known(name)
+    mark(stack, seen)
+    await of.apply(**tagged(AFTER, HOPS))
+    await updated(stack, seen, of, 2)
+    check_carries(stack, seen, AFTER, HOPS)
+    assert f"is used by 1 machine ({name})" in await of.refusal()
+    await end(stack, seen, of)
+    assert (await of.delete()).endswith("is gone")
+    await of.handle.result()
+    await check_i11(stack, class_id(stack.cluster, of.name))
+
+
+async def machine_of_class(stack: Stack, waits: dict[ErrorClass, timedelta] | None = None) -> tuple[LiveClass, Witness]:
+    """A class and a machine of it that lives and carries somebody's marks; `waits`: after failures."""
+    of, name = LiveClass(stack, **tagged(BEFORE)), new_name()
+    await of.start()
+    seen = await running(stack, name, timings=waiting(stack, waits or {}), provider_spec=tagged(BEFORE))
+    await of.known(name)
+    mark(stack, seen)
+    return of, seen
+
+
+def happened(state: MachineState, reason: str) -> bool:
+    return reason in [h.reason for h in state.journal]
+
+
+async def updated(stack: Stack, seen: Witness, of: LiveClass, generation: int) -> None:
+    """The class knows its one user, and what it carries."""
+    name = seen.last.name
+    state = await of.updated(generation)
+    assert (set(state.users), state.users[name].state) == ({name}, UpdateState.UPDATED)
+    assert state.last_updated_generation == generation
+    assert not state.troubles
+    seen.states.append(await stack.state(name))
+    status = seen.last.status
+    assert (status.phase, status.applied_generation) == (seen.states[0].status.phase, generation)
+    assert status.update_trouble is None
+
+
+def check_carries(stack: Stack, seen: Witness, tags: dict[str, str], hops: int = 2) -> None:
+    """No VM was replaced, and each resource is as the class and somebody else want it."""
+    first, last = seen.states[0], seen.last
+    assert (last.uid, last.status.provider_id) == (first.uid, first.status.provider_id), "I1: it is another VM"
+    check_i1(stack, seen)
+    check_i5(stack, seen)
+    check_i8(stack, seen)
+    check_tags(stack, seen, tags)
+    check_options(stack, seen, HttpPutResponseHopLimit=hops, HttpTokens="required", HttpEndpoint="enabled")
+    check_marks(stack, seen)
+
+
+async def end(stack: Stack, seen: Witness, of: LiveClass) -> None:
+    """The machine is deleted: nothing of it is left, and its class does not know it any more."""
+    name = seen.last.name
+    await stack.delete(name)
+    state = await of.state()
+    assert not state.users, f"the class still knows {sorted(state.users)}"
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    check_i8(stack, seen)
+    check_i10(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))

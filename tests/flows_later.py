@@ -1,0 +1,211 @@
+"""Flows of a machine that lives: they begin with one that is Running, and boundaries count from there."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from datetime import timedelta
+
+from faultkit import arm
+from flowkit import Flow, deafen, flow, knobs, mark, new_name, run_pod, running, template
+from invariants import (
+    USER_KEY,
+    Population,
+    Witness,
+    check_drained_once,
+    check_i1,
+    check_i5,
+    check_i6,
+    check_i7,
+    check_i10,
+    check_i11,
+    check_i12,
+    check_looks,
+    check_marks,
+    check_one_at_a_time,
+    check_ready,
+)
+from lifekit import Stack, eventually
+
+from resources.machine import ApplyIntent, Phase
+from resources.messages import RecreateIntent
+from resources.names import machine_id
+from starter.client import HostlerClient
+from starter.errors import HostlerError
+from workflows.machine import MachineWorkflow
+
+HEALTH_TIMEOUT = timedelta(seconds=5)
+DRAIN_TIMEOUT = timedelta(seconds=3)
+"""A silent kubelet confirms no pod's end: the drain lasts until its deadline."""
+
+LATER: dict[str, Flow] = {}
+
+
+@flow(LATER, "tell_node", "look_at_node", "look_at_vm", "drain_node")
+async def health_failure(stack: Stack) -> None:
+    """The kubelet dies: Unknown, two fresh looks, Failed at the health deadline, drained in Failed, deleted."""
+    name = new_name()
+    seen = await running(stack, name, health_timeout=HEALTH_TIMEOUT, drain_timeout=DRAIN_TIMEOUT)
+    pod = await run_pod(stack, seen)
+    mark(stack, seen)
+    arm(stack)
+    knobs(stack, name, dies_after=0.0)
+    seen.states.append(await stack.phase(Phase.FAILED, name))
+    failed = seen.last
+    assert failed.illness is not None
+    check_i7(failed.journal, "HealthTimeout", failed.illness.began + HEALTH_TIMEOUT)
+    check_looks(stack, seen)
+    seen.states.append(await eventually(lambda: stack.state(name), lambda s: s.drained, "the drain in Failed"))
+    drained = seen.last
+    assert drained.status.phase == Phase.FAILED
+    assert drained.drain_began is not None
+    check_i5(stack, seen)
+    check_marks(stack, seen)
+    result = await stack.delete(name)
+    check_i12(stack, seen, pod, drained.drain_began + DRAIN_TIMEOUT)
+    check_i7(result.journal, "DrainForced", drained.drain_began + DRAIN_TIMEOUT)
+    check_drained_once(result.journal)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    check_i10(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "look_at_node", "look_at_vm")
+async def recovery_unheard(stack: Stack) -> None:
+    """Ill at the first look, well at the second, and no news of it comes: never Failed."""
+    name = new_name()
+    seen = await running(stack, name, health_timeout=HEALTH_TIMEOUT)
+    arm(stack)
+    knobs(stack, name, unready=True)
+    await deafen(stack, seen)
+    left = await eventually(
+        lambda: stack.state(name), lambda s: s.suspicion or s.status.phase not in (Phase.RUNNING, Phase.UNKNOWN)
+    )
+    knobs(stack, name, unready=False)
+    if left.status.phase == Phase.UNKNOWN:
+        left = await eventually(lambda: stack.state(name), lambda s: s.status.phase != Phase.UNKNOWN, "the decision")
+    seen.states.append(left)
+    assert left.status.phase == Phase.RUNNING, f"I5: {name} is Failed, and a fresh look would have found it well"
+    reasons = [h.reason for h in left.journal]
+    assert reasons.index("NotConfirmed") < reasons.index("Recovered")
+    check_i5(stack, seen)
+    check_ready(stack, seen)
+    await stack.delete(name)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "create_machine", "drain_node", "delete_machine", "forget_machine")
+async def recreate(stack: Stack) -> None:
+    """A delete to the end, then a new life under the same name: one VM at a time."""
+    name = new_name()
+    population = Population(stack, name)
+    former = await running(stack, name)
+    arm(stack)
+    intent = RecreateIntent(id=str(uuid.uuid4()), requested_by="test")
+    await stack.started[name].execute_update(MachineWorkflow.recreate, intent, id=intent.id)
+    born = await eventually(
+        lambda: stack.state(name),
+        lambda s: s.uid != former.last.uid and s.status.phase in (Phase.RUNNING, Phase.FAILED),
+        "the new life",
+    )
+    seen = Witness([born])
+    assert born.status.phase == Phase.RUNNING, born.journal
+    check_one_at_a_time(population)
+    check_i6(stack, former)
+    check_i5(stack, seen)
+    check_ready(stack, seen)
+    await stack.delete(name)
+    for life in (former, seen):
+        check_i1(stack, life)
+        check_i6(stack, life)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "list_vms", "find_owners", "update_machine", "look_at_node")
+async def adopt(stack: Stack) -> None:
+    """Somebody terminates the workflow of a Running machine; it is found by its owner tags, adopted, and deleted."""
+    name = new_name()
+    population = Population(stack, name)
+    lost = await running(stack, name)
+    await stack.started[name].terminate("by mistake")
+    arm(stack)
+    client = HostlerClient(stack.client, stack.settings, cluster=stack.cluster, requested_by="test")
+
+    async def try_it() -> str:
+        """As a person does: what could not be looked for is looked for again. Answers why it was not adopted."""
+        try:
+            await client.adopt(name)
+        except HostlerError as e:
+            return str(e)
+        return ""
+
+    await eventually(try_it, lambda why: not why, "the adoption")
+    stack.started[name] = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(stack.cluster, name))
+    seen = Witness([*lost.states, await stack.born(name)])
+    assert seen.last.status.phase == Phase.RUNNING, seen.last.journal
+    check_one_at_a_time(population)
+    assert (seen.last.uid, seen.last.status.provider_id) == (lost.last.uid, lost.last.status.provider_id)
+    check_i1(stack, seen)
+    check_i5(stack, seen)
+    check_ready(stack, seen)
+    await stack.delete(name)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "join_node")
+async def changed_template(stack: Stack) -> None:
+    """A template that changes on a living Node: a three-way merge, and what others own or removed stays so."""
+    name = new_name()
+    first = template({"example.com/pool": "a", "example.com/old": "1"}, "example.com/kept", "example.com/removed")
+    seen = await running(stack, name, node_template=first)
+    node = str(seen.last.status.node_name)
+    # One call, and before the cordon: kubectl writes the list of taints as a whole, and so does who taints a cordon.
+    stack.kubectl("taint", "node", node, f"{USER_KEY}=1:NoSchedule", "example.com/removed-")
+    seen.tainted = True
+    mark(stack, seen)
+    arm(stack)
+    second = template({"example.com/pool": "b"}, "example.com/kept", "example.com/removed", "example.com/added")
+    intent = ApplyIntent(
+        id=str(uuid.uuid4()),
+        spec=seen.last.spec.model_copy(update={"node_template": second}),
+        machine_class=seen.last.machine_class,
+    )
+    await stack.started[name].execute_update(MachineWorkflow.apply, intent, id=intent.id)
+    applied = await eventually(lambda: stack.state(name), lambda s: s.status.last_applied_node_template == second)
+    seen.states.append(applied)
+    check_marks(stack, seen)
+    found = json.loads(stack.kubectl("get", "node", node, "-o", "json"))
+    labels, taints = found["metadata"]["labels"], {t["key"] for t in found["spec"].get("taints", ())}
+    assert (labels.get("example.com/pool"), labels.get("example.com/old")) == ("b", None)
+    assert taints >= {"example.com/kept", "example.com/added"}
+    assert "example.com/removed" not in taints, "I10: a taint that a user removed is there again"
+    await stack.delete(name)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    check_i10(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "drain_node", "tell_node")
+async def delete_in_unknown(stack: Stack) -> None:
+    """The kubelet is dead when the deletion comes: pods are evicted, and killed at the drain deadline only."""
+    name = new_name()
+    seen = await running(stack, name, drain_timeout=DRAIN_TIMEOUT)
+    pod = await run_pod(stack, seen)
+    arm(stack)
+    knobs(stack, name, dies_after=0.0)
+    seen.states.append(await stack.phase(Phase.UNKNOWN, name))
+    check_i5(stack, seen)
+    result = await stack.delete(name)
+    asked = next(h.time for h in result.journal if h.reason == "Terminating")
+    check_i12(stack, seen, pod, asked + DRAIN_TIMEOUT)
+    check_i7(result.journal, "DrainForced", asked + DRAIN_TIMEOUT)
+    check_drained_once(result.journal)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))

@@ -1,0 +1,180 @@
+"""Every activity boundary of a flow, under every kind of fault, many cases side by side.
+
+`make test` runs a covering subset: every crash at every boundary of a whole life; of the flows of a machine's beginning
+every boundary and every kind at least once; of the flows of its later life the boundaries that they are about, with
+the kinds taken in turn. `make faults` runs all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import NamedTuple, TypeVar
+
+from faultkit import CRASHES, KINDS, Boundary, Fault, Recorder, faulty_worker
+from flowkit import Flow
+from lifekit import Stack, new_stack, tenant
+from temporalio.client import Client
+
+T = TypeVar("T")
+AT_ONCE = 5  # cases side by side, each with a worker process of its own; they wait more than they work
+EVERYTHING = os.environ.get("HOSTLER_FAULTS") == "all"
+
+
+async def side_by_side(
+    shared: Stack, deeds: Mapping[str, Callable[[Stack], Awaitable[T]]]
+) -> dict[str, T | BaseException]:
+    """Each with a cluster name and task queues of its own; answers or errors by the deeds' names."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def one(deed: Callable[[Stack], Awaitable[T]]) -> T:
+        async with slots, tenant(shared, new_cluster()) as stack:
+            return await deed(stack)
+
+    ended = await asyncio.gather(*map(one, deeds.values()), return_exceptions=True)
+    return dict(zip(deeds, ended, strict=True))
+
+
+def new_cluster() -> str:
+    return f"c{uuid.uuid4().hex[:6]}"
+
+
+async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, list[Boundary]]:
+    """The activities that each flow calls, in order, found by running it once undisturbed."""
+
+    async def one(stack: Stack, flow: Flow) -> list[Boundary]:
+        recorder = Recorder(stack.settings_file)
+        async with stack.worker([recorder]):
+            await flow(stack)
+        return recorder.found
+
+    async with new_stack(client) as shared:
+        found = await side_by_side(shared, {name: partial(one, flow=flow) for name, flow in flows.items()})
+    wrong = {name: answer for name, answer in found.items() if isinstance(answer, BaseException)}
+    assert not wrong, f"undisturbed: {wrong}"
+    return {name: answer for name, answer in found.items() if not isinstance(answer, BaseException)}
+
+
+def cases(flows: Mapping[str, Flow], name: str, found: list[Boundary]) -> list[Fault]:
+    if EVERYTHING:
+        return [Fault(a, k, n) for a, n in found for k in KINDS]
+    if name == "whole life":
+        diagonal = [Fault(a, KINDS[3 + i % 4], n) for i, (a, n) in enumerate(found)]
+        return [Fault(a, k, n) for a, n in found for k in CRASHES] + diagonal
+    about = flows[name].about
+    if about is None:
+        chosen, rows = found, max(len(found), len(KINDS))
+    else:
+        chosen = [(a, n) for a, n in found if a in about]
+        assert {a for a, _ in chosen} == about, f"{name} is about {sorted(about)}, and called {found}"
+        rows = len(chosen)
+    turn = 3 * list(flows).index(name)  # so that flows with few boundaries do not begin with the same kind
+    places = [chosen[i % len(chosen)] for i in range(rows)]
+    return [Fault(a, KINDS[(turn + i) % len(KINDS)], n) for i, (a, n) in enumerate(places)]
+
+
+async def case(stack: Stack, flow: Flow, fault: Fault) -> float:
+    """Seconds that it took."""
+    began = time.monotonic()
+    async with faulty_worker(stack, fault) as marker:
+        await flow(stack)
+        assert marker.exists(), f"{fault} never struck"
+    return time.monotonic() - began
+
+
+async def strike(shared: Stack, flows: Mapping[str, Flow], name: str, found: list[Boundary]) -> None:
+    """One flow under the faults that are its part."""
+    began = time.monotonic()
+    struck = {str(f): partial(case, flow=flows[name], fault=f) for f in cases(flows, name, found)}
+    ended = await side_by_side(shared, struck)
+    for fault, answer in ended.items():
+        print(f"{name:28} {fault:36} {f'{answer:5.1f} s' if isinstance(answer, float) else answer!r}")
+    print(f"{name}: {len(ended)} cases of {len(found)} boundaries in {time.monotonic() - began:.0f} s")
+    assert not {fault: answer for fault, answer in ended.items() if isinstance(answer, BaseException)}
+
+
+def check_subset(flows: Mapping[str, Flow]) -> None:
+    """The covering subset has every boundary that it is to have, and every kind."""
+    later: list[Fault] = []
+    for name, made in flows.items():
+        found = [(a, n) for a in sorted(made.about or "abcdefghi") for n in (1, 2)]
+        chosen = cases(flows, name, [*found, *([("of others", 1)] if made.about else [])])
+        assert {(f.activity, f.call) for f in chosen} == set(found)
+        if made.about is None:
+            assert {f.kind for f in chosen} == set(KINDS)
+        else:
+            later += chosen
+    assert not later or {f.kind for f in later} == set(KINDS)
+
+
+async def with_lag(shared: Stack, flows: Mapping[str, Flow]) -> None:
+    """Not found though it exists: new instances and their tags are unknown to reads for a while."""
+    frame = shared.simulator.simulator.frame
+    lag = frame.lag.model_copy(update={"describe_after_create": 1.0, "tags": 1.0})
+    shared.simulator.call(lambda: setattr(frame, "lag", lag))
+    ended = await side_by_side(shared, {name: partial(undisturbed, flow=flow) for name, flow in flows.items()})
+    for name, error in ended.items():
+        print(f"{name:28} {error or 'ok'}")
+    assert not {name: error for name, error in ended.items() if error}
+
+
+async def undisturbed(stack: Stack, flow: Flow) -> None:
+    async with stack.worker():
+        await flow(stack)
+
+
+class Sabotage(NamedTuple):
+    """A saboteur, the flow whose checks must see it, and what happens besides."""
+
+    name: str
+    flow: str
+    fault: Fault
+    words: str
+    """How the check begins that must see it."""
+
+
+SABOTAGE = [
+    Sabotage("I1", "whole life", Fault("create_machine", "killed after"), "I1:"),
+    Sabotage("I1 recreate", "recreate", Fault("drain_node", "killed before"), "I1:"),
+    Sabotage("I1 adopt", "adopt", Fault("list_vms", "killed before"), "I1:"),
+    Sabotage("I5 timer", "health failure", Fault("tell_node", "killed before"), "I5:"),
+    Sabotage("I5 look", "recovery unheard", Fault("look_at_vm", "killed before"), "I5:"),
+    Sabotage("I6", "whole life", Fault("delete_machine", "killed before"), "I6:"),
+    Sabotage("I7", "never joins", Fault("watch_machine", "killed before"), "I7:"),
+    Sabotage("I8", "whole life", Fault("update_machine", "killed before"), "I8:"),
+    Sabotage("I8 foreign", "hot update", Fault("update_machine", "killed before"), "I8:"),
+    Sabotage("I8 must", "hot update", Fault("update_machine", "killed before"), "I8:"),
+    Sabotage("I10", "whole life", Fault("drain_node", "killed before"), "I10:"),
+    Sabotage("I10 template", "changed template", Fault("join_node", "killed before"), "I10:"),
+    Sabotage("I11", "delete during create", Fault("create_machine", "transient"), "I11:"),
+    Sabotage("I12", "delete in unknown", Fault("drain_node", "killed before"), "I12:"),
+    Sabotage("drained once", "health failure", Fault("drain_node", "killed before"), "once:"),
+]
+
+
+async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> str:
+    """What the checks said."""
+    try:
+        async with faulty_worker(stack, fault, sabotage):
+            await flow(stack)
+    except AssertionError as e:
+        return str(e)
+    return "nothing"
+
+
+async def check_saboteurs(shared: Stack, flows: Mapping[str, Flow]) -> None:
+    """Each is seen by the invariant that it breaks."""
+    deeds = {
+        row.name: partial(sabotaged, flow=flows[row.flow], fault=row.fault, sabotage=row.name)
+        for row in SABOTAGE
+        if row.flow in flows
+    }
+    said = await side_by_side(shared, deeds)
+    for name, words in said.items():
+        print(f"{name:14} {words!r:.160}")
+    wanted = {row.name: row.words for row in SABOTAGE}
+    assert not {name: words for name, words in said.items() if not str(words).startswith(wanted[name])}

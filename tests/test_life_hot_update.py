@@ -1,0 +1,165 @@
+"""Hot updates on the real parts: the class and its machines as workflows, the worker as it is, the AWS driver on a
+simulated EC2. A changed class reaches the VMs that run, and nothing is replaced (seed 002, field case P69).
+
+The decisions alone are in test_planner_hot_update.py, the driver's calls in tests/aws/test_aws_hot_update.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hotkit import COST_A, COST_B, MUST, Hot, instance_id, ours, reasons, said
+from lifekit import Stack
+
+from planners.provider_spec import spec_hash
+from resources.machine import OperationState, OperationType, Phase
+from resources.machine_class import UpdateState
+
+
+@pytest.fixture
+def hot(stack: Stack) -> Hot:
+    return Hot(stack)
+
+
+def add_tag(stack: Stack, key: str, value: str, *resources: str) -> None:
+    """As a user does it."""
+    stack.ec2().create_tags(Resources=list(resources), Tags=[{"Key": key, "Value": value}])
+
+
+def kinds(instance: dict[str, str], volume: dict[str, str], nic: dict[str, str]) -> dict[str, list[dict[str, str]]]:
+    return {"instances": [instance], "volumes": [volume], "networkInterfaces": [nic]}
+
+
+async def test_p69_a_changed_tag_rolls_no_machine(stack: Stack, hot: Hot) -> None:
+    """One tag changed, one removed, a user's own on one VM and one NIC, for all machines of a class."""
+    await hot.apply(**COST_A)
+    before = await hot.machines("m-1", "m-2", "m-3")
+    must = {r: hot.must(r) for m in before for r in hot.all(m)}
+    assert len(must) == 9
+    vm, nic = instance_id(before[0]), hot.of(before[1])["networkInterfaces"][0]
+    add_tag(stack, "x", "y", vm, nic)
+    launched, since = stack.launched(), hot.mark()
+
+    known = await hot.everywhere(**COST_B)
+
+    assert sorted(hot.changing(since)) == ["CreateTags"] * 3 + ["DeleteTags"] * 3
+    for r, tags in must.items():
+        assert hot.must(r) == tags
+        assert hot.extra(r) == {"cost": "b", **({"x": "y"} if r in (vm, nic) else {})}
+    assert (known.last_updated_generation, {u.state for u in known.users.values()}) == (2, {UpdateState.UPDATED})
+    assert (known.changes[-1].hot, known.changes[-1].rolls) == (["tags"], [])
+    assert stack.launched() == launched
+    for former in before:
+        after = await stack.state(former.name)
+        assert (after.uid, after.attempt) == (former.uid, former.attempt)
+        assert (after.status.phase, after.status.node_name) == (Phase.RUNNING, former.status.node_name)
+        operation, applied = after.status.last_operation, after.status.last_applied_provider_spec
+        assert operation is not None
+        assert (operation.type, operation.state) == (OperationType.UPDATE, OperationState.SUCCESSFUL)
+        assert applied is not None
+        assert applied.provider_spec == hot.manifest.provider_spec
+        assert applied.hash == spec_hash(hot.manifest.provider_spec)
+        (words,) = said(after, "Updated")
+        assert "generation 2" in words
+        assert f"{instance_id(after)}: removed team, set cost" in words
+
+
+async def test_each_tag_field_goes_to_its_resource(stack: Stack, hot: Hot) -> None:
+    """Seed 002: `tags` goes to all; a specific field replaces it for its resource, also when it is empty."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    everywhere = {"cost": "a", "team": "x"}
+    assert hot.extras(machine) == kinds(everywhere, everywhere, everywhere)
+    steps: list[tuple[dict[str, Any], tuple[dict[str, str], dict[str, str], dict[str, str]]]] = [
+        ({"vmTags": {"v": "1"}}, ({"v": "1"}, everywhere, everywhere)),
+        ({"diskTags": {}}, ({"v": "1"}, {}, everywhere)),
+        ({"nicTags": {"n": "1"}, "diskTags": {"d": "1"}}, ({"v": "1"}, {"d": "1"}, {"n": "1"})),
+        ({"tags": {**MUST, "all": "1"}, "nicTags": None}, ({"v": "1"}, {"d": "1"}, {"all": "1"})),
+        ({"vmTags": None, "diskTags": None}, ({"all": "1"}, {"all": "1"}, {"all": "1"})),
+    ]
+    for change, expected in steps:
+        await hot.everywhere(**change)
+        assert hot.extras(machine) == kinds(*expected), change
+    assert reasons(await stack.state()).count("Updated") == len(steps)
+    assert len(stack.launched()) == 1
+
+
+async def test_migrating_from_tags_to_the_three_fields(stack: Stack, hot: Hot) -> None:
+    """docs/hot-updates.md, step by step: EC2 is called only when a key leaves a field."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    tags = COST_A["tags"]
+    since = hot.mark()
+    await hot.everywhere(vmTags=tags, nicTags=tags, diskTags=tags)
+    await hot.everywhere(tags=None)
+    assert hot.changing(since) == []
+    assert hot.extras(machine) == kinds(*[{"cost": "a", "team": "x"}] * 3)
+    known = await hot.everywhere(nicTags={"cost": "a"}, diskTags={"cost": "a"})
+    assert hot.changing(since) == ["DeleteTags"]
+    assert hot.extras(machine) == kinds({"cost": "a", "team": "x"}, {"cost": "a"}, {"cost": "a"})
+    assert all(hot.must(r).keys() >= MUST.keys() for r in hot.all(machine))
+    assert known.last_updated_generation == 4
+
+
+async def test_what_was_attached_later(stack: Stack, hot: Hot) -> None:
+    """Ours are updated; a CSI driver's volume and a CNI's NIC are left alone, though they carry keys of the class."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    volume = hot.attach_volume(machine, "/dev/sdg", **ours(machine), team="x")
+    nic = hot.attach_nic(machine, 1, **ours(machine))
+    csi = hot.attach_volume(machine, "/dev/xvdaa", **{"ebs.csi.aws.com/cluster": "true", "team": "x", "cost": "csi"})
+    cni = hot.attach_nic(machine, 2, **{"node.k8s.amazonaws.com/instance_id": instance_id(machine), "team": "x"})
+    others = {r: stack.tags(r) for r in (csi, cni)}
+    since = hot.mark()
+    await hot.everywhere(**COST_B)
+    assert {volume, nic} < {*hot.all(machine)}
+    assert len(hot.all(machine)) == 5
+    assert {r: hot.extra(r) for r in hot.all(machine)} == {r: {"cost": "b"} for r in hot.all(machine)}
+    assert {r: stack.tags(r) for r in others} == others
+    assert sorted(hot.changing(since)) == ["CreateTags", "DeleteTags"]
+
+
+async def test_metadata_options_change_in_place(stack: Stack, hot: Hot) -> None:
+    """Together with a tag; what differs is sent, and nothing else."""
+    await hot.apply(**COST_A, instanceMetadataOptions={"httpTokens": "optional", "httpPutResponseHopLimit": 1})
+    machine = await hot.machine()
+    before = hot.instance(machine)
+    since = hot.mark()
+    await hot.everywhere(**COST_B, instanceMetadataOptions={"httpTokens": "required", "httpPutResponseHopLimit": 1})
+    after = hot.instance(machine)
+    assert before["MetadataOptions"]["HttpTokens"] == "optional"
+    assert after["MetadataOptions"]["HttpTokens"] == "required"
+    assert after["LaunchTime"] == before["LaunchTime"]
+    (call,) = hot.calls(since, "ModifyInstanceMetadataOptions")
+    assert call.request == {"InstanceId": instance_id(machine), "HttpTokens": "required"}
+    assert sorted(hot.changing(since)) == ["CreateTags", "DeleteTags", "ModifyInstanceMetadataOptions"]
+    (words,) = said(await stack.state(), "Updated")
+    assert "metadata option HttpTokens=required" in words
+    # One that leaves the class stays as it is.
+    since = hot.mark()
+    await hot.everywhere(instanceMetadataOptions={"httpPutResponseHopLimit": 1})
+    assert hot.changing(since) == []
+    assert hot.instance(machine)["MetadataOptions"]["HttpTokens"] == "required"
+
+
+async def test_hot_and_rolling_fields_together(stack: Stack, hot: Hot) -> None:
+    """The hot part is made at once, the rest is said; set back, the machine is not Outdated any more."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    known = await hot.everywhere(**COST_B, machineType="m5.xlarge")
+    assert hot.extras(machine) == kinds(*[{"cost": "b"}] * 3)
+    assert known.users["m-1"].state is UpdateState.OUTDATED
+    assert known.last_updated_generation == 2
+    outdated = await stack.state()
+    (condition,) = [c for c in outdated.status.conditions if c.type == "Outdated"]
+    assert "providerSpec.machineType" in condition.message
+    applied = outdated.status.last_applied_provider_spec
+    assert applied is not None
+    assert (applied.provider_spec["machineType"], applied.provider_spec["tags"]["cost"]) == ("m5.large", "b")
+    since = hot.mark()
+    known = await hot.everywhere(machineType="m5.large")
+    assert known.users["m-1"].state is UpdateState.UPDATED
+    assert [c.type for c in (await stack.state()).status.conditions] == []
+    assert hot.changing(since) == []
+    assert stack.launched() == [instance_id(machine)]

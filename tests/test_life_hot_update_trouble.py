@@ -1,0 +1,363 @@
+"""Hot updates that fail, that are overtaken and that are cut off, on the real parts. A failing update never fails the
+machine; calls are counted in the simulated EC2's own journal."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hotkit import COST_A, COST_B, MUST, PATIENT, Hot, gate, instance_id, ours, reasons, said
+from lifekit import Stack, eventually, new_stack, plant
+from temporalio.testing import WorkflowEnvironment
+from test_life import fault
+from test_life_troubles import described
+
+from resources.errors import ErrorClass
+from resources.machine import MachineState, OperationState, OperationType, Phase, UpdateTrouble
+from resources.machine_class import UpdateState
+from resources.timings import Timings
+
+ROOT = Path(__file__).parent.parent
+LONG = timedelta(minutes=10)
+A, B = {"cost": "a", "team": "x"}, {"cost": "b"}
+
+
+@pytest.fixture
+def hot(stack: Stack) -> Hot:
+    return Hot(stack)
+
+
+@pytest.fixture
+def patient(stack: Stack) -> Hot:
+    return Hot(stack, PATIENT)
+
+
+def mend(stack: Stack) -> None:
+    stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+
+
+def extra(hot: Hot, machine: MachineState) -> list[dict[str, str]]:
+    return [hot.extra(r) for r in hot.all(machine)]
+
+
+def trouble_of(state: MachineState) -> UpdateTrouble:
+    found = state.status.update_trouble
+    assert found is not None
+    return found
+
+
+def waits(state: MachineState) -> timedelta:
+    """From the failure to the next try."""
+    found = trouble_of(state)
+    assert found.next_try is not None
+    return found.next_try - found.time
+
+
+def cost_of(state: MachineState) -> str:
+    """What the VM is said to carry."""
+    applied = state.status.last_applied_provider_spec
+    assert applied is not None
+    return str(applied.provider_spec["tags"]["cost"])
+
+
+# -- errors ------------------------------------------------------------------------------------------------------------
+
+
+async def test_denied_for_one_resource_of_three(stack: Stack, patient: Hot) -> None:
+    """The others are updated; it is said which, why and with whose credentials, and what happens next."""
+    hot = patient
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    (volume,) = hot.of(machine)["volumes"]
+    others = [r for r in hot.all(machine) if r != volume]
+    fault(stack, operation="*Tags", match=volume, code="UnauthorizedOperation", times=None)
+    await hot.apply(**COST_B)
+    failed = await hot.failed("NotAuthorized")
+    assert [hot.extra(r) for r in others] == [B, B]
+    assert hot.extra(volume) == A
+    by_id = {r.id: r for r in trouble_of(failed).resources}
+    assert {id: " ".join(r.changed) for id, r in by_id.items()} == {
+        volume: "",
+        **dict.fromkeys(others, "removed team set cost"),
+    }
+    assert {id: r.error and r.error.error_class for id, r in by_id.items() if r.error} == {volume: ErrorClass.AUTH}
+    assert waits(failed) == LONG
+    operation, waiting = failed.status.last_operation, failed.status.waiting_for
+    assert operation is not None
+    assert (operation.type, operation.state) == (OperationType.UPDATE, OperationState.FAILED)
+    assert (failed.status.phase, cost_of(failed)) == (Phase.RUNNING, "a")
+    assert waiting is None or waiting.reason == "UpdateFailed"
+    known = await eventually(hot.of_class, lambda s: s.users["m-1"].state is UpdateState.FAILED, "the class knows")
+    assert (known.users["m-1"].reason, known.last_updated_generation) == ("NotAuthorized", 1)
+    assert volume in known.troubles["m-1"].message
+    await stack.reason("UpdateFailed")
+    text = await described(stack)
+    for words in (
+        *("NotAuthorized", volume, "UnauthorizedOperation", "credentials of default/demo-aws"),
+        *("2 of 3 resources updated", "Next try:", "What can be done:"),
+    ):
+        assert words in text, text
+
+    mend(stack)
+    since = hot.mark()
+    await hot.client.renew("m-1")  # who has mended it need not wait for ten minutes
+    done = await hot.mended()
+    assert extra(hot, done) == [B] * 3
+    assert hot.changing(since) == ["DeleteTags", "CreateTags"]  # one of each for all three: reads may lag
+    assert cost_of(done) == "b"
+    assert (await hot.done()).troubles == {}
+    assert stack.launched() == [instance_id(machine)]
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        pytest.param({"code": "RequestLimitExceeded", "headers": {"Retry-After": "1"}}, id="throttled"),
+        pytest.param({"code": "InternalError"}, id="internal error"),
+        pytest.param({"drop": True}, id="lost reply"),
+    ],
+)
+async def test_an_error_that_passes_in_the_middle(stack: Stack, hot: Hot, rule: dict[str, Any]) -> None:
+    """It is no news: the same calls again, and it is done."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    fault(stack, operation="CreateTags", **rule)
+    since = hot.mark()
+    await hot.everywhere(**COST_B)
+    assert extra(hot, machine) == [B] * 3
+    assert hot.changing(since) == ["DeleteTags", "CreateTags"] * 2
+    first, again = (c.request for c in hot.calls(since, "CreateTags"))
+    assert first == again
+    done = await stack.state()
+    assert reasons(done).count("Updated") == 1
+    assert "UpdateFailed" not in reasons(done)
+
+
+async def test_throttled_for_longer(stack: Stack, hot: Hot) -> None:
+    """Visible as Throttled, and gone by itself; nothing is lost of what was updated meanwhile."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    fault(stack, operation="DeleteTags", code="RequestLimitExceeded", headers={"Retry-After": "1"}, times=5)
+    await hot.apply(**COST_B)
+    failed = await hot.failed("Throttled")
+    assert failed.status.phase == Phase.RUNNING
+    assert extra(hot, machine) == [{"cost": "b", "team": "x"}] * 3
+    assert {tuple(r.changed) for r in trouble_of(failed).resources} == {("set cost",)}
+    done = await hot.mended()
+    assert extra(hot, machine) == [B] * 3
+    assert (reasons(done).count("UpdateFailed"), reasons(done).count("Updated")) == (1, 1)
+    assert [c.type for c in done.status.conditions] == []
+
+
+async def test_without_credentials(stack: Stack, patient: Hot) -> None:
+    hot = patient
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    stack.kubectl("delete", "secret", "demo-aws")
+    await hot.apply(**COST_B)
+    failed = await hot.failed("CredentialsMissing")
+    assert "default/demo-aws" in trouble_of(failed).message
+    assert (failed.status.phase, waits(failed)) == (Phase.RUNNING, LONG)
+    await plant(stack)
+    await hot.client.renew("m-1")
+    await hot.mended()
+    assert extra(hot, machine) == [B] * 3
+
+
+async def test_more_tags_than_a_resource_may_carry(stack: Stack, patient: Hot) -> None:
+    """With those of others: said with the count before EC2 is asked; the resources with room have theirs."""
+    hot = patient
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    vm = instance_id(machine)
+    foreign = [{"Key": f"foreign-{n}", "Value": ""} for n in range(50 - len(stack.tags(vm)))]
+    stack.ec2().create_tags(Resources=[vm], Tags=foreign)
+    since = hot.mark()
+    await hot.apply(tags={**MUST, **A, "one": "1", "two": "2"})
+    failed = await hot.failed("InvalidSpec")
+    words = trouble_of(failed).message
+    assert (
+        f"{vm}: it would carry 52 tags, with those of others, and may carry 50; remove 2 from vmTags or tags" in words
+    )
+    assert (failed.status.phase, waits(failed)) == (Phase.RUNNING, LONG)
+    (call,) = hot.calls(since, "*Tags")
+    assert sorted(call.request["Resources"]) == [r for r in hot.all(machine) if r != vm]
+    assert len(stack.tags(vm)) == 50
+    # A class that asks for less is tried at once: what goes makes room.
+    await hot.everywhere(tags={**MUST, "one": "1", "two": "2"})
+    assert len(stack.tags(vm)) == 50
+    assert {k: v for k, v in hot.extra(vm).items() if "foreign" not in k} == {"one": "1", "two": "2"}
+    assert [hot.extra(r) for r in hot.all(machine) if r != vm] == [{"one": "1", "two": "2"}] * 2
+
+
+async def test_a_class_set_back_after_a_half_failed_update(stack: Stack, patient: Hot) -> None:
+    """Nothing of the failed update stays, though the class is again what the VM is said to carry."""
+    hot = patient
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    (volume,) = hot.of(machine)["volumes"]
+    fault(stack, operation="*Tags", match=volume, code="UnauthorizedOperation", times=None)
+    await hot.apply(tags={**MUST, "cost": "b", "new": "1"})
+    await hot.failed("NotAuthorized")
+    assert [hot.extra(r) for r in hot.all(machine) if r != volume] == [{"cost": "b", "new": "1"}] * 2
+    mend(stack)
+    await hot.everywhere(**COST_A)
+    assert extra(hot, machine) == [A] * 3
+    assert cost_of(await stack.state()) == "a"
+
+
+# -- reads that lag, resources that vanish -----------------------------------------------------------------------------
+
+
+async def test_reads_that_lag_behind_the_update(stack: Stack, hot: Hot) -> None:
+    """EC2 shows the old tags for a while: the update is done once, and a next one is right all the same."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: setattr(frame, "lag", frame.lag.model_copy(update={"tags": 3600.0})))
+    since = hot.mark()
+    await hot.everywhere(**COST_B)
+    shown = {t["Key"]: t["Value"] for t in hot.instance(machine)["Tags"]}
+    assert (shown["cost"], shown["team"]) == ("a", "x")
+    assert extra(hot, machine) == [B] * 3
+    assert hot.changing(since) == ["DeleteTags", "CreateTags"]
+    since = hot.mark()
+    await hot.everywhere(**COST_A)
+    assert extra(hot, machine) == [A] * 3
+    assert hot.changing(since) == ["CreateTags"]
+
+
+async def test_a_nic_that_vanishes_meanwhile(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the read and the call. EC2 refuses the call as a whole; the others have their change all the same."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    others = hot.all(machine)
+    nic = hot.make_nic(machine, **ours(machine), **A)  # of its own, detached for now
+    with gate(monkeypatch, "DeleteTags") as held:
+        await hot.apply(**COST_B)
+        await held.held()
+        stack.ec2().delete_network_interface(NetworkInterfaceId=nic)
+        since = hot.mark()
+        held.open()
+        await hot.done()
+    assert [hot.extra(r) for r in others] == [B] * 3
+    whole, *single, last = [c for c in hot.calls(since) if c.mutating]
+    gone = "InvalidNetworkInterfaceID.NotFound"
+    assert (whole.operation, whole.error) == ("DeleteTags", gone)
+    assert {*whole.request["Resources"]} == {*others, nic}
+    wanted = {r: gone if r == nic else None for r in (*others, nic)}
+    assert {c.request["Resources"][0]: c.error for c in single} == wanted
+    assert [(c.operation, len(c.request["Resources"])) for c in single] == [("DeleteTags", 1)] * 4
+    assert (last.operation, last.error, sorted(last.request["Resources"])) == ("CreateTags", None, others)
+    (words,) = said(await stack.state(), "Updated")
+    assert f"{nic}: gone meanwhile" in words
+
+
+# -- overtaken, cut off ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("newest", "tags", "calls"),
+    [
+        pytest.param({"tags": {**MUST, "cost": "c"}}, {"cost": "c"}, ["CreateTags"], id="changed again"),
+        pytest.param(COST_A, A, ["CreateTags"], id="set back"),
+        pytest.param({"tags": {**MUST, "cost": "b"}, "keyName": "other"}, B, [], id="rolls besides"),
+    ],
+)
+async def test_the_class_changes_while_it_is_being_applied(
+    stack: Stack,
+    hot: Hot,
+    monkeypatch: pytest.MonkeyPatch,
+    newest: dict[str, Any],
+    tags: dict[str, str],
+    calls: list[str],
+) -> None:
+    """The newest wins, and nothing is applied twice."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    since = hot.mark()
+    with gate(monkeypatch, "CreateTags") as held:
+        await hot.apply(**COST_B)
+        await held.held()
+        await hot.apply(**newest)
+        held.open()
+        known = await hot.done()
+    assert extra(hot, machine) == [tags] * 3
+    assert hot.changing(since) == ["DeleteTags", "CreateTags", *calls]
+    assert (known.generation, known.last_updated_generation) == (3, 3)
+    assert stack.launched() == [instance_id(machine)]
+
+
+async def test_deleted_while_it_is_being_applied(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The deletion waits for nothing; the call that is under way finds nothing any more, and does no harm."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    with gate(monkeypatch, "CreateTags") as held:
+        await hot.apply(**COST_B)
+        await held.held()
+        result = await stack.delete()
+        since = hot.mark()
+        held.open()
+        late, *_ = await eventually(lambda: _calls(hot, since, "CreateTags"), what="the call that was under way")
+    assert str(late.error).endswith(".NotFound")
+    assert "Updated" not in [h.reason for h in result.journal]
+    assert hot.of(machine) == {}
+    assert stack.launched() == [instance_id(machine)]
+    known = await hot.of_class()
+    assert known.users == {}
+    assert (await hot.client.classes.delete(known.name)).message == f"machineclass {known.name} is gone"
+
+
+async def _calls(hot: Hot, since: int, operation: str) -> list[Any]:
+    return hot.calls(since, operation)
+
+
+@contextlib.asynccontextmanager
+async def worker_process(stack: Stack) -> AsyncIterator[asyncio.subprocess.Process]:
+    environment = {**os.environ, "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host}
+    arguments = ("-m", "worker", "--settings", str(stack.settings_file))
+    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=ROOT)
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
+
+async def test_the_worker_is_killed_between_two_calls(temporal: WorkflowEnvironment) -> None:
+    """The first call has been made, the second one has not. Another worker makes both, which changes nothing twice."""
+    async with new_stack(temporal.client) as stack:
+        hot = Hot(stack, Timings.fast())
+        async with worker_process(stack) as process:
+            await hot.apply(**COST_A)
+            machine = await hot.machine()
+            since = hot.mark()
+            # What the killed worker has asked for is refused, after a time in which it is surely dead.
+            fault(stack, operation="CreateTags", code="InternalError", delay=10.0, id="held")
+            rules = stack.simulator.simulator.frame.faults
+            await hot.apply(**COST_B)
+            await eventually(lambda: _hits(rules), what="CreateTags called")
+            process.kill()
+            await process.wait()
+        assert extra(hot, machine) == [{"cost": "a"}] * 3
+        async with worker_process(stack):
+            await hot.done()
+            assert reasons(await stack.state()).count("Updated") == 1
+        assert extra(hot, machine) == [B] * 3
+        requests = {c.operation: c.request for c in hot.calls(since) if c.mutating}
+        assert sorted(requests) == ["CreateTags", "DeleteTags"]
+        assert all(c.request == requests[c.operation] for c in hot.calls(since) if c.mutating)
+        assert stack.launched() == [instance_id(machine)]
+
+
+async def _hits(rules: list[Any]) -> bool:
+    """A rule that has struck is taken off the list."""
+    return not rules

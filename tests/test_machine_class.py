@@ -1,0 +1,374 @@
+"""A machine and its class: asking for it, refusing it, leaving it, and what each is told. Stubs for activities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lifekit import eventually
+from stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
+from temporalio.client import WorkflowUpdateFailedError
+from temporalio.testing import WorkflowEnvironment
+from updatekit import (
+    CLASS,
+    another,
+    apply,
+    asked_for,
+    condition,
+    delete,
+    running,
+    story,
+    tagged,
+    team,
+    tell,
+    until_told,
+    updated,
+)
+
+from resources import attributes
+from resources.errors import ErrorClass
+from resources.machine import ClassSnapshot, MachineState, Phase
+from resources.manifests import ClassRef
+from resources.messages import RecreateIntent
+from resources.reasons import REASONS, next_step
+from workflows.machine import MachineWorkflow
+
+OTHER = "demo-green"
+CLUSTER_TAG = "kubernetes.io/cluster/shoot--hostler--demo"
+
+
+@pytest_asyncio.fixture
+async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
+    async with stubbed(temporal.client) as machines:
+        yield machines
+
+
+def other(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> ClassSnapshot:
+    return another(snapshot, generation, **provider_spec).model_copy(update={"name": OTHER})
+
+
+def left(machines: Machines) -> list[tuple[str, list[str]]]:
+    """Of each report: the class that it went to, and the classes that were told that the machine is not theirs."""
+    reports = [i for n, i in machines.stubs.asked if n == "report_to_class"]
+    return [(i.machine_class.name, [c.name for c in i.left]) for i in reports]
+
+
+async def until_left(machines: Machines, wanted: tuple[str, list[str]]) -> None:
+    async def leaves() -> list[tuple[str, list[str]]]:
+        return left(machines)
+
+    await eventually(leaves, lambda seen: wanted in seen, f"{wanted}")
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+async def bare(machines: Machines, name: str = "m-1", **spec: Any) -> tuple[Handle, ClassSnapshot]:
+    """A machine as a person starts it with a few words of JSON, and the class that it has not."""
+    new = machines.new_state(name, **spec)
+    started = await machines.start(new.model_copy(update={"machine_class": None}))
+    assert new.machine_class is not None
+    return machines.client.get_workflow_handle(started.id), new.machine_class
+
+
+async def test_a_machine_without_a_class_waits_for_it_and_takes_it(machines: Machines) -> None:
+    handle, its = await bare(machines)
+    waits = await reason(handle, "ClassMissing")
+    assert waits.status.phase == Phase.PENDING
+    assert f"MachineClass {CLASS} of cluster demo" in waits.status.waiting_for.message
+    assert "hostler apply" in next_step("ClassMissing", "demo", "m-1")
+    await eventually(lambda: published(handle), lambda p: p == "ClassMissing", "the search attribute")
+    assert machines.stubs.called("create_machine") == []
+    machines.stubs.classes[CLASS] = another(its, 7)
+    created = await reason(handle, "NodeNotSeen")
+    assert machines.stubs.called("ask_class")[0].model_dump() == {"cluster": "demo", "name": CLASS}
+    (taken,) = story(created, "ClassTaken")
+    assert taken.message == f"class {CLASS}, generation 7"
+    (call,) = machines.stubs.called("create_machine")
+    assert (call.class_name, call.generation, call.target.provider_spec) == (CLASS, 7, its.provider_spec)
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    assert await published(handle) is None
+
+
+async def published(handle: Handle) -> str | None:
+    """Why it waits, as lists of machines show it."""
+    return (await handle.describe()).typed_search_attributes.get(attributes.REASON)
+
+
+async def test_a_class_that_says_it_itself_or_an_operator_is_not_waited_for(machines: Machines) -> None:
+    told, its = await bare(machines, "told")
+    applied, _ = await bare(machines, "applied")
+    for handle in (told, applied):
+        await reason(handle, "ClassMissing")
+    await tell(told, its)
+    await apply(applied, its)
+    for handle in (told, applied):
+        await reason(handle, "NodeNotSeen")
+
+
+async def test_without_a_class_by_its_creation_deadline_it_is_failed(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    machines.stubs.then("ask_class", *[not_yet(f"class {CLASS} is not there", timedelta(days=1))] * 9)
+    handle, its = await bare(machines, creation_timeout=timedelta(minutes=5))
+    await reason(handle, "ClassMissing")
+    await eventually(lambda: asked(machines), lambda n: n == 1)
+    await temporal.fast_forward(handle, timedelta(minutes=5, seconds=1))
+    failed = await reason(handle, "CreationTimeout")
+    assert (failed.status.phase, failed.parked) == (Phase.FAILED, None)
+    assert CLASS in condition(failed, "Failed")
+    await tell(handle, its)  # too late: a machine that Failed is not created any more
+    await eventually(lambda: state(handle), lambda s: s.machine_class is not None)
+    assert (await phase(handle, Phase.FAILED)).parked is None
+    await delete(handle)
+    assert (await handle.result())["journal"][-1]["reason"] == "Terminating"
+    assert machines.stubs.called("create_machine") == machines.stubs.called("delete_machine") == []
+
+
+async def asked(machines: Machines) -> int:
+    return len(machines.stubs.called("ask_class"))
+
+
+async def test_a_machine_that_waits_for_its_class_can_be_deleted(machines: Machines) -> None:
+    handle, _ = await bare(machines)
+    await reason(handle, "ClassMissing")
+    await delete(handle)
+    result = await handle.result()
+    assert result["providerID"] is None
+    assert {n for n, _ in machines.stubs.calls} == {"ask_class"}
+
+
+async def test_a_machine_that_waits_for_its_class_can_be_recreated(machines: Machines) -> None:
+    """The new life asks anew."""
+    handle, its = await bare(machines)
+    first = (await reason(handle, "ClassMissing")).uid
+    await handle.execute_update(MachineWorkflow.recreate, RecreateIntent(id="r"))
+    again = await eventually(lambda: state(handle), lambda s: s.uid not in ("", first), "a new life")
+    assert again.machine_class is None
+    machines.stubs.classes[CLASS] = its
+    await reason(handle, "NodeNotSeen")
+
+
+# -- refusing ----------------------------------------------------------------------------------------------------------
+
+
+def without_cluster(now: ClassSnapshot) -> ClassSnapshot:
+    tags = {k: v for k, v in now.provider_spec["vmTags"].items() if k != CLUSTER_TAG}
+    return another(now, 3, vmTags=tags)
+
+
+REFUSED = {
+    "a must-tag is gone": (without_cluster, f"the tag {CLUSTER_TAG} may not be removed", True),
+    "a must-tag is another": (
+        lambda now: tagged(now, 3, "b", **{CLUSTER_TAG: "owned"}),
+        f"the tag {CLUSTER_TAG} may not be changed",
+        True,
+    ),
+    "another provider": (
+        lambda now: now.model_copy(update={"generation": 3, "provider": "GCP"}),
+        "cannot move from AWS to GCP",
+        True,
+    ),
+    "an older generation": (lambda now: tagged(now, 1, "b"), "1 is older than 2", False),
+}
+
+
+@pytest.mark.parametrize(("change", "words", "noted"), REFUSED.values(), ids=REFUSED.keys())
+async def test_what_cannot_be_is_refused_with_words_and_nothing_is_called(
+    machines: Machines, change: Any, words: str, noted: bool
+) -> None:
+    """By an operator with the words at once; from a class, in the journal. What is old news is no happening."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    await tell(handle, another(its, 2))
+    before = await updated(handle, 2)
+    wanted = change(its)
+    with pytest.raises(WorkflowUpdateFailedError) as refused:
+        await apply(handle, wanted)
+    assert words in str(refused.value.cause)
+    await tell(handle, wanted)
+    current = (CLASS, 2, 2, "Updated")
+    await until_told(machines, current, current)  # the class hears what the machine has
+    after = await state(handle)
+    assert [words in h.message for h in story(after, "Refused")] == ([True] if noted else [])
+    assert after.machine_class == before.machine_class
+    assert machines.stubs.hot_updates() == []
+    await tell(handle, tagged(its, 4, "b"))
+    await updated(handle, 4)
+    assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["b"]
+
+
+# -- leaving -----------------------------------------------------------------------------------------------------------
+
+
+async def give_other(handle: Handle, wanted: ClassSnapshot) -> str:
+    """As `hostler update-class` does it."""
+    return await apply(handle, wanted, class_=ClassRef(name=wanted.name))
+
+
+async def test_another_class_is_told_and_the_former_is_left(machines: Machines) -> None:
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    await tell(handle, another(its, 7))
+    await updated(handle, 7)
+    words = await give_other(handle, other(tagged(its, 2, "b"), 2))
+    assert "hot update of providerSpec.vmTags" in words
+    after = await updated(handle, 2)
+    await until_told(machines, (CLASS, 7, 7, "Updated"), (OTHER, 2, 0, "Updating"), (OTHER, 2, 2, "Updated"))
+    assert left(machines) == [(CLASS, []), (OTHER, [CLASS]), (OTHER, [])]
+    assert (after.machine_class.name, after.spec.class_.name) == (OTHER, OTHER)
+    assert len(machines.stubs.hot_updates()) == 1
+    await eventually(lambda: shown_class(handle), lambda name: name == OTHER, "the search attribute")
+
+
+async def shown_class(handle: Handle) -> str | None:
+    return (await handle.describe()).typed_search_attributes.get(attributes.CLASS)
+
+
+async def test_another_class_with_the_same_values_is_no_call(machines: Machines) -> None:
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    await give_other(handle, other(its, 3))
+    await until_told(machines, (OTHER, 3, 3, "Updated"))
+    assert left(machines) == [(OTHER, [CLASS])]
+    assert machines.stubs.hot_updates() == []
+
+
+async def test_news_of_a_class_that_is_not_its_own_is_answered_with_a_leave(machines: Machines) -> None:
+    """A class that was told by nobody that the machine has left, or found it by an old list."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    await give_other(handle, other(its, 3))
+    await until_left(machines, (OTHER, [CLASS]))
+    before = await state(handle)
+    await tell(handle, tagged(its, 9, "b"))
+
+    async def leaves() -> int:
+        return left(machines).count((OTHER, [CLASS]))
+
+    await eventually(leaves, lambda n: n == 2, "a second leave")
+    after = await state(handle)
+    assert (after.machine_class, after.status) == (before.machine_class, before.status)
+    assert machines.stubs.hot_updates() == []
+    await tell(handle, tagged(other(its, 4), 4, "b"))  # its own is heard
+    await updated(handle, 4)
+
+
+async def test_a_machine_without_a_vm_leaves_its_class_too(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """Else the former class could never be deleted: it is told of a user by each create call."""
+    machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "none left"))
+    handle = await machines.start(machines.new_state("m-1"))
+    its = (await reason(handle, "OutOfCapacity")).machine_class
+    await give_other(handle, other(its, 1, machineType="m5.xlarge"))
+    await reason(handle, "ClassChanged")
+    await temporal.fast_forward(handle, timedelta(seconds=61))
+    await reason(handle, "NodeNotSeen")
+    assert [c.class_name for c in machines.stubs.called("create_machine")] == [CLASS, OTHER]
+    await until_left(machines, (OTHER, [CLASS]))
+
+
+async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machines: Machines) -> None:
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    handle = await machines.start(machines.new_state("m-1"))
+    its = (await reason(handle, "CreatingVM")).machine_class
+    await give_other(handle, other(tagged(its, 1, "b"), 1))
+    hold.set()
+    await reason(handle, "NodeNotSeen")
+    await until_left(machines, (OTHER, [CLASS]))
+    (call,) = machines.stubs.called("create_machine")
+    assert (call.class_name, team(call.target.provider_spec)) == (CLASS, "platform")
+    await asked_for(machines, 1)
+    assert team(machines.stubs.hot_updates()[0].target.provider_spec) == "b"
+
+
+async def test_every_class_that_counts_it_hears_that_it_is_gone(machines: Machines) -> None:
+    """Also one that told it something at the last moment."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    hold = machines.stubs.holds["delete_machine"] = asyncio.Event()
+    await delete(handle)
+    await reason(handle, "DeletingVM")
+    await tell(handle, other(tagged(its, 2, "b"), 2))
+    await tell(handle, tagged(its, 2, "b"))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+    hold.set()
+    await handle.result()
+    (farewell,) = machines.stubs.called("forget_machine")
+    assert set(farewell.classes) == {CLASS, OTHER}
+    assert machines.stubs.hot_updates() == []
+
+
+async def test_a_machine_that_is_being_deleted_answers_its_class(machines: Machines) -> None:
+    """A drain may take hours: the class does not wait for it, and does not ask again and again."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    hold = machines.stubs.holds["drain_node"] = asyncio.Event()
+    await delete(handle)
+    await reason(handle, "Draining")
+    await tell(handle, tagged(its, 2, "b"))
+
+    async def answers() -> list[tuple[int, str, str]]:
+        reports = [i.report for n, i in machines.stubs.asked if n == "report_to_class"]
+        return [(r.generation, str(r.state), r.reason) for r in reports]
+
+    await eventually(answers, lambda a: a[-1:] == [(2, "Pending", "Terminating")], "the answer")
+    hold.set()
+    await handle.result()
+    assert machines.stubs.hot_updates() == []
+
+
+# -- away --------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_class_that_changed_while_no_worker_was_there_is_caught_up_with(temporal: WorkflowEnvironment) -> None:
+    """Only the newest of its generations is applied."""
+    async with stubbed(temporal.client, workflows=False) as machines:
+        async with machines.workflow_worker():
+            handle = await running(machines)
+            its = (await state(handle)).machine_class
+        for generation, value in ((2, "b"), (3, "c"), (4, "d")):
+            await tell(handle, tagged(its, generation, value))
+        async with machines.workflow_worker():
+            await updated(handle, 4)
+            await until_told(machines, (CLASS, 4, 1, "Updating"), (CLASS, 4, 4, "Updated"))
+            assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["d"]
+
+
+# -- what a person reads -----------------------------------------------------------------------------------------------
+
+
+def readable(s: MachineState) -> None:
+    waits = s.status.waiting_for
+    assert waits is not None
+    assert waits.reason in REASONS
+    assert len(waits.message) > 20
+    assert len(next_step(waits.reason, s.cluster, s.name)) > 10
+    for c in s.status.conditions:
+        assert c.reason in REASONS
+    for h in s.journal:
+        assert h.reason in REASONS, h.reason
+
+
+async def test_whatever_it_waits_for_can_be_read_with_what_can_be_done(machines: Machines) -> None:
+    handle, its = await bare(machines)
+    readable(await reason(handle, "ClassMissing"))
+    machines.stubs.classes[CLASS] = its
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    machines.stubs.then("update_machine", classified(ErrorClass.AUTH, "not authorized"))
+    await tell(handle, another(tagged(its, 2, "b"), 2, machineType="m5.xlarge"))
+    under_way = await reason(handle, "HotUpdate")
+    assert "providerSpec.vmTags" in under_way.status.waiting_for.message
+    readable(under_way)
+    hold.set()
+    failed = await reason(handle, "UpdateFailed")
+    assert failed.status.waiting_for.next_try is not None
+    assert {c.type for c in failed.status.conditions} == {"Outdated", "UpdateFailed"}
+    readable(failed)

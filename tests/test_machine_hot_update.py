@@ -1,0 +1,373 @@
+"""A changed class and a machine: what is called, in which phase, and what is known afterwards. Stubs for activities."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lifekit import eventually
+from stubs import VM, Machines, classified, not_yet, phase, reason, state, stubbed
+from temporalio.testing import WorkflowEnvironment
+from test_machine_health import failed_of_health, sick
+from updatekit import (
+    CLASS,
+    another,
+    apply,
+    asked_for,
+    condition,
+    delete,
+    running,
+    story,
+    tagged,
+    team,
+    tell,
+    until_told,
+    updated,
+)
+
+from planners.provider_spec import spec_hash
+from resources.errors import ErrorClass
+from resources.machine import Phase
+from resources.messages import StatusOutput, UpdateOutput
+from resources.timings import Timings
+from workflows.machine import MachineWorkflow
+
+
+@pytest_asyncio.fixture
+async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
+    async with stubbed(temporal.client) as machines:
+        yield machines
+
+
+# -- what a change does ------------------------------------------------------------------------------------------------
+
+
+async def test_a_changed_tag_is_one_call_and_no_other_machine(machines: Machines) -> None:
+    """P69."""
+    handle = await running(machines)
+    before = await state(handle)
+    machines.stubs.then("update_machine", UpdateOutput(changed=["i-1: set team"]))
+    wanted = tagged(before.machine_class, 2, "b")
+    await tell(handle, wanted)
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Updated"))
+    (call,) = machines.stubs.hot_updates()
+    assert call.last_applied == before.machine_class.provider_spec
+    assert call.target.provider_spec == wanted.provider_spec
+    assert (call.target.provider_id, call.target.token) == (VM, before.attempt.token)
+    after = await state(handle)
+    assert after.status.last_applied_provider_spec.provider_spec == wanted.provider_spec
+    assert after.status.last_applied_provider_spec.hash == spec_hash(wanted.provider_spec)
+    assert (before.status.applied_generation, after.status.applied_generation) == (1, 2)
+    operation = after.status.last_operation
+    assert (operation.type, operation.state, operation.error_code) == ("Update", "Successful", None)
+    (happened,) = story(after, "Updated")
+    assert happened.message == operation.description == "generation 2, providerSpec.vmTags: i-1: set team"
+    told = machines.stubs.called("tell_node")[-1]
+    assert told.story == [happened]
+    for same in ("uid", "attempt", "made", "node", "joined_uid", "ready_uid"):
+        assert getattr(after, same) == getattr(before, same)
+    for same in ("phase", "phase_since", "provider_id", "conditions", "waiting_for", "deadlines"):
+        assert getattr(after.status, same) == getattr(before.status, same)
+
+
+def reversed_tags(spec: dict[str, Any]) -> dict[str, Any]:
+    return {"vmTags": dict(reversed(spec["vmTags"].items()))}
+
+
+SAME: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    "another order of keys": reversed_tags,
+    "an ignored field": lambda spec: {"monitoring": True},
+    "an empty field that was absent": lambda spec: {"tags": {}},
+    "a generation and no more": lambda spec: {},
+}
+
+
+@pytest.mark.parametrize("change", SAME.values(), ids=SAME.keys())
+async def test_a_change_without_effect_is_no_call(
+    machines: Machines, change: Callable[[dict[str, Any]], dict[str, Any]]
+) -> None:
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    same = another(now, 2, **change(now.provider_spec))
+    await tell(handle, same)
+    await until_told(machines, (CLASS, 2, 2, "Updated"))
+    after = await state(handle)
+    assert (after.machine_class, after.status.applied_generation) == (same, 2)
+    assert after.status.conditions == []
+    assert machines.stubs.hot_updates() == []
+    await tell(handle, tagged(same, 3, "b"))
+    await updated(handle, 3)
+    assert len(machines.stubs.hot_updates()) == 1
+
+
+async def test_an_empty_specific_field_is_not_an_absent_one(machines: Machines) -> None:
+    """It keeps `tags` from its resource."""
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    for generation, tags in ((2, {}), (3, None)):
+        await tell(handle, another(now, generation, tags={"cost": "1"}, nicTags=tags))
+        await updated(handle, generation)
+    assert [c.target.provider_spec["nicTags"] for c in machines.stubs.hot_updates()] == [{}, None]
+
+
+async def test_a_field_that_needs_a_new_vm_is_outdated_and_no_call(machines: Machines) -> None:
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    await tell(handle, another(now, 2, machineType="m5.xlarge", srcAndDstChecksEnabled=True))
+    await until_told(machines, (CLASS, 2, 2, "Outdated"))
+    (report,) = machines.stubs.called("report_to_class")
+    assert (report.report.reason, report.report.message) == (
+        "Outdated",
+        "providerSpec.machineType, providerSpec.srcAndDstChecksEnabled",
+    )
+    outdated = await state(handle)
+    assert "providerSpec.machineType, providerSpec.srcAndDstChecksEnabled" in condition(outdated, "Outdated")
+    assert outdated.status.last_applied_provider_spec.provider_spec["machineType"] == "m5.large"
+    await tell(handle, another(now, 3))
+    await until_told(machines, (CLASS, 2, 2, "Outdated"), (CLASS, 3, 3, "Updated"))
+    assert (await state(handle)).status.conditions == []
+    assert machines.stubs.hot_updates() == []
+    assert len(machines.stubs.called("update_machine")) == 1  # the post-start update
+
+
+async def test_of_a_change_of_both_kinds_the_hot_part_is_made(machines: Machines) -> None:
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    answer = await apply(handle, another(tagged(now, 2, "b"), 2, machineType="m5.xlarge"))
+    assert "hot update of providerSpec.vmTags" in answer
+    assert "providerSpec.machineType" in answer
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Outdated"))
+    (call,) = machines.stubs.hot_updates()
+    assert (team(call.target.provider_spec), call.target.provider_spec["machineType"]) == ("b", "m5.large")
+    after = await state(handle)
+    assert "providerSpec.machineType" in condition(after, "Outdated")
+    assert team(after.status.last_applied_provider_spec.provider_spec) == "b"
+    assert after.status.last_applied_provider_spec.provider_spec["machineType"] == "m5.large"
+
+
+# -- in which phase ----------------------------------------------------------------------------------------------------
+
+
+async def test_an_unknown_machine_is_updated_and_goes_on_being_unknown(machines: Machines) -> None:
+    handle = await running(machines)
+    before = await sick(machines, handle)
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    after = await updated(handle, 2)
+    assert len(machines.stubs.hot_updates()) == 1
+    assert (after.status.phase, after.illness) == (Phase.UNKNOWN, before.illness)
+    assert after.status.deadlines == before.status.deadlines
+    assert after.status.waiting_for == before.status.waiting_for
+
+
+async def test_a_failed_machine_is_updated_and_keeps_what_it_failed_of(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """Its VM runs and costs: tags by which that is accounted for count. cluster-autoscaler reads its last operation."""
+    handle = await failed_of_health(temporal, machines)
+    before = await reason(handle, "HealthTimeout")
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    after = await updated(handle, 2)
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Updated"))
+    assert len(machines.stubs.hot_updates()) == 1
+    assert after.status.phase == Phase.FAILED
+    assert after.status.waiting_for == before.status.waiting_for
+    assert after.status.conditions == before.status.conditions
+    assert after.status.last_operation == before.status.last_operation
+
+
+async def test_a_failed_machine_that_drains_is_updated_meanwhile_or_after(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """The drain may take hours; it is neither ended nor begun anew by the update."""
+    machines.stubs.then("drain_node", *[not_yet("blocked by PDB web", timedelta(seconds=0.2))] * 3)
+    hold = machines.stubs.holds["drain_node"] = asyncio.Event()
+    handle = await failed_of_health(temporal, machines)
+    before = await reason(handle, "Draining")
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+    hold.set()
+    after = await updated(handle, 2)
+    await reason(handle, "HealthTimeout")
+    assert after.drain_began == before.drain_began
+    assert len(machines.stubs.hot_updates()) == 1
+    assert len([n for n, _ in machines.stubs.asked if n == "drain_node"]) == 1
+
+
+@pytest.mark.parametrize("failed", [False, True], ids=["call in flight", "CrashLoopBackOff"])
+async def test_without_a_vm_the_next_attempt_is_made_with_the_new_class(
+    temporal: WorkflowEnvironment, machines: Machines, failed: bool
+) -> None:
+    """Nothing is there to update. A request that is under way is frozen, and its VM is updated after post-start."""
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    if failed:
+        machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "none left"))
+        hold.set()
+    handle = await machines.start(machines.new_state("m-1"))
+    before = await reason(handle, "OutOfCapacity" if failed else "CreatingVM")
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    if failed:
+        await reason(handle, "ClassChanged")
+        await temporal.fast_forward(handle, timedelta(seconds=61))
+    else:
+        await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+        hold.set()
+    after = await updated(handle, 2)
+    made = machines.stubs.called("create_machine")[-1]
+    assert (team(made.target.provider_spec), made.generation) == (("b", 2) if failed else ("platform", 1))
+    assert len(machines.stubs.hot_updates()) == (0 if failed else 1)
+    assert team(after.status.last_applied_provider_spec.provider_spec) == "b"
+
+
+async def test_a_pending_machine_is_updated_after_its_post_start_update(machines: Machines) -> None:
+    """The post-start update is by the class that the VM was made from."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    handle = await machines.start(machines.new_state("m-1"))
+    before = await reason(handle, "PostStartUpdate")
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+    assert machines.stubs.hot_updates() == []
+    hold.set()
+    after = await updated(handle, 2)
+    assert after.status.phase == Phase.PENDING
+    first, second = machines.stubs.called("update_machine")
+    assert (first.last_applied, team(first.target.provider_spec)) == (None, "platform")
+    assert (team(second.last_applied), team(second.target.provider_spec)) == ("platform", "b")
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Updated"))
+
+
+async def test_a_pending_machine_is_updated_while_its_node_is_waited_for(machines: Machines) -> None:
+    handle = await machines.start(machines.new_state("m-1"))
+    before = await reason(handle, "NodeNotSeen")
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Updated"))
+    after = await reason(handle, "NodeNotSeen")
+    assert len(machines.stubs.hot_updates()) == 1
+    assert after.status.deadlines == before.status.deadlines
+    await tell(handle, another(tagged(before.machine_class, 3, "b"), 3, machineType="m5.xlarge"))
+    await until_told(machines, (CLASS, 2, 1, "Updating"), (CLASS, 2, 2, "Updated"), (CLASS, 3, 3, "Outdated"))
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    assert len(machines.stubs.hot_updates()) == 1
+
+
+async def test_a_machine_that_failed_before_its_post_start_update_is_updated_too(machines: Machines) -> None:
+    """Or says why it is not: its class must not wait for it for ever."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    machines.stubs.then("update_machine", classified(ErrorClass.NOT_FOUND, "i-1 is terminated"))
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(consistency=timedelta(0))))
+    before = await reason(handle, "PostStartUpdate")
+    hold.set()
+    await phase(handle, Phase.FAILED)
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    settled = {"Updated", "Failed", "Pending", "Outdated", "NotSupported"}
+
+    async def last() -> str:
+        told = machines.stubs.told()
+        return told[-1][3] if told else ""
+
+    await eventually(last, lambda said: said in settled, "an answer that the class can count")
+
+
+async def test_nothing_is_updated_after_a_vm_has_gone_or_while_it_goes(machines: Machines) -> None:
+    """Deleted, a machine takes no class any more; before that, one that Failed since its VM is gone may be asked."""
+    hold = machines.stubs.holds["drain_node"] = asyncio.Event()
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    await delete(handle)
+    await phase(handle, Phase.TERMINATING)
+    await tell(handle, tagged(now, 2, "b"))
+    hold.set()
+    await handle.result()
+    assert machines.stubs.hot_updates() == []
+    assert [team(i.target.provider_spec) for i in machines.stubs.called("delete_machine")] == ["platform"]
+
+
+# -- what happens meanwhile --------------------------------------------------------------------------------------------
+
+
+async def test_a_class_that_changes_meanwhile_is_the_next_call_and_the_newest_wins(machines: Machines) -> None:
+    """What the older call did is known by then: the next one's last applied is what the VM carries."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    hold.clear()
+    await tell(handle, tagged(now, 2, "b", cost="1"))
+    await asked_for(machines, 1)
+    for generation, value in ((3, "c"), (4, "d")):
+        await tell(handle, tagged(now, generation, value))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 4)
+    assert len(machines.stubs.hot_updates()) == 1
+    hold.set()
+    after = await updated(handle, 4)
+    first, second = machines.stubs.hot_updates()
+    assert (team(first.target.provider_spec), team(second.target.provider_spec)) == ("b", "d")
+    assert second.last_applied == first.target.provider_spec
+    assert after.status.last_applied_provider_spec.provider_spec == tagged(now, 4, "d").provider_spec
+    assert [h.message.partition(",")[0] for h in story(after, "Updated")] == ["generation 2", "generation 4"]
+
+
+async def test_a_class_set_back_while_the_call_is_in_flight_is_one_call_more(machines: Machines) -> None:
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    hold.clear()
+    await tell(handle, tagged(now, 2, "b"))
+    await asked_for(machines, 1)
+    await tell(handle, another(now, 3))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 3)
+    hold.set()
+    after = await updated(handle, 3)
+    assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["b", "platform"]
+    assert team(machines.stubs.hot_updates()[-1].last_applied) == "b"
+    assert after.status.last_applied_provider_spec.provider_spec == now.provider_spec
+
+
+async def test_a_deletion_does_not_wait_for_the_call(machines: Machines) -> None:
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    hold.clear()
+    await tell(handle, tagged(now, 2, "b"))
+    await asked_for(machines, 1)
+    await delete(handle)
+    result = await handle.result()  # the call is still held
+    assert result["journal"][-1]["reason"] == "Gone"
+    assert [h["reason"] for h in result["journal"] if h["reason"].startswith("Update")] == []
+    hold.set()
+    assert len(machines.stubs.hot_updates()) == 1
+
+
+async def test_a_machine_is_judged_while_the_call_is_in_flight(machines: Machines) -> None:
+    """There may be no worker of the cloud's queue for hours."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    now = (await state(handle)).machine_class
+    hold.clear()
+    await tell(handle, tagged(now, 2, "b"))
+    await asked_for(machines, 1)
+    unwell = await sick(machines, handle)
+    assert "health" in unwell.status.deadlines
+    hold.set()
+    after = await updated(handle, 2)
+    assert after.status.phase == Phase.UNKNOWN
+
+
+async def test_a_vm_that_went_before_its_node_joined(machines: Machines) -> None:
+    """The machine is Failed, and its update fails as the cloud says; both are seen."""
+    machines.stubs.then("watch_machine", StatusOutput(gone=True, message=f"{VM} is terminated"))
+    handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(0))))
+    before = await phase(handle, Phase.FAILED)
+    machines.stubs.then("update_machine", classified(ErrorClass.NOT_FOUND, "i-1 does not exist"))
+    await tell(handle, tagged(before.machine_class, 2, "b"))
+    after = await eventually(lambda: state(handle), lambda s: s.status.update_trouble)
+    assert (after.status.phase, after.status.update_trouble.reason) == (Phase.FAILED, "ReferenceNotFound")
+    assert after.status.waiting_for.reason == "VMGone"
+    assert "i-1 does not exist" in condition(after, "UpdateFailed")
