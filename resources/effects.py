@@ -1,4 +1,4 @@
-"""What a change of a provider spec's field does to a machine that runs (seed 002: `updatable`)."""
+"""What a change of a field does to machines that run (seed 002: `updatable`)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ class Effect(StrEnum):
     """Not updatable: enters the class hash, so a change replaces machines. What is not marked is this."""
     POST_START = "post-start"
     """Applied once after the start, never hot: a change replaces machines like `hash`."""
+    POOL = "pool"
+    """Steers the pool of machines; no machine is changed or replaced for it."""
     NONE = "none"
     """Accepted for compatibility and ignored."""
 

@@ -1,5 +1,5 @@
-"""Machine, MachineClass and Secret as Gardener writes them (machine.sapcloud.io/v1alpha1, machine_types.go), and the
-loader that turns YAML into them with errors that say what, where and what to do.
+"""Every kind of manifest, as Gardener writes them (machine.sapcloud.io/v1alpha1), and the loader that turns YAML into
+them with errors that say what, where and what to do.
 """
 
 from __future__ import annotations
@@ -8,101 +8,53 @@ import base64
 import binascii
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any, Literal
 
 import yaml
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
 from resources import aws
-from resources.base import Duration, Manifest
-from resources.names import CLUSTER_ANNOTATION, is_label, is_name
+from resources.base import Manifest
+from resources.machine_deployment import MachineDeployment
+from resources.machine_manifest import (
+    DEFAULT_NODE_CONDITIONS,
+    ClassRef,
+    Machine,
+    MachineSpec,
+    NodeTemplate,
+    ObjectMeta,
+    SecretRef,
+    Taint,
+    TemplateMeta,
+    TemplateSpec,
+)
+from resources.names import CLUSTER_ANNOTATION
 
-
-class ObjectMeta(Manifest):
-    name: str
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-
-    @field_validator("name")
-    @classmethod
-    def dns_name(cls, value: str) -> str:
-        if not is_name(value):
-            raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
-        return value
-
-
-class ClassRef(Manifest):
-    name: str
-    kind: Literal["MachineClass"] = "MachineClass"
-    api_group: str | None = None
-
-
-class SecretRef(Manifest):
-    name: str
-    namespace: str = "default"
-
-
-class Taint(Manifest):
-    key: str
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
-
-
-class TemplateMeta(Manifest):
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-
-
-class TemplateSpec(Manifest):
-    taints: list[Taint] = Field(default_factory=list)
-
-
-class NodeTemplate(Manifest):
-    """Labels, annotations and taints that the machine's Node shall carry."""
-
-    metadata: TemplateMeta = Field(default_factory=TemplateMeta)
-    spec: TemplateSpec = Field(default_factory=TemplateSpec)
-
-
-DEFAULT_NODE_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
-
-
-class MachineSpec(Manifest):
-    class_: ClassRef = Field(alias="class")
-    node_template: NodeTemplate = Field(default_factory=NodeTemplate)
-    provider_id: str | None = Field(default=None, alias="providerID")
-    creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
-    """From the machine's creation: not Running by then, it is Failed."""
-    health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
-    """How long it may be unhealthy (Unknown). Only as long a time of health in one piece sets it back."""
-    disable_health_timeout: bool = False
-    """Unknown for ever rather than Failed (Gardener's field)."""
-    drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
-    """From the deletion: what is not evicted by then is deleted with no grace."""
-    node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
-    """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
-
-    @field_validator("node_conditions", mode="before")
-    @classmethod
-    def comma_separated(cls, value: Any) -> Any:
-        """Gardener writes them as one string."""
-        return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
-
-
-class Machine(Manifest):
-    api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
-    kind: Literal["Machine"] = "Machine"
-    metadata: ObjectMeta
-    spec: MachineSpec
-
-    @field_validator("metadata")
-    @classmethod
-    def label(cls, value: ObjectMeta) -> ObjectMeta:
-        if not is_label(value.name):
-            raise ValueError(f"name: {len(value.name)} characters; a machine's Node has it as a label, so at most 63")
-        return value
+__all__ = [
+    "DEFAULT_NODE_CONDITIONS",
+    "KINDS",
+    "PROVIDER_SPECS",
+    "AnyManifest",
+    "ClassNodeTemplate",
+    "ClassRef",
+    "Loaded",
+    "Machine",
+    "MachineClass",
+    "MachineDeployment",
+    "MachineSpec",
+    "ManifestError",
+    "NodeTemplate",
+    "ObjectMeta",
+    "Secret",
+    "SecretRef",
+    "Taint",
+    "TemplateMeta",
+    "TemplateSpec",
+    "check_provider_spec",
+    "cluster_of",
+    "load_manifests",
+    "unknown_fields",
+]
 
 
 class ClassNodeTemplate(Manifest):
@@ -160,7 +112,12 @@ class Secret(Manifest):
 
 
 AnyManifest = Machine | MachineClass | Secret
-KINDS: dict[str, type[Manifest]] = {"Machine": Machine, "MachineClass": MachineClass, "Secret": Secret}
+KINDS: dict[str, type[Manifest]] = {
+    "Machine": Machine,
+    "MachineClass": MachineClass,
+    "MachineDeployment": MachineDeployment,
+    "Secret": Secret,
+}
 PROVIDER_SPECS: dict[str, type[Manifest]] = {"AWS": aws.AwsProviderSpec}
 
 
@@ -171,6 +128,7 @@ class ManifestError(ValueError):
 @dataclass
 class Loaded:
     machines: list[Machine] = field(default_factory=list)
+    pools: list[MachineDeployment] = field(default_factory=list)
     classes: list[MachineClass] = field(default_factory=list)
     secrets: list[Secret] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -226,6 +184,8 @@ def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
         loaded.classes.append(manifest)
     elif isinstance(manifest, Secret):
         loaded.secrets.append(manifest)
+    elif isinstance(manifest, MachineDeployment):
+        loaded.pools.append(manifest)
     elif isinstance(manifest, Machine):
         loaded.machines.append(manifest)
 
@@ -276,6 +236,6 @@ def _explain(error: ValidationError, where: str, prefix: str = "") -> str:
     return "\n".join(lines)
 
 
-def cluster_of(manifest: Machine | MachineClass, option: str | None, default: str) -> str:
+def cluster_of(manifest: Machine | MachineClass | MachineDeployment, option: str | None, default: str) -> str:
     """`--cluster`, else the annotation, else the default."""
     return option or manifest.metadata.annotations.get(CLUSTER_ANNOTATION) or default

@@ -36,10 +36,11 @@ from starter.spelling import did_you_mean
 PROVIDER_SPEC = "providerSpec"
 STATUS = "status"
 ROOTS: dict[str, type[BaseModel]] = {**KINDS, "Settings": Settings}
-VERSIONS = {"Machine": API_VERSION, "MachineClass": API_VERSION, "Secret": "v1"}
+VERSIONS = {"Machine": API_VERSION, "MachineClass": API_VERSION, "MachineDeployment": API_VERSION, "Secret": "v1"}
 ALIASES = {
     **dict.fromkeys(("mc", "machines"), "Machine"),
     **dict.fromkeys(("mcc", "class", "classes", "machineclasses"), "MachineClass"),
+    **dict.fromkeys(("mcd", "pool", "pools", "machinedeployments"), "MachineDeployment"),
     "secrets": "Secret",
 }
 _SCALARS = {
@@ -71,7 +72,9 @@ class Field:
     constraints: tuple[str, ...] = ()
     description: str = ""
     effects: tuple[Effect, ...] = ()
-    """In a provider spec: what a change does; several where the fields below it differ."""
+    """In a provider spec and a pool: what a change does; several where the fields below it differ."""
+    mark: Effect | None = None
+    """In a pool: counts for what is below it too, where that has none of its own."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +117,7 @@ def fields_of(parent: Field, provider: str) -> Iterator[Field]:
         if top and alias == PROVIDER_SPEC:
             yield _provider_spec(info, provider)
         elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it is the file
-            yield _field(parent.model, name, alias, path, info, provider)
+            yield _field(parent, name, alias, path, info, provider)
     if top and parent.model is KINDS["Machine"]:
         yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} Read it; it is never input.")
 
@@ -135,9 +138,10 @@ def _provider_spec(info: FieldInfo, provider: str) -> Field:
     )
 
 
-def _field(owner: type[BaseModel], name: str, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
+def _field(parent: Field, name: str, alias: str, path: str, info: FieldInfo, provider: str) -> Field:
     type_, model = _type(info.annotation)
-    words = _docstrings(owner).get(name) or (_words(model) if model else "")
+    words = (_docstrings(parent.model).get(name) if parent.model else "") or (_words(model) if model else "")
+    mark = next((m for m in info.metadata if isinstance(m, Effect)), parent.mark)
     return Field(
         alias,
         path,
@@ -147,7 +151,8 @@ def _field(owner: type[BaseModel], name: str, alias: str, path: str, info: Field
         default=_default(info),
         constraints=tuple(_constraints(info)),
         description=words,
-        effects=_effects(provider, path) if path.startswith(f"{PROVIDER_SPEC}.") else (),
+        effects=_effects(provider, path) if path.startswith(f"{PROVIDER_SPEC}.") else _marked(mark, model),
+        mark=mark,
     )
 
 
@@ -259,6 +264,12 @@ def _effects(provider: str, path: str) -> tuple[Effect, ...]:
     inner = path.removeprefix(PROVIDER_SPEC).lstrip(".")
     every = _effect_of(provider).items()
     found = {effect for leaf, effect in every if not inner or leaf == inner or leaf.startswith(f"{inner}.")}
+    return tuple(effect for effect in Effect if effect in found)
+
+
+def _marked(mark: Effect | None, model: type[BaseModel] | None) -> tuple[Effect, ...]:
+    """Of a field that is marked, or below one that is: its own effect, or those of all that are below it."""
+    found = {mark} if model is None else {e for _, e in effects(model, inherited=mark)} if mark else set()
     return tuple(effect for effect in Effect if effect in found)
 
 

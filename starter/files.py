@@ -20,6 +20,9 @@ def read(sources: Iterable[str]) -> Loaded:
     given = list(sources)
     for text, source in _texts(given):
         part = load_manifests(text, source)
+        if part.pools:
+            names = ", ".join(p.metadata.name for p in part.pools)
+            raise ManifestError(f"{source}: MachineDeployment {names}: this version only checks pools; apply machines")
         whole.machines += part.machines
         whole.classes += part.classes
         whole.secrets += part.secrets
