@@ -96,8 +96,22 @@ def updatable_hash(provider: str, spec: Spec) -> str:
     """Of the updatable fields alone, independent of key order: equal hashes need no call."""
     known = _effects(provider) or {}
     leaves = _leaves(provider, spec) if known else {}
-    hot = {p: v for p, v in leaves.items() if known[_template(p)] is Effect.HOT and v is not None}
-    return hashlib.sha256(json.dumps(hot, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
+    return _hash({p: v for p, v in leaves.items() if known[_template(p)] is Effect.HOT and v is not None})
+
+
+def rolling_hash(provider: str, spec: Spec) -> str:
+    """Of the fields that only a new VM can have, independent of key order: two specs differ in it exactly where
+    `compare` finds something that rolls. It makes a pool's revisions (seed 002: WorkerPoolHash)."""
+    known = _effects(provider)
+    if known is None:
+        return _hash({k: v for k, v in spec.items() if v is not None})
+    rolls = (Effect.HASH, Effect.POST_START)
+    leaves = _leaves(provider, spec).items()
+    return _hash({p: v for p, v in leaves if known[_template(p)] in rolls and v is not None})
+
+
+def _hash(fields: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
 
 
 # -- the tags of one resource ------------------------------------------------------------------------------------------

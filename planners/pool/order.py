@@ -1,0 +1,71 @@
+"""Which machine goes first when some must go.
+
+Sources: machine-controller-manager's ActiveMachines (controller_utils.go), design *Deletion order*; Kubernetes'
+proportional scaling (deployment_util.go, GetProportion) while a rollout runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from resources.machine import Phase
+from resources.pool import Member, PreservedBy
+
+_NEVER = datetime.max.replace(tzinfo=UTC)
+_PHASE_RANK = {
+    Phase.TERMINATING: 0,
+    Phase.FAILED: 1,
+    Phase.CRASH_LOOP_BACK_OFF: 2,
+    Phase.UNKNOWN: 3,
+    Phase.PENDING: 4,
+    Phase.RUNNING: 5,
+}
+
+Key = tuple[bool, bool, datetime, int, bool, datetime, int, datetime, str]
+
+
+def preserved(member: Member, now: datetime) -> bool:
+    return member.preserved_until is not None and now < member.preserved_until
+
+
+def deletion_key(name: str, member: Member, now: datetime) -> Key:
+    """Smaller goes first: not preserved before preserved, auto-preserved before asked-for, earlier expiry, lower
+    priority, marked for deletion first and the earlier mark, phase, older, and last the name, so that it is one order
+    whatever order the members come in."""
+    kept = preserved(member, now)
+    return (
+        kept,
+        kept and member.preserved_by is not PreservedBy.AUTO,
+        member.preserved_until if kept and member.preserved_until else _NEVER,
+        member.priority,
+        member.marked is None,
+        member.marked or _NEVER,
+        _PHASE_RANK[member.phase],
+        member.created,
+        name,
+    )
+
+
+def in_deletion_order(members: Mapping[str, Member], now: datetime) -> list[str]:
+    return sorted(members, key=lambda name: deletion_key(name, members[name], now))
+
+
+def proportional(sizes: Mapping[int, int], remove: int) -> dict[int, int]:
+    """How many of each revision go when a pool becomes smaller in a rollout, so that old and new keep their relation
+    (MCM U9, U10): a person who lowers the replicas decides nothing about the rollout. What rounding leaves over is the
+    largest one's."""
+    total = sum(sizes.values())
+    left = min(remove, total)
+    kept = total - left
+    order = sorted(sizes, key=lambda revision: (-sizes[revision], -revision))
+    parts: dict[int, int] = {}
+    for revision in order:
+        fair = sizes[revision] - (2 * sizes[revision] * kept + total) // (2 * total)  # rounded half up
+        parts[revision] = min(left, fair)
+        left -= parts[revision]
+    for revision in order:
+        more = min(left, sizes[revision] - parts[revision])
+        parts[revision] += more
+        left -= more
+    return parts

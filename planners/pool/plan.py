@@ -1,0 +1,61 @@
+"""The plan of a pool: one pure function, used by its workflow, by `--dry-run` and by tests.
+
+Order matters only for words: each rule sees what the ones before it delete, and no rule creates and deletes for the
+same reason. A plan that is carried out and made again comes to nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from planners.pool import progress, repair, rollout, scale
+from planners.pool.pace import of
+from planners.pool.steps import Plan, Wait
+from planners.pool.view import Draft, Observed, View
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Vm
+
+__all__ = ["Observed", "Plan", "plan"]
+
+
+def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
+    """What to do now, why, what is waited for, and when to look again. Total: every state of a pool has a plan.
+
+    `observed.rollout` is what `progress.follow` made of the same members.
+    """
+    view = View(observed, spec, now)
+    draft = Draft(view)
+    if view.limits.replicas == 0:
+        scale.empty(draft)
+    else:
+        repair.grant(draft)
+        repair.replace_failed(draft)
+        scale.delete_marked(draft)
+        scale.trim(draft)
+        rollout.replace_old(draft)
+        scale.create(draft)
+        rollout.mark_nodes(draft)
+    waits = tuple(dict.fromkeys(draft.waits))
+    look = _next_look(view)
+    if observed.cluster_paused and draft.steps:
+        would = "; ".join(s.message for s in draft.steps)
+        return Plan((), (Wait("ClusterPaused", f"The cluster is paused. Without that: {would}"), *waits), look)
+    return Plan(tuple(draft.steps), waits, look, not draft.steps and complete(view))
+
+
+def complete(view: View) -> bool:
+    """Nothing is left to do for the newest revision."""
+    no_old = all(m.revision == view.observed.revision or m.vm is Vm.GONE for m in view.members.values())
+    return no_old and len(view.new) == view.limits.replicas and len(view.available) == len(view.new)
+
+
+def _next_look(view: View) -> datetime | None:
+    """The earliest time at which waiting alone changes something."""
+    times = [view.available_at(m) for m in view.active.values() if m.phase is Phase.RUNNING]
+    times += [m.preserved_until for m in view.active.values() if m.preserved_until is not None]
+    if (stop := progress.stops_at(view)) is not None:
+        times.append(stop)
+    if (until := of(view.observed.pace, view.observed.revision).until) is not None:
+        times.append(until)
+    return min((t for t in times if t > view.now), default=None)

@@ -1,0 +1,75 @@
+"""How far a rollout is, and when it has stopped.
+
+Sources: Kubernetes' DeploymentProgressing and progressDeadlineSeconds; here the clock runs only while new machines are
+waited for: an old one that drains for an hour is no failure of the new revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from planners.pool.steps import Delete, Step
+from planners.pool.view import Observed, View
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Gate, Rollout, Trouble, Vm
+
+
+def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
+    """The rollout's story as it is now, to be kept and given to the next plan. None: nothing old has a VM."""
+    view = View(observed, spec, now)
+    old = sum(1 for m in view.members.values() if m.revision != observed.revision and m.vm is not Vm.GONE)
+    if not old:
+        return None
+    available = len(view.new.keys() & view.available)
+    story = observed.rollout
+    if story is None or story.revision != observed.revision:
+        proven = available > 0
+        return Rollout(
+            revision=observed.revision, began=now, progress_at=now, available=available, old_left=old, proven=proven
+        )
+    more, fewer = available > story.available, old < story.old_left
+    held = spec.paused or observed.cluster_paused or story.gate is Gate.PAUSED or not observed.reachable
+    return story.model_copy(
+        update={
+            "available": max(available, story.available),
+            "old_left": min(old, story.old_left),
+            "proven": story.proven or available > 0,
+            "lost": 0 if more else story.lost,
+            "held": held,
+            "progress_at": now if more or fewer or held or story.held else story.progress_at,
+        }
+    )
+
+
+def lose(rollout: Rollout | None, steps: Iterable[Step]) -> Rollout | None:
+    """The story once these steps are taken: new machines that never joined are remembered when they are replaced."""
+    if rollout is None:
+        return None
+    lost = sum(len(s.names) for s in steps if isinstance(s, Delete) and s.reason == "NeverJoined")
+    return rollout.model_copy(update={"lost": rollout.lost + lost})
+
+
+def resume(rollout: Rollout, observed: Observed, now: datetime) -> Rollout:
+    """A person lets it go on: past its canary, its pause, its lost machines and its deadline."""
+    kept = sum(
+        1
+        for m in observed.members.values()
+        if m.revision == rollout.revision and m.phase is Phase.FAILED and m.trouble is Trouble.JOIN and not m.deleting
+    )
+    return rollout.model_copy(update={"gate": Gate.OPEN, "canary_passed": True, "lost": -kept, "progress_at": now})
+
+
+def stops_at(view: View) -> datetime | None:
+    """When the rollout stops unless a new machine becomes available. None: no clock runs."""
+    seconds, rollout = view.spec.progress_deadline_seconds, view.observed.rollout
+    waited_for = [m.created for n, m in view.new.items() if n not in view.available]
+    if seconds is None or rollout is None or not waited_for or not view.rolling:
+        return None
+    return max(rollout.progress_at, min(waited_for)) + timedelta(seconds=seconds)
+
+
+def stopped(view: View) -> bool:
+    deadline = stops_at(view)
+    return deadline is not None and view.now >= deadline

@@ -1,0 +1,128 @@
+"""Machines that fail: who may be replaced, how many at a time, and when none may.
+
+Sources: design *Repair budget*; machine-controller-manager's permits (tryMarkingMachineFailed, M1-M9), from which this
+differs where they hurt: a mate that is Pending or in CrashLoopBackOff does not block a repair, and a preserved one is
+none; field cases P55 (small pools), P13 and P65 (machines that never join).
+"""
+
+from __future__ import annotations
+
+from planners.pool import progress
+from planners.pool.order import in_deletion_order, preserved
+from planners.pool.steps import Grant, Wait, some
+from planners.pool.view import Draft, View
+from resources.machine import Phase
+from resources.pool import Gate, Permit, Trouble, Vm
+
+FLAKY = 3
+"""New machines that may be lost in a row once one of the revision has been available."""
+
+
+def storm(view: View) -> Wait | None:
+    """More unhealthy machines than one can believe: then nothing is replaced, by repair or rollout."""
+    ill = [
+        n
+        for n, m in view.active.items()
+        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH)
+    ]
+    if len(ill) <= view.limits.storm:
+        return None
+    given = view.spec.repair.pause_above_unhealthy
+    return Wait(
+        "TooManyUnhealthy",
+        f"{len(ill)} unhealthy > allowed {view.limits.storm} of {len(view.active)} machines "
+        f"(repair.pauseAboveUnhealthy {given}): nothing is replaced; look at the network and the API server first",
+    )
+
+
+def in_flight(view: View) -> list[str]:
+    """Repairs that have begun, until the cloud has confirmed the VM gone (I4)."""
+    return sorted(
+        n
+        for n, m in view.members.items()
+        if m.vm is not Vm.GONE
+        and not preserved(m, view.now)
+        and (
+            (m.permit is Permit.GRANTED and m.phase is not Phase.RUNNING)
+            or (m.trouble is Trouble.HEALTH and m.phase is Phase.FAILED)
+        )
+    )
+
+
+def grant(draft: Draft) -> None:
+    """Permits for those that asked, the longest unhealthy first."""
+    view = draft.view
+    asking = {
+        n: m for n, m in view.active.items() if m.permit is Permit.ASKED and m.phase in (Phase.UNKNOWN, Phase.FAILED)
+    }
+    if not asking:
+        return
+    if halted := _halted(view):
+        draft.wait(halted.reason, halted.message)
+        return
+    busy, budget = in_flight(view), view.limits.repairs
+    first = sorted(asking, key=lambda n: (asking[n].since, n))
+    chosen = first[: max(0, budget - len(busy))]
+    limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
+    if chosen:
+        words = f"Repairing {some(len(chosen))} ({', '.join(chosen)}): {len(busy)} of {limit} repairs were in flight"
+        draft.do(Grant(tuple(chosen), "RepairGranted", words))
+    if rest := len(first) - len(chosen):
+        names = ", ".join([*chosen, *busy]) or "none"
+        draft.wait("RepairBudget", f"{some(rest)} wait to be repaired; in flight of {limit}: {names}")
+
+
+def replace_failed(draft: Draft) -> None:
+    """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay. What has no VM any more
+    is only tidied up, which destroys nothing and needs no permit."""
+    view = draft.view
+    gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.deleting)
+    draft.delete(gone, "VMGone", f"Tidying up {some(len(gone))}: the cloud has confirmed that the VM is gone")
+    view = draft.view
+    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and not preserved(m, view.now)}
+    ready = {n: m for n, m in failed.items() if m.drained}
+    if not ready:
+        return
+    if halted := _halted(view):
+        draft.wait(halted.reason, halted.message)
+        return
+    joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is not Trouble.HEALTH]
+    replaced = _not_held(draft, joins)
+    message = f"Replacing {some(len(replaced))} that never joined within creationTimeout: {', '.join(replaced)}"
+    draft.delete(replaced, "NeverJoined", message)
+    ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
+    draft.delete(ill, "Unhealthy", f"Replacing {some(len(ill))} that failed and are drained: {', '.join(ill)}")
+
+
+def losses_allowed(view: View) -> int:
+    """New machines of a rollout that may never join before it is left standing: a bad image costs at most the surge
+    (P65); of a revision that has been seen to work a few more are bad luck."""
+    rollout, surge = view.observed.rollout, max(1, view.limits.surge)
+    return max(surge, FLAKY) if rollout and rollout.proven else surge
+
+
+def _not_held(draft: Draft, names: list[str]) -> list[str]:
+    """Those of them that may be replaced. In a rollout a new machine that never joined is kept, for its console and so
+    that no further one is spent, once as many are lost as may be."""
+    view, rollout = draft.view, draft.view.observed.rollout
+    if not view.rolling:
+        return names
+    news = [n for n in names if n in view.new]
+    under_way = [n for n in view.new.keys() - view.available if view.new[n].phase is not Phase.FAILED]
+    present = [n for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN]
+    spent = (rollout.lost if rollout else 0) + len(present) + len(under_way)
+    over = progress.stopped(view) or (rollout is not None and rollout.gate is Gate.ABORTED)
+    may = 0 if over else max(0, losses_allowed(view) - spent)
+    if held := news[may:]:
+        draft.wait(
+            "NewMachinesNeverJoin",
+            f"{some(len(held))} of revision {view.observed.revision} never joined ({', '.join(held)}) and are kept: "
+            f"a rollout may lose {losses_allowed(view)}; correct the class or undo it, or resume to try again",
+        )
+    return [n for n in names if n not in held]
+
+
+def _halted(view: View) -> Wait | None:
+    if not view.observed.reachable:
+        return Wait("Unreachable", "The API server or the cloud does not answer: nothing is replaced on old news")
+    return storm(view)

@@ -1,0 +1,91 @@
+"""What a change of template or class makes of a pool's revisions.
+
+Sources: Kubernetes' deployments (a revision is a counter; going back to an old template gives its machines the new
+number and rolls the others), seed 002 (fields that are updatable make no revision), design *Pools and rollouts*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from planners.hot_update import rolling_hash
+from resources.machine import ClassSnapshot
+from resources.machine_deployment import MachineTemplate
+from resources.pool import Member, Revision
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What machines shall be made from, from now on."""
+
+    template: MachineTemplate
+    machine_class: ClassSnapshot
+    restart: str = ""
+    requested_by: str = ""
+    reason: str = ""
+
+    @property
+    def hash(self) -> str:
+        return rolling_hash(self.machine_class.provider, self.machine_class.provider_spec)
+
+
+@dataclass(frozen=True)
+class Revised:
+    revisions: tuple[Revision, ...]
+    members: Mapping[str, Member]
+    rolls: bool
+    """There is a new revision. If not, what changed is a hot update of the machines there are, or nothing."""
+
+
+def revise(
+    revisions: Sequence[Revision], members: Mapping[str, Member], wanted: Wanted, keep: int, now: datetime
+) -> Revised:
+    """The pool's revisions once `wanted` counts; oldest first, the last one is the newest.
+
+    A template that only differs in what can be updated replaces the newest revision's own. Machines of an older
+    revision that is the same in all else are the new one's: an undone rollout does not touch those it had not reached.
+    `keep`: revisions without a machine that stay (revisionHistoryLimit).
+    """
+    newest = revisions[-1] if revisions else None
+    counter = newest.counter if newest else 0
+    made = Revision(
+        counter=counter + 1,
+        machine_class=wanted.machine_class,
+        hash=wanted.hash,
+        restart=wanted.restart,
+        template=wanted.template,
+        created=now,
+        requested_by=wanted.requested_by,
+        reason=wanted.reason,
+    )
+    if newest is not None and newest.key == made.key:
+        same = newest.model_copy(update={"template": wanted.template, "machine_class": wanted.machine_class})
+        return Revised((*revisions[:-1], same), members, rolls=False)
+    twins = {r.counter for r in revisions if r.key == made.key}
+    members = {n: m._replace(revision=made.counter) if m.revision in twins else m for n, m in members.items()}
+    former = [r for r in revisions if r.counter not in twins]
+    return Revised((*prune(former, members, keep), made), members, rolls=True)
+
+
+def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int) -> list[Revision]:
+    """Those with machines, and the newest `keep` of the others."""
+    used = {m.revision for m in members.values()}
+    idle = [r.counter for r in former if r.counter not in used]
+    kept = set(idle[len(idle) - keep :] if keep else [])
+    return [r for r in former if r.counter in used or r.counter in kept]
+
+
+def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
+    """What going back wants: the revision before the newest one, or `to`. Raises ValueError, in words for people."""
+    known = ", ".join(str(r.counter) for r in revisions[:-1])
+    if not known:
+        raise ValueError("there is no former revision to go back to")
+    counter = revisions[-2].counter if to is None else to
+    if counter == revisions[-1].counter:
+        raise ValueError(f"revision {counter} is the newest already; there are also {known}")
+    found = next((r for r in revisions if r.counter == counter), None)
+    if found is None:
+        raise ValueError(f"there is no revision {counter} any more; there are {known}")
+    return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}")

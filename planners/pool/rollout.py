@@ -1,0 +1,105 @@
+"""Old machines are replaced by new ones: how many at a time, which first, and what holds it up.
+
+Sources: Kubernetes' rolling deployments (rolling.go) as machine-controller-manager has them (deployment_rolling.go;
+MCM U1, U2, U7), with every count taken of machines rather than of what sets of them were told to be: a VM counts until
+the cloud has confirmed it gone. Cluster API's rollout planner: each step says why.
+"""
+
+from __future__ import annotations
+
+from planners.pool import progress, repair
+from planners.pool.order import deletion_key
+from planners.pool.steps import MarkNodes, Wait, some
+from planners.pool.view import Draft, View
+from resources.machine import Phase
+from resources.pool import Gate
+
+
+def gate(view: View) -> Wait | None:
+    """What holds the rollout up as a whole, for now."""
+    rollout, left = view.observed.rollout, f"{some(len(view.old))} of older revisions are left"
+    if view.spec.paused or (rollout and rollout.gate is Gate.PAUSED):
+        return Wait("RolloutPaused", f"The rollout is paused; {left}")
+    if rollout and rollout.gate is Gate.ABORTED:
+        return Wait("RolloutAborted", f"The rollout was aborted; {left}")
+    if not view.observed.reachable:
+        return Wait("Unreachable", f"The API server or the cloud does not answer: nothing is replaced; {left}")
+    if storming := repair.storm(view):
+        return storming
+    if progress.stopped(view):
+        waiting = sorted(view.new.keys() - view.available)
+        return Wait(
+            "ProgressDeadlineExceeded",
+            f"The rollout has stopped: {some(len(waiting))} of revision {view.observed.revision} not available within "
+            f"{view.spec.progress_deadline_seconds}s ({', '.join(waiting[:5])}); {left} and are kept",
+        )
+    return None
+
+
+def replace_old(draft: Draft) -> None:
+    """Deletes as many old machines as the budget allows: first those that are not available, then by age of their
+    revision; within one in deletion order."""
+    view = draft.view
+    if view.old and view.spec.strategy.rolling is None:
+        words = f"{some(len(view.old))} of older revisions stay until somebody deletes them (strategy OnDelete)"
+        draft.wait("OnDelete", words)
+    if not view.rolling:
+        return
+    if held := gate(view):
+        draft.wait(held.reason, held.message)
+        return
+    limits = view.limits
+    # What is there beyond the floor, were every new machine that is still on its way to fail.
+    room = len(view.active) - limits.floor - view.new_unavailable
+    room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
+    order = sorted(
+        view.old, key=lambda n: (n in view.available, view.old[n].revision, deletion_key(n, view.old[n], view.now))
+    )
+    unavailable = [n for n in order if n not in view.available][:room]
+    spare = max(0, len(view.available) - limits.floor)
+    ready = [n for n in order if n in view.available][: min(spare, room - len(unavailable))]
+    floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
+    olds = f"{len(view.old)} of older revisions"
+    draft.delete(
+        unavailable,
+        "ReplacedUnavailable",
+        f"Deleting {some(len(unavailable))} not available, of {olds}: no machine in use is lost by it",
+    )
+    draft.delete(
+        ready, "Replaced", f"Deleting {some(len(ready))} of {olds}: {len(view.available)} available, {floor} needed"
+    )
+    _say_what_is_waited_for(draft, bool(unavailable or ready), floor)
+
+
+def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
+    view = draft.view
+    limits, revision = view.limits, view.observed.revision
+    if limits.rolled < limits.replicas and len(view.new) >= limits.rolled:
+        pause = view.spec.strategy.rolling.pause_after if view.spec.strategy.rolling else None
+        words = f"{len(view.new)} of {limits.replicas} machines are of revision {revision} (pauseAfter {pause})"
+        draft.wait("Canary", f"{words}: resume the rollout to go on; {some(len(view.old))} of older ones stay")
+    elif not moving and view.new_unavailable:
+        draft.wait(
+            "NewMachinesNotReady",
+            f"{view.new_unavailable} of {some(len(view.new))} of revision {revision} are not available yet; "
+            f"{len(view.available)} available, {floor} needed",
+        )
+
+
+def mark_nodes(draft: Draft) -> None:
+    """Nodes to be replaced take work only where nothing else does, and no autoscaler removes them in the midst of it
+    (MCM U13; design pools.md). Every ending takes the marks off again: complete, undone, aborted, stopped."""
+    view, rollout = draft.view, draft.view.observed.rollout
+    if not view.observed.reachable:
+        return
+    going = view.rolling and not (rollout and rollout.gate is Gate.ABORTED) and not progress.stopped(view)
+    paused = view.spec.paused or (rollout is not None and rollout.gate is Gate.PAUSED)
+    joined = (Phase.RUNNING, Phase.UNKNOWN)
+    on = [n for n, m in view.old.items() if going and not paused and not m.node_marked and m.phase in joined]
+    off = [n for n, m in view.active.items() if m.node_marked and not (going and n in view.old)]
+    if on:
+        words = f"Marking {some(len(on), 'node')} that the rollout of revision {view.observed.revision} will replace"
+        draft.do(MarkNodes(tuple(sorted(on)), True, "RolloutMarks", words))
+    if off:
+        words = f"Taking the rollout's marks off {some(len(off), 'node')} that will not be replaced"
+        draft.do(MarkNodes(tuple(sorted(off)), False, "RolloutMarks", words))

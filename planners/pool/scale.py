@@ -1,0 +1,109 @@
+"""As many machines as are wanted: what goes because there are too many, and what is made because there are too few.
+
+Sources: machine-controller-manager's machine sets (manageReplicas; MCM S1-S10) and deployments (MCM U8-U11); field
+cases P15 (a ceiling for creation) and P67 (an empty pool is done).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from planners.pool import pace, rollout
+from planners.pool.order import in_deletion_order, proportional
+from planners.pool.steps import Create, some
+from planners.pool.view import Draft, View
+from resources.pool import Pace, Vm
+
+
+def empty(draft: Draft) -> None:
+    """All go, preserved ones too. Nothing is chosen, so no truth is needed to choose by."""
+    view = draft.view
+    names = in_deletion_order({n: m for n, m in view.members.items() if not m.deleting}, view.now)
+    why = "the pool is hibernated" if view.spec.hibernated else "replicas is 0"
+    reason = "Hibernated" if view.spec.hibernated else "ScaledDown"
+    draft.delete(names, reason, f"Deleting {some(len(names))}: {why}")
+
+
+def delete_marked(draft: Draft) -> None:
+    """What somebody marked for deletion goes, whether replicas changes or not (MCM S7); where it does, it counts
+    towards that (MCM S8)."""
+    view = draft.view
+    marked = {n: m for n, m in view.active.items() if m.marked is not None}
+    words = f"Deleting {some(len(marked))} marked for deletion: {', '.join(in_deletion_order(marked, view.now))}"
+    draft.delete(in_deletion_order(marked, view.now), "MarkedForDeletion", words)
+
+
+def trim(draft: Draft) -> None:
+    """Deletes what is more than the replicas; in a rollout, more than those and the surge."""
+    view = draft.view
+    limits = view.limits
+    allowed = limits.ceiling if view.rolling else limits.replicas
+    excess = len(view.active) - allowed
+    if excess <= 0:
+        return
+    if not view.observed.reachable:
+        words = f"{some(excess)} more than {allowed}: the API server or the cloud does not answer, so none is chosen"
+        draft.wait("Unreachable", words)
+        return
+    names = _fair(view, excess) if view.rolling else in_deletion_order(view.active, view.now)[:excess]
+    surge = f" + maxSurge {limits.surge}" if view.rolling and limits.surge else ""
+    words = f"Deleting {some(len(names))}: {len(view.active)} are more than {allowed}"
+    draft.delete(names, "ScaledDown", f"{words} (replicas {limits.replicas}{surge})")
+
+
+def _fair(view: View, excess: int) -> list[str]:
+    """In a rollout: of each revision its share, but of those in use no more than the floor leaves."""
+    order = in_deletion_order(view.active, view.now)
+    sizes = Counter(m.revision for m in view.active.values())
+    shares = proportional(sizes, excess)
+    spare = max(0, len(view.available) - view.limits.floor)
+    chosen: list[str] = []
+    for name in order:
+        revision = view.active[name].revision
+        if not shares[revision] or (name in view.available and not spare):
+            continue
+        shares[revision] -= 1
+        spare -= name in view.available
+        chosen.append(name)
+    idle = [n for n in order if n not in view.available and n not in chosen]
+    return chosen + idle[: excess - len(chosen)]
+
+
+def create(draft: Draft) -> None:
+    """Makes what is missing, and in a rollout what the surge allows. All are of the newest revision, also while a
+    rollout is held: an older one's class need not be there any more (MCM U8)."""
+    view = draft.view
+    limits, revision = view.limits, view.observed.revision
+    missing = limits.replicas - len(view.active)
+    going = view.rolling and rollout.gate(view) is None
+    need = max(missing, limits.rolled - len(view.new) if going else 0)
+    if need <= 0:
+        return
+    extra = 1 if view.repairing and limits.surge == 0 else 0
+    ceiling = limits.ceiling + extra
+    terms = f"replicas {limits.replicas} + maxSurge {limits.surge}" + (" + 1 for a repair" if extra else "")
+    room = max(0, ceiling - view.vms)
+    speed = pace.of(view.observed.pace, revision)
+    unborn = sum(1 for m in view.new.values() if m.vm is Vm.UNBORN)
+    allowed = pace.allowance(speed, unborn, view.now)
+    count = min(need, room, allowed, pace.CAP)
+    if count > 0:
+        reason = "RolledOut" if need > missing else "ScaledUp"
+        words = f"Created {some(count)} of revision {revision}: {view.vms} of {ceiling} allowed ({terms})"
+        draft.do(Create(count, revision, reason, words))
+    if count < min(need, room):
+        _say_why_slow(draft, speed, unborn, min(need, room) - count)
+        return
+    leaving = sum(1 for m in view.members.values() if m.deleting and m.vm is not Vm.GONE)
+    if room < need and leaving:
+        words = f"{some(need - count)} to be made wait for {some(leaving, 'VM')} to be gone"
+        draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")
+
+
+def _say_why_slow(draft: Draft, speed: Pace, unborn: int, rest: int) -> None:
+    if speed.until is not None and draft.view.now < speed.until:
+        words = f"{some(rest)} to be made wait until {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}"
+        draft.wait(speed.reason, words)
+    else:
+        words = f"{some(rest)} to be made wait for {unborn} on the way to a VM: {speed.window} at a time so far"
+        draft.wait("SlowStart", words)

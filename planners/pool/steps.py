@@ -1,0 +1,70 @@
+"""What a plan consists of. Each step says why, with numbers; so does what is not done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+
+@dataclass(frozen=True)
+class Create:
+    """So many machines of the newest revision."""
+
+    count: int
+    revision: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Delete:
+    """Machines by name, first to go first."""
+
+    names: tuple[str, ...]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Grant:
+    """The permit to be Failed, and so to be drained and replaced."""
+
+    names: tuple[str, ...]
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class MarkNodes:
+    """The taint PreferNoSchedule and scale-down-disabled with our marker, on the machines' Nodes; off where `on` is
+    False."""
+
+    names: tuple[str, ...]
+    on: bool
+    reason: str
+    message: str
+
+
+Step = Create | Delete | Grant | MarkNodes
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Something that is wanted and not done now."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    steps: tuple[Step, ...] = ()
+    waits: tuple[Wait, ...] = ()
+    next_look: datetime | None = None
+    """When time alone may change the plan; None: only news can."""
+    complete: bool = False
+    """As many machines as wanted, all available and of the newest revision, and no VM of an older one left."""
+
+
+def some(count: int, what: str = "machine") -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"

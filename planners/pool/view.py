@@ -1,0 +1,116 @@
+"""A pool as a plan sees it: its machines sorted into what counts, and the plan as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from functools import cached_property
+
+from planners.pool.budget import Limits, limits
+from planners.pool.pace import CAP
+from planners.pool.steps import Delete, Step, Wait
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Member, Pace, Rollout, Trouble, Vm
+
+
+@dataclass(frozen=True)
+class Observed:
+    """What a plan is made from, beside the spec and the time."""
+
+    members: Mapping[str, Member]
+    revision: int
+    """The newest; members of others are old."""
+    rollout: Rollout | None = None
+    pace: Pace = field(default_factory=Pace)
+    cluster_paused: bool = False
+    reachable: bool = True
+    """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
+
+
+@dataclass(frozen=True)
+class View:
+    observed: Observed
+    spec: MachineDeploymentSpec
+    now: datetime
+
+    @property
+    def members(self) -> Mapping[str, Member]:
+        return self.observed.members
+
+    @cached_property
+    def limits(self) -> Limits:
+        rollout = self.observed.rollout
+        return limits(self.spec, canary_passed=rollout is not None and rollout.canary_passed)
+
+    @cached_property
+    def vms(self) -> int:
+        """Machines that have a VM or may have one: they count until the cloud has confirmed it gone."""
+        return sum(1 for m in self.members.values() if m.vm is not Vm.GONE)
+
+    @cached_property
+    def active(self) -> Mapping[str, Member]:
+        """Those that stay, as far as is decided. Preserved ones are among them: they count as replicas."""
+        return {n: m for n, m in self.members.items() if not m.deleting and m.vm is not Vm.GONE}
+
+    @cached_property
+    def new(self) -> Mapping[str, Member]:
+        return {n: m for n, m in self.active.items() if m.revision == self.observed.revision}
+
+    @cached_property
+    def old(self) -> Mapping[str, Member]:
+        return {n: m for n, m in self.active.items() if m.revision != self.observed.revision}
+
+    @cached_property
+    def available(self) -> frozenset[str]:
+        """Active, and Running for minReadySeconds."""
+        return frozenset(
+            n for n, m in self.active.items() if m.phase is Phase.RUNNING and self.now >= self.available_at(m)
+        )
+
+    def available_at(self, member: Member) -> datetime:
+        """When a Running member counts as available."""
+        return member.since + timedelta(seconds=self.spec.min_ready_seconds)
+
+    @property
+    def new_unavailable(self) -> int:
+        return len(self.new.keys() - self.available)
+
+    @property
+    def rolling(self) -> bool:
+        """Old machines are to be replaced by us."""
+        return bool(self.old) and self.spec.strategy.rolling is not None and self.limits.replicas > 0
+
+    @property
+    def repairing(self) -> bool:
+        """A machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one more."""
+        troubles = (Trouble.JOIN, Trouble.HEALTH)
+        return any(m.deleting and m.trouble in troubles and m.vm is not Vm.GONE for m in self.members.values())
+
+
+class Draft:
+    """A plan in the making. What is deleted by one rule is no more there for the next."""
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.steps: list[Step] = []
+        self.waits: list[Wait] = []
+        self.room = CAP
+
+    def do(self, step: Step) -> None:
+        self.steps.append(step)
+
+    def wait(self, reason: str, message: str) -> None:
+        self.waits.append(Wait(reason, message))
+
+    def delete(self, names: Iterable[str], reason: str, message: str) -> None:
+        """As many as one step may; the rest is planned again next time."""
+        chosen = tuple(names)[: self.room]
+        if not chosen:
+            return
+        self.room -= len(chosen)
+        self.steps.append(Delete(chosen, reason, message))
+        leaving = {n: self.view.members[n]._replace(deleting=True) for n in chosen}
+        observed = replace(self.view.observed, members={**self.view.members, **leaving})
+        self.view = replace(self.view, observed=observed)

@@ -1,0 +1,212 @@
+"""The state of one pool: its machines as it knows them, its revisions, its rollout, its pace.
+
+A member is a tuple with one-letter codes and times in milliseconds, so that 5,000 of them travel in one payload.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import BeforeValidator, Field, PlainSerializer
+
+from resources.base import Model, Value
+from resources.machine import ClassSnapshot, Phase
+from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
+from resources.messages import Happening
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.timings import Timings
+
+DEFAULT_PRIORITY = 3
+"""Of a machine without the annotation machinepriority.machine.sapcloud.io, or with one that is no number (MCM)."""
+
+_CODES = {
+    Phase.PENDING: "P",
+    Phase.RUNNING: "R",
+    Phase.UNKNOWN: "U",
+    Phase.FAILED: "F",
+    Phase.CRASH_LOOP_BACK_OFF: "C",
+    Phase.TERMINATING: "T",
+}
+_PHASES = {code: phase for phase, code in _CODES.items()}
+
+
+def _phase(value: Any) -> Any:
+    return _PHASES.get(value, value) if isinstance(value, str) else value
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.timestamp() * 1000)
+
+
+Instant = Annotated[datetime, PlainSerializer(_milliseconds, return_type=int, when_used="json")]
+"""A time, on the wire in ms since 1970."""
+Flag = Annotated[bool, PlainSerializer(int, return_type=int, when_used="json")]
+"""On the wire 0 or 1."""
+PhaseCode = Annotated[
+    Phase, BeforeValidator(_phase), PlainSerializer(_CODES.__getitem__, return_type=str, when_used="json")
+]
+"""On the wire one letter."""
+
+
+class Vm(StrEnum):
+    UNBORN = ""
+    """The cloud has not answered yet that there is one; there may be."""
+    LIVES = "v"
+    """Made, and not confirmed gone. One that is stuck in shutting-down is this."""
+    GONE = "g"
+    """The cloud has confirmed it gone."""
+
+
+class Trouble(StrEnum):
+    """Why a machine is not what it should be, and so what is done about it."""
+
+    NONE = ""
+    JOIN = "j"
+    """It was never Running within its creationTimeout."""
+    HEALTH = "h"
+    """It was Running and is not healthy any more."""
+    GONE = "g"
+    """Somebody else deleted its VM."""
+
+
+class Permit(StrEnum):
+    """To be Failed for its health, and so to be replaced."""
+
+    NONE = ""
+    ASKED = "a"
+    """Two fresh looks after healthTimeout found it unhealthy."""
+    GRANTED = "g"
+
+
+class PreservedBy(StrEnum):
+    NOBODY = ""
+    AUTO = "a"
+    """A free slot of autoPreserveFailedMax."""
+    ASKED = "u"
+    """An annotation: `now` or `when-failed`."""
+
+
+class Member(NamedTuple):
+    """What the pool knows of one machine; its name is the key."""
+
+    revision: int
+    created: Instant
+    """When the pool decided to make it."""
+    since: Instant
+    """When it entered its phase."""
+    phase: PhaseCode = Phase.PENDING
+    vm: Vm = Vm.UNBORN
+    trouble: Trouble = Trouble.NONE
+    permit: Permit = Permit.NONE
+    priority: int = DEFAULT_PRIORITY
+    """Lower ones are deleted first."""
+    marked: Instant | None = None
+    """When somebody, as a rule cluster-autoscaler, marked it for deletion."""
+    preserved_until: Instant | None = None
+    preserved_by: PreservedBy = PreservedBy.NOBODY
+    deleting: Flag = False
+    """Its deletion is decided, by the pool or by somebody else. It comes never back from there."""
+    drained: Flag = False
+    """Failed, and its node holds no pods any more that a drain would move."""
+    node_marked: Flag = False
+    """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
+
+
+class Revision(Value):
+    """What machines are made from. Two with the same `key` are the same to a machine."""
+
+    counter: int = Field(ge=1)
+    machine_class: ClassSnapshot
+    """As it was then: a class may be edited in place, and a rollout of that undone."""
+    hash: str
+    """Of the class's fields that are not updatable."""
+    restart: str = ""
+    """Set by `hostler rollout restart`: new machines though nothing else differs."""
+    template: MachineTemplate
+    created: datetime
+    requested_by: str = ""
+    reason: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.machine_class.name, self.hash, self.restart
+
+
+class Pace(Value):
+    """How fast a pool may make machines of one revision, from how the last ones fared. One per pool."""
+
+    revision: int = 0
+    window: int = Field(default=1, ge=0)
+    """Machines on the way to a VM at the same time, at most."""
+    joins_failed: int = 0
+    """In a row."""
+    backoffs: int = 0
+    """In a row."""
+    until: datetime | None = None
+    """No machine is made before it."""
+    reason: str = ""
+    message: str = ""
+
+
+class Gate(StrEnum):
+    """What a person wants of a rollout."""
+
+    OPEN = ""
+    PAUSED = "paused"
+    ABORTED = "aborted"
+
+
+class Rollout(Value):
+    """How far the rollout of a revision is, and what is remembered of it."""
+
+    revision: int
+    began: datetime
+    progress_at: datetime
+    """When a new machine became available or an old one was gone, last; or the rollout was resumed."""
+    available: int = 0
+    """New ones, at the best moment."""
+    old_left: int
+    """Old ones whose VM is not confirmed gone, at the best moment."""
+    proven: bool = False
+    """A new machine has been available."""
+    lost: int = 0
+    """New machines that never joined and were replaced, since the last one that became available."""
+    gate: Gate = Gate.OPEN
+    held: bool = False
+    """At the last look its clock stood still: it was paused, or nothing could be seen."""
+    canary_passed: bool = False
+    """A person has let it go on beyond pauseAfter."""
+
+
+class PoolState(Model):
+    """The only argument of a pool's workflow. A person may start one with plain JSON:
+
+    {"cluster": "demo", "name": "p1", "spec": {"replicas": 3, "template": {…}}}
+    """
+
+    name: str
+    cluster: str = DEFAULT_CLUSTER
+    namespace: str = "default"
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    spec: MachineDeploymentSpec
+    queue_prefix: str = DEFAULT_QUEUE
+    timings: Timings = Field(default_factory=Timings)
+
+    created: datetime | None = None
+    members: dict[str, Member] = Field(default_factory=dict)
+    """By machine name."""
+    revisions: list[Revision] = Field(default_factory=list)
+    """Oldest first; the last one is what new machines are made from."""
+    rollout: Rollout | None = None
+    pace: Pace = Field(default_factory=Pace)
+    cluster_paused: bool = False
+    journal: list[Happening] = Field(default_factory=list)
+    intents: dict[str, str] = Field(default_factory=dict)
+    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    deleted: bool = False
+    parked: str | None = None
+    messages: int = 0
+    """Since the last continue-as-new."""
