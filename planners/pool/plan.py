@@ -29,11 +29,11 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
     if view.limits.replicas == 0:
         scale.empty(draft)
     else:
-        repair.grant(draft)
         repair.replace_failed(draft)
         scale.delete_marked(draft)
         scale.trim(draft)
         rollout.replace_old(draft)
+        repair.grant(draft)
         scale.create(draft)
         rollout.mark_nodes(draft)
     waits = tuple(dict.fromkeys(draft.waits))

@@ -64,10 +64,10 @@ def resume(rollout: Rollout, observed: Observed, now: datetime) -> Rollout:
 def stops_at(view: View) -> datetime | None:
     """When the rollout stops unless a new machine becomes available. None: no clock runs."""
     seconds, rollout = view.spec.progress_deadline_seconds, view.observed.rollout
-    waited_for = [m.created for n, m in view.new.items() if n not in view.available]
-    if seconds is None or rollout is None or not waited_for or not view.rolling:
+    if seconds is None or rollout is None or not view.waited_for or not view.rolling:
         return None
-    return max(rollout.progress_at, min(waited_for)) + timedelta(seconds=seconds)
+    first = min(view.new[n].created for n in view.waited_for)
+    return max(rollout.progress_at, first) + timedelta(seconds=seconds)
 
 
 def stopped(view: View) -> bool:

@@ -88,10 +88,10 @@ def replace_failed(draft: Draft) -> None:
         return
     joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is not Trouble.HEALTH]
     replaced = _not_held(draft, joins)
-    message = f"Replacing {some(len(replaced))} that never joined within creationTimeout: {', '.join(replaced)}"
+    message = f"Deleting {some(len(replaced))} that never joined within creationTimeout: {', '.join(replaced)}"
     draft.delete(replaced, "NeverJoined", message)
     ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
-    draft.delete(ill, "Unhealthy", f"Replacing {some(len(ill))} that failed and are drained: {', '.join(ill)}")
+    draft.delete(ill, "Unhealthy", f"Deleting {some(len(ill))}, failed and drained: {', '.join(ill)}")
 
 
 def losses_allowed(view: View) -> int:
@@ -108,7 +108,7 @@ def _not_held(draft: Draft, names: list[str]) -> list[str]:
     if not view.rolling:
         return names
     news = [n for n in names if n in view.new]
-    under_way = [n for n in view.new.keys() - view.available if view.new[n].phase is not Phase.FAILED]
+    under_way = [n for n in view.waited_for if view.new[n].phase is not Phase.FAILED]
     present = [n for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN]
     spent = (rollout.lost if rollout else 0) + len(present) + len(under_way)
     over = progress.stopped(view) or (rollout is not None and rollout.gate is Gate.ABORTED)
@@ -116,8 +116,9 @@ def _not_held(draft: Draft, names: list[str]) -> list[str]:
     if held := news[may:]:
         draft.wait(
             "NewMachinesNeverJoin",
-            f"{some(len(held))} of revision {view.observed.revision} never joined ({', '.join(held)}) and are kept: "
-            f"a rollout may lose {losses_allowed(view)}; correct the class or undo it, or resume to try again",
+            f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that never joined "
+            f"({', '.join(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
+            "resume it to try again",
         )
     return [n for n in names if n not in held]
 

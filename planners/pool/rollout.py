@@ -27,11 +27,11 @@ def gate(view: View) -> Wait | None:
     if storming := repair.storm(view):
         return storming
     if progress.stopped(view):
-        waiting = sorted(view.new.keys() - view.available)
+        names = ", ".join(view.waited_for[:5])
         return Wait(
             "ProgressDeadlineExceeded",
-            f"The rollout has stopped: {some(len(waiting))} of revision {view.observed.revision} not available within "
-            f"{view.spec.progress_deadline_seconds}s ({', '.join(waiting[:5])}); {left} and are kept",
+            f"The rollout has stopped: {some(len(view.waited_for))} of revision {view.observed.revision} not available "
+            f"within {view.spec.progress_deadline_seconds}s ({names}); {left} and stay",
         )
     return None
 
@@ -50,7 +50,7 @@ def replace_old(draft: Draft) -> None:
         return
     limits = view.limits
     # What is there beyond the floor, were every new machine that is still on its way to fail.
-    room = len(view.active) - limits.floor - view.new_unavailable
+    room = len(view.active) - limits.floor - len(view.waited_for)
     room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
     order = sorted(
         view.old, key=lambda n: (n in view.available, view.old[n].revision, deletion_key(n, view.old[n], view.now))
@@ -74,16 +74,13 @@ def replace_old(draft: Draft) -> None:
 def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
     view = draft.view
     limits, revision = view.limits, view.observed.revision
-    if limits.rolled < limits.replicas and len(view.new) >= limits.rolled:
+    if limits.rolled < limits.replicas and len(view.new) >= limits.rolled and not view.waited_for:
         pause = view.spec.strategy.rolling.pause_after if view.spec.strategy.rolling else None
         words = f"{len(view.new)} of {limits.replicas} machines are of revision {revision} (pauseAfter {pause})"
         draft.wait("Canary", f"{words}: resume the rollout to go on; {some(len(view.old))} of older ones stay")
-    elif not moving and view.new_unavailable:
-        draft.wait(
-            "NewMachinesNotReady",
-            f"{view.new_unavailable} of {some(len(view.new))} of revision {revision} are not available yet; "
-            f"{len(view.available)} available, {floor} needed",
-        )
+    elif not moving and view.waited_for:
+        words = f"Waits for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
+        draft.wait("NewMachinesNotReady", f"{words}: {len(view.available)} available, {floor} needed")
 
 
 def mark_nodes(draft: Draft) -> None:

@@ -88,11 +88,11 @@ def create(draft: Draft) -> None:
     allowed = pace.allowance(speed, unborn, view.now)
     count = min(need, room, allowed, pace.CAP)
     if count > 0:
-        reason = "RolledOut" if need > missing else "ScaledUp"
+        reason = "RolledOut" if need > missing else "ReplicasMissing"
         words = f"Created {some(count)} of revision {revision}: {view.vms} of {ceiling} allowed ({terms})"
         draft.do(Create(count, revision, reason, words))
     if count < min(need, room):
-        _say_why_slow(draft, speed, unborn, min(need, room) - count)
+        _say_why_slow(draft, speed, unborn + count, min(need, room) - count)
         return
     leaving = sum(1 for m in view.members.values() if m.deleting and m.vm is not Vm.GONE)
     if room < need and leaving:

@@ -65,17 +65,17 @@ class View:
     @cached_property
     def available(self) -> frozenset[str]:
         """Active, and Running for minReadySeconds."""
-        return frozenset(
-            n for n, m in self.active.items() if m.phase is Phase.RUNNING and self.now >= self.available_at(m)
-        )
+        before = self.now - timedelta(seconds=self.spec.min_ready_seconds)
+        return frozenset(n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.since <= before)
 
     def available_at(self, member: Member) -> datetime:
         """When a Running member counts as available."""
         return member.since + timedelta(seconds=self.spec.min_ready_seconds)
 
-    @property
-    def new_unavailable(self) -> int:
-        return len(self.new.keys() - self.available)
+    @cached_property
+    def waited_for(self) -> list[str]:
+        """New machines that are not available yet, or not any more."""
+        return sorted(self.new.keys() - self.available)
 
     @property
     def rolling(self) -> bool:

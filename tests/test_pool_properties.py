@@ -1,0 +1,254 @@
+"""planners/pool: what holds for every pool that there can be."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from poolkit import EPOCH, member, spec
+
+from planners.pool import pace, progress
+from planners.pool.order import preserved
+from planners.pool.plan import Observed, Plan, plan
+from planners.pool.repair import in_flight
+from planners.pool.steps import Create, Delete, Grant, MarkNodes
+from planners.pool.view import View
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Gate, Member, Pace, Permit, PreservedBy, Rollout, Trouble, Vm
+
+REVISION = 3
+VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMGone"}
+
+
+def any_member(chance: random.Random) -> Member:
+    """Every cell, those that make no sense too."""
+    pick = chance.choice
+    return member(
+        pick((1, 2, REVISION, REVISION)),
+        pick(list(Phase)),
+        chance.randint(0, 300),
+        vm=pick(list(Vm)),
+        trouble=pick(list(Trouble)),
+        permit=pick(list(Permit)),
+        priority=chance.randint(1, 5),
+        marked=pick((None, None, None, EPOCH)),
+        preserved_until=pick((None, None, EPOCH - timedelta(hours=1), EPOCH + timedelta(hours=1))),
+        preserved_by=pick(list(PreservedBy)),
+        deleting=pick((True, False)),
+        drained=pick((True, False)),
+        node_marked=pick((True, False)),
+    )
+
+
+def likely_member(chance: random.Random) -> Member:
+    """As most are: so that pools are found in which something may be done."""
+    phase = chance.choice((Phase.RUNNING,) * 6 + (Phase.PENDING, Phase.UNKNOWN, Phase.FAILED))
+    ill = phase in (Phase.UNKNOWN, Phase.FAILED)
+    return member(
+        chance.choice((1, 2, REVISION)),
+        phase,
+        chance.randint(0, 300),
+        trouble=chance.choice((Trouble.HEALTH, Trouble.JOIN)) if ill else Trouble.NONE,
+        permit=chance.choice((Permit.ASKED, Permit.NONE)) if phase is Phase.UNKNOWN else Permit.NONE,
+        drained=phase is Phase.FAILED,
+        deleting=chance.random() < 0.1,
+    )
+
+
+def any_spec(chance: random.Random) -> MachineDeploymentSpec:
+    def amount() -> int | str:
+        return chance.choice((0, 1, 2, 4, "0%", "20%", "50%", "100%"))
+
+    made = spec(
+        chance.randint(0, 12),
+        amount(),
+        amount(),
+        pauseAfter=chance.choice((None, None, 1, "20%")),
+        paused=chance.random() < 0.2,
+        hibernated=chance.random() < 0.1,
+        minReadySeconds=chance.choice((0, 60)),
+        progressDeadlineSeconds=chance.choice((None, 100)),
+        repair={"maxConcurrent": amount(), "pauseAboveUnhealthy": amount()},
+    )
+    if chance.random() < 0.8:
+        return made
+    return MachineDeploymentSpec.model_validate({**made.model_dump(by_alias=True), "strategy": {"type": "OnDelete"}})
+
+
+def any_story(chance: random.Random) -> Rollout | None:
+    if chance.random() < 0.3:
+        return None
+    return Rollout(
+        revision=REVISION,
+        began=EPOCH - timedelta(seconds=200),
+        progress_at=EPOCH - timedelta(seconds=chance.randint(0, 200)),
+        available=chance.randint(0, 3),
+        old_left=chance.randint(0, 12),
+        proven=chance.random() < 0.5,
+        lost=chance.randint(-2, 4),
+        gate=chance.choice((Gate.OPEN, Gate.OPEN, Gate.PAUSED, Gate.ABORTED)),
+        canary_passed=chance.random() < 0.5,
+    )
+
+
+def any_pool(seed: int) -> tuple[Observed, MachineDeploymentSpec]:
+    chance = random.Random(seed)
+    make = chance.choice((any_member, likely_member))
+    whole = {f"m{i:02d}": make(chance) for i in range(chance.randint(0, 16))}
+    until = EPOCH + timedelta(minutes=1) if chance.random() < 0.2 else None
+    observed = Observed(
+        whole,
+        REVISION,
+        rollout=any_story(chance),
+        pace=Pace(revision=chance.choice((2, 3)), window=chance.randint(1, 100), until=until, reason="R", message="m"),
+        cluster_paused=chance.random() < 0.1,
+        reachable=chance.random() < 0.8,
+    )
+    return observed, any_spec(chance)
+
+
+# Drawn from a seed: hypothesis' own drawing of so many cells takes a hundred times as long as the plan.
+SEEDS = st.integers(0, 2**32)
+many = settings(max_examples=500, deadline=None)
+
+
+def names(made: Plan, *reasons: str) -> list[str]:
+    return [n for s in made.steps if isinstance(s, Delete) and (not reasons or s.reason in reasons) for n in s.names]
+
+
+def carry_out(observed: Observed, made: Plan) -> Observed:
+    whole = dict(observed.members)
+    for step in made.steps:
+        match step:
+            case Create():
+                fresh = len(whole)
+                whole |= {f"new{fresh + i:03d}": Member(step.revision, EPOCH, EPOCH) for i in range(step.count)}
+            case Delete():
+                whole |= {n: whole[n]._replace(deleting=True) for n in step.names}
+            case Grant():
+                whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
+            case MarkNodes():
+                whole |= {n: whole[n]._replace(node_marked=step.on) for n in step.names}
+    story = progress.lose(observed.rollout, made.steps)
+    return Observed(whole, REVISION, story, observed.pace, observed.cluster_paused, observed.reachable)
+
+
+@many
+@given(SEEDS)
+def test_every_pool_has_a_plan_that_names_what_is_there(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made = plan(observed, wanted, EPOCH)
+    gone = names(made)
+    assert len(gone) == len(set(gone)) <= pace.CAP
+    assert all(not observed.members[n].deleting for n in gone)
+    assert all(s.message and s.reason for s in (*made.steps, *made.waits))
+    assert made.next_look is None or made.next_look > EPOCH
+    assert all(0 < s.count <= pace.CAP for s in made.steps if isinstance(s, Create))
+
+
+@many
+@given(SEEDS)
+def test_the_order_of_the_members_makes_no_difference(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    items = list(observed.members.items())
+    random.Random(seed).shuffle(items)
+    shuffled = Observed(**{**vars(observed), "members": dict(items)})
+    assert plan(shuffled, wanted, EPOCH) == plan(observed, wanted, EPOCH)
+
+
+@many
+@given(SEEDS)
+def test_i2_no_vm_too_many_is_made(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made = plan(observed, wanted, EPOCH)
+    if not (any(isinstance(s, Create) for s in made.steps)):
+        return
+    after = View(carry_out(observed, made), wanted, EPOCH)
+    assert after.vms <= after.limits.replicas + max(after.limits.surge, 1 if after.repairing else 0)
+
+
+@many
+@given(SEEDS)
+def test_i3_nothing_voluntary_goes_below_the_floor(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made, before = plan(observed, wanted, EPOCH), View(observed, wanted, EPOCH)
+    in_use = set(names(made, *VOLUNTARY)) & before.available
+    if not (in_use):
+        return
+    after = View(carry_out(observed, made), wanted, EPOCH)
+    assert len(after.available) >= after.limits.floor
+
+
+@many
+@given(SEEDS)
+def test_replicas_are_never_undercut(seed: int) -> None:
+    """Whatever goes because there are too many, and whatever rolls: as many stay as replicas less maxUnavailable."""
+    observed, wanted = any_pool(seed)
+    made = plan(observed, wanted, EPOCH)
+    if not (names(made, "ScaledDown", "Replaced", "ReplacedUnavailable")):
+        return
+    after = View(carry_out(observed, made), wanted, EPOCH)
+    assert len(after.active) >= after.limits.floor
+
+
+@many
+@given(SEEDS)
+def test_i4_no_repair_too_many_is_begun(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made = plan(observed, wanted, EPOCH)
+    if not (any(isinstance(s, Grant) for s in made.steps)):
+        return
+    assert (
+        len(in_flight(View(carry_out(observed, made), wanted, EPOCH))) <= View(observed, wanted, EPOCH).limits.repairs
+    )
+
+
+@many
+@given(SEEDS)
+def test_i5_what_is_not_known_is_not_destroyed(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made = plan(Observed(**{**vars(observed), "reachable": False}), wanted, EPOCH)
+    if View(observed, wanted, EPOCH).limits.replicas:
+        assert all(s.reason in ("VMGone", "MarkedForDeletion") for s in made.steps if isinstance(s, Delete))
+        assert not any(isinstance(s, Grant | MarkNodes) for s in made.steps)
+
+
+@many
+@given(SEEDS)
+def test_i9_a_preserved_machine_stays_but_for_replicas_rollout_or_a_person(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    made = plan(observed, wanted, EPOCH)
+    kept = {n for n, m in observed.members.items() if preserved(m, EPOCH) and m.vm is not Vm.GONE}
+    assert not kept & set(names(made, "Unhealthy", "NeverJoined", "VMGone"))
+
+
+@many
+@given(SEEDS)
+def test_a_paused_cluster_stands_still(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    assert plan(Observed(**{**vars(observed), "cluster_paused": True}), wanted, EPOCH).steps == ()
+
+
+@many
+@given(SEEDS)
+def test_carried_out_again_and_again_it_comes_to_rest(seed: int) -> None:
+    """With nothing else moving: no two rules undo each other."""
+    observed, wanted = any_pool(seed)
+    for _ in range(4):
+        made = plan(observed, wanted, EPOCH)
+        if not made.steps:
+            return
+        observed = carry_out(observed, made)
+    assert plan(observed, wanted, EPOCH).steps == ()
+
+
+@many
+@given(SEEDS)
+def test_a_finished_pool_is_left_alone(seed: int) -> None:
+    wanted = any_spec(random.Random(seed))
+    count = View(Observed({}, REVISION), wanted, EPOCH).limits.replicas
+    made = plan(Observed({f"m{i:02d}": member(REVISION, age=3600) for i in range(count)}, REVISION), wanted, EPOCH)
+    assert (made.steps, made.waits, made.next_look, made.complete) == ((), (), None, True)

@@ -1,0 +1,196 @@
+"""resources/pool.py and planners/pool/revisions.py: a pool's state stays small, and what makes a revision."""
+
+from __future__ import annotations
+
+import random
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from poolkit import EPOCH, TEMPLATE, member, spec, wanted
+from pydantic import TypeAdapter
+
+from planners.hot_update import compare, rolling_hash
+from planners.pool.revisions import Revised, Wanted, revise, undo
+from resources.converter import data_converter
+from resources.machine import ClassSnapshot, Phase
+from resources.machine_deployment import NAME_LENGTH, MachineTemplate
+from resources.manifests import SecretRef
+from resources.messages import Happening
+from resources.pool import Member, Permit, PoolState, PreservedBy, Revision, Rollout, Trouble, Vm
+
+FULL = member(
+    12,
+    Phase.CRASH_LOOP_BACK_OFF,
+    vm=Vm.LIVES,
+    trouble=Trouble.HEALTH,
+    permit=Permit.GRANTED,
+    marked=EPOCH,
+    preserved_until=EPOCH + timedelta(hours=72),
+    preserved_by=PreservedBy.ASKED,
+    deleting=True,
+    drained=True,
+    node_marked=True,
+)
+MEMBERS: TypeAdapter[dict[str, Member]] = TypeAdapter(dict[str, Member])
+
+
+def test_a_member_is_at_most_120_bytes() -> None:
+    encoded = MEMBERS.dump_json({"shoot-worker-abcde-fghij": FULL})
+    assert len(encoded) <= 120
+    assert MEMBERS.validate_json(encoded) == {"shoot-worker-abcde-fghij": FULL}
+
+
+def test_every_code_is_read_back() -> None:
+    chance = random.Random(1)
+    for _ in range(200):
+        made = member(
+            chance.randint(1, 99),
+            chance.choice(list(Phase)),
+            chance.randint(0, 9999),
+            vm=chance.choice(list(Vm)),
+            trouble=chance.choice(list(Trouble)),
+            permit=chance.choice(list(Permit)),
+            preserved_by=chance.choice(list(PreservedBy)),
+            deleting=chance.choice([True, False]),
+        )
+        assert MEMBERS.validate_json(MEMBERS.dump_json({"m": made})) == {"m": made}
+    by_hand = b'{"m": [1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "Running"]}'
+    assert MEMBERS.validate_json(by_hand) == {"m": Member(1, EPOCH, EPOCH, Phase.RUNNING)}
+
+
+async def test_5000_members_travel_in_one_payload() -> None:
+    """Design: state stays below 1 MiB for the largest entity; here with the longest names and everything set."""
+    state = PoolState(
+        name="p" * NAME_LENGTH,
+        spec=spec(5000),
+        members={f"{'p' * NAME_LENGTH}-abcde-{i:05d}": FULL for i in range(5000)},
+        revisions=[revision(n) for n in range(1, 12)],
+        rollout=Rollout(revision=11, began=EPOCH, progress_at=EPOCH, old_left=1),
+        journal=[Happening(time=EPOCH, reason="Replaced", message="m" * 300) for _ in range(50)],
+    )
+    (payload,) = await data_converter.encode([state])
+    assert len(payload.data) < 1024 * 1024
+    (again,) = await data_converter.decode([payload], [PoolState])
+    assert again == state
+
+
+# -- revisions --------------------------------------------------------------------------------------------------------
+
+
+def revision(image: int, counter: int | None = None) -> Revision:
+    made = wanted(image)
+    return Revision(
+        counter=counter or image,
+        machine_class=made.machine_class,
+        hash=made.hash,
+        template=made.template,
+        created=EPOCH,
+    )
+
+
+def change(former: Revised | None, to: Wanted, keep: int = 10) -> Revised:
+    if former is None:
+        return revise((), {}, to, keep, EPOCH)
+    return revise(former.revisions, former.members, to, keep, EPOCH)
+
+
+def counters(made: Revised) -> list[int]:
+    return [r.counter for r in made.revisions]
+
+
+def template(**more: Any) -> MachineTemplate:
+    return MachineTemplate.model_validate({**TEMPLATE, "spec": {**TEMPLATE["spec"], **more}})
+
+
+def test_the_first_a_new_class_and_a_restart_are_revisions() -> None:
+    made = change(None, wanted(1))
+    assert (counters(made), made.rolls) == ([1], True)
+    made = change(made, wanted(2))
+    assert (counters(made), made.rolls) == ([1, 2], True)
+    again = wanted(2)
+    restarted = change(made, Wanted(again.template, again.machine_class, restart="2026-01-01"))
+    assert (counters(restarted), restarted.rolls) == ([1, 2, 3], True)
+    renamed = again.machine_class.model_copy(update={"name": "c2"})
+    assert change(made, Wanted(again.template, renamed)).rolls
+
+
+def test_what_can_be_updated_makes_none() -> None:
+    made = change(change(None, wanted(1)), Wanted(template(drainTimeout="5m"), wanted(1).machine_class))
+    assert (counters(made), made.rolls) == ([1], False)
+    assert made.revisions[-1].template.spec.drain_timeout == timedelta(minutes=5)
+
+
+AWS: dict[str, Any] = {
+    "ami": "ami-1",
+    "region": "eu-west-1",
+    "machineType": "m5.large",
+    "blockDevices": [{"ebs": {"volumeSize": 20}}],
+    "networkInterfaces": [{"subnetID": "s", "securityGroupIDs": ["g"]}],
+    "tags": {"a": "1"},
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "rolls"),
+    [
+        ({"tags": {"a": "2"}}, False),  # P69
+        ({"diskTags": {}}, False),
+        ({"monitoring": True}, False),
+        ({"unknown": 1}, False),
+        ({"ami": "ami-2"}, True),
+        ({"srcAndDstChecksEnabled": False}, True),
+        ({"blockDevices": [{"ebs": {"volumeSize": 21}}]}, True),
+    ],
+)
+def test_the_hash_differs_where_the_comparison_rolls(change: dict[str, Any], rolls: bool) -> None:
+    """Seed 002."""
+    after = {**AWS, **change}
+    assert (rolling_hash("AWS", AWS) != rolling_hash("AWS", after)) is rolls
+    assert bool(compare("AWS", AWS, after).rolls) is rolls
+
+
+def test_of_a_provider_without_a_model_every_field_counts() -> None:
+    assert rolling_hash("Other", {"a": 1, "b": 2}) == rolling_hash("Other", {"b": 2, "a": 1})
+    assert rolling_hash("Other", {"a": 1}) != rolling_hash("Other", {"a": 2})
+
+
+def test_going_back_gives_the_old_machines_the_new_number() -> None:
+    made = change(change(None, wanted(1)), wanted(2))
+    mixed = Revised(made.revisions, {"old": member(1), "new": member(2)}, True)
+    back = change(mixed, undo(mixed.revisions))
+    assert (counters(back), back.revisions[-1].reason) == ([2, 3], "back to revision 1")
+    assert {n: m.revision for n, m in back.members.items()} == {"old": 3, "new": 2}
+
+
+def test_an_edit_of_a_class_in_place_can_be_undone() -> None:
+    """The revision has the class as it was."""
+    made = change(change(None, wanted(1)), wanted(2))
+    assert undo(made.revisions).machine_class == wanted(1).machine_class
+
+
+def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
+    made = change(None, wanted(1))
+    made = Revised(made.revisions, {"m": member(1)}, True)
+    for image in range(2, 8):
+        made = change(made, wanted(image), keep=2)
+    assert counters(made) == [1, 5, 6, 7]
+    assert counters(change(made, wanted(8), keep=0)) == [1, 8]
+
+
+@pytest.mark.parametrize(
+    ("images", "to", "words"),
+    [
+        ((1,), None, "no former revision"),
+        ((1, 2), 2, "revision 2 is the newest already; there are also 1"),
+        ((1, 2, 3), 9, "no revision 9 any more; there are 1, 2"),
+    ],
+)
+def test_where_there_is_no_way_back(images: tuple[int, ...], to: int | None, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        undo([revision(i) for i in images], to)
+
+
+def test_a_snapshot_without_a_provider_model_has_a_hash() -> None:
+    snapshot = ClassSnapshot(name="c", provider="Other", provider_spec={"x": 1}, secret_ref=SecretRef(name="s"))
+    assert Wanted(template(), snapshot).hash == rolling_hash("Other", {"x": 1})
