@@ -9,6 +9,8 @@ API_VERSION = "machine.sapcloud.io/v1alpha1"
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
 MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
+PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
+"""On a machine, or on a pool's template: the lower, the earlier it is deleted when its pool becomes smaller."""
 STARTUP_TAINTS = (
     "node.cloudprovider.kubernetes.io/uninitialized",
     "node.gardener.cloud/critical-components-not-ready",

@@ -5,6 +5,7 @@ A member is a tuple with one-letter codes and times in milliseconds, so that 5,0
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
@@ -15,11 +16,20 @@ from resources.base import Model, Value
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.messages import Happening
-from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, PRIORITY_ANNOTATION
 from resources.timings import Timings
 
 DEFAULT_PRIORITY = 3
 """Of a machine without the annotation machinepriority.machine.sapcloud.io, or with one that is no number (MCM)."""
+
+
+def priority_of(annotations: Mapping[str, str]) -> int:
+    """Of a machine, or of a template whose machines get it."""
+    try:
+        return int(annotations.get(PRIORITY_ANNOTATION, DEFAULT_PRIORITY))
+    except ValueError:
+        return DEFAULT_PRIORITY
+
 
 _CODES = {
     Phase.PENDING: "P",
@@ -107,11 +117,16 @@ class Member(NamedTuple):
     preserved_until: Instant | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
     deleting: Flag = False
-    """Its deletion is decided, by the pool or by somebody else. It comes never back from there."""
+    """The pool has decided to delete it."""
     drained: Flag = False
     """Failed, and its node holds no pods any more that a drain would move."""
     node_marked: Flag = False
     """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
+
+    @property
+    def leaving(self) -> bool:
+        """By whosever decision; it never comes back from there."""
+        return self.deleting or self.phase is Phase.TERMINATING
 
 
 class Revision(Value):

@@ -13,11 +13,12 @@ from planners.pool import pace, progress
 from planners.pool.budget import limits, share
 from planners.pool.order import in_deletion_order, proportional
 from planners.pool.plan import Observed, Plan, plan
+from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Create, Delete, Grant, MarkNodes
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Pace, Permit, PreservedBy, Rollout, Trouble, Vm
+from resources.pool import Gate, Member, Pace, Permit, PreservedBy, Rollout, Trouble, Vm, priority_of
 
 R, P, U, F, C = Phase.RUNNING, Phase.PENDING, Phase.UNKNOWN, Phase.FAILED, Phase.CRASH_LOOP_BACK_OFF
 FAST = Pace(revision=2, window=pace.CAP)
@@ -224,7 +225,9 @@ def test_marked_machines() -> None:
 def test_a_hundred_at_a_time() -> None:
     """S9, and as many deletions."""
     assert created(look({}, spec(250), revision=1)) == 100
-    assert len(deleted(look(pool(0, 250), spec(10)))) == 100
+    made = look(pool(0, 250), spec(10))
+    assert len(deleted(made)) == 100
+    assert made.steps[0].message == "Deleting 100 machines: 250 are more than 10 (replicas 10)"
 
 
 def test_slow_start() -> None:
@@ -546,3 +549,43 @@ def test_p13_the_third_in_a_row_that_never_joins() -> None:
     third = pace.never_joined(speed, "no DNS", EPOCH, 0)
     assert (third.until, third.reason) == (at(300), "MachinesNeverJoin")
     assert pace.born(third).until == third.until, "that VMs are made was never in doubt"
+
+
+# -- what would be done -----------------------------------------------------------------------------------------------
+
+
+def test_a_rehearsal_tells_a_rollout_to_its_end() -> None:
+    plans = list(rehearse(Observed(pool(4), 2, pace=FAST), spec(4, 2, 0), EPOCH))
+    told = [s.message for p in plans for s in p.steps if not isinstance(s, MarkNodes)]
+    floor = "at least 4 (replicas 4 - maxUnavailable 0) needed"
+    assert told == [
+        "Created 2 machines of revision 2: 4 of 6 allowed (replicas 4 + maxSurge 2)",
+        f"Deleting 2 machines (r1-00, r1-01) of 4 of older revisions: 6 available, {floor}",
+        "Created 2 machines of revision 2: 4 of 6 allowed (replicas 4 + maxSurge 2)",
+        f"Deleting 2 machines (r1-02, r1-03) of 2 of older revisions: 6 available, {floor}",
+    ]
+    assert plans[-1].complete
+
+
+def test_a_rehearsal_ends_where_a_person_is_waited_for() -> None:
+    plans = list(rehearse(Observed(pool(4), 2, pace=FAST), spec(4, 2, 0, pauseAfter=1), EPOCH))
+    assert (plans[-1].complete, {w.reason for w in plans[-1].waits}) == (False, {"Canary"})
+
+
+def test_a_rehearsal_repairs_one_by_one() -> None:
+    plans = list(rehearse(Observed(pool(0, 8) | {"a": asking(1), "b": asking(2)}, 2, pace=FAST), spec(10), EPOCH))
+    assert [granted(p) for p in plans if granted(p)] == [["b"], ["a"]]
+    assert plans[-1].complete
+
+
+def test_a_new_machine_that_falls_ill_starts_the_clock_anew() -> None:
+    settings = spec(4, 1, 0, progressDeadlineSeconds=600)
+    members = {"old": member(1), "leaving": member(1, Phase.TERMINATING), "ill": member(2, U, age=-7000)} | pool(0, 2)
+    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    assert look(members, settings, at(7200), rollout=story).next_look == at(7600)
+
+
+def test_priorities() -> None:
+    assert priority_of({}) == 3
+    assert priority_of({"machinepriority.machine.sapcloud.io": "1"}) == 1
+    assert priority_of({"machinepriority.machine.sapcloud.io": "low"}) == 3, "MCM: unparsable is the default"

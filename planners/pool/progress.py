@@ -13,7 +13,7 @@ from planners.pool.steps import Delete, Step
 from planners.pool.view import Observed, View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Rollout, Trouble, Vm
+from resources.pool import Gate, Member, Rollout, Trouble, Vm
 
 
 def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
@@ -56,7 +56,7 @@ def resume(rollout: Rollout, observed: Observed, now: datetime) -> Rollout:
     kept = sum(
         1
         for m in observed.members.values()
-        if m.revision == rollout.revision and m.phase is Phase.FAILED and m.trouble is Trouble.JOIN and not m.deleting
+        if m.revision == rollout.revision and m.phase is Phase.FAILED and m.trouble is Trouble.JOIN and not m.leaving
     )
     return rollout.model_copy(update={"gate": Gate.OPEN, "canary_passed": True, "lost": -kept, "progress_at": now})
 
@@ -66,8 +66,14 @@ def stops_at(view: View) -> datetime | None:
     seconds, rollout = view.spec.progress_deadline_seconds, view.observed.rollout
     if seconds is None or rollout is None or not view.waited_for or not view.rolling:
         return None
-    first = min(view.new[n].created for n in view.waited_for)
+    first = min(_waited_for_since(view.new[n]) for n in view.waited_for)
     return max(rollout.progress_at, first) + timedelta(seconds=seconds)
+
+
+def _waited_for_since(member: Member) -> datetime:
+    """One that was Running and is ill is waited for from then on."""
+    ill = member.phase is Phase.UNKNOWN or member.trouble is Trouble.HEALTH
+    return member.since if ill else member.created
 
 
 def stopped(view: View) -> bool:

@@ -76,8 +76,8 @@ def replace_failed(draft: Draft) -> None:
     """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay. What has no VM any more
     is only tidied up, which destroys nothing and needs no permit."""
     view = draft.view
-    gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.deleting)
-    draft.delete(gone, "VMGone", f"Tidying up {some(len(gone))}: the cloud has confirmed that the VM is gone")
+    gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
+    draft.delete(gone, "VMGone", ": the cloud has confirmed that there is no VM any more")
     view = draft.view
     failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and not preserved(m, view.now)}
     ready = {n: m for n, m in failed.items() if m.drained}
@@ -87,11 +87,9 @@ def replace_failed(draft: Draft) -> None:
         draft.wait(halted.reason, halted.message)
         return
     joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is not Trouble.HEALTH]
-    replaced = _not_held(draft, joins)
-    message = f"Deleting {some(len(replaced))} that never joined within creationTimeout: {', '.join(replaced)}"
-    draft.delete(replaced, "NeverJoined", message)
+    draft.delete(_not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
     ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
-    draft.delete(ill, "Unhealthy", f"Deleting {some(len(ill))}, failed and drained: {', '.join(ill)}")
+    draft.delete(ill, "Unhealthy", " that failed and are drained")
 
 
 def losses_allowed(view: View) -> int:

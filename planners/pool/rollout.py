@@ -60,14 +60,8 @@ def replace_old(draft: Draft) -> None:
     ready = [n for n in order if n in view.available][: min(spare, room - len(unavailable))]
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     olds = f"{len(view.old)} of older revisions"
-    draft.delete(
-        unavailable,
-        "ReplacedUnavailable",
-        f"Deleting {some(len(unavailable))} not available, of {olds}: no machine in use is lost by it",
-    )
-    draft.delete(
-        ready, "Replaced", f"Deleting {some(len(ready))} of {olds}: {len(view.available)} available, {floor} needed"
-    )
+    draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {olds}: nothing in use is lost by it")
+    draft.delete(ready, "Replaced", f" of {olds}: {len(view.available)} available, {floor} needed")
     _say_what_is_waited_for(draft, bool(unavailable or ready), floor)
 
 

@@ -18,10 +18,10 @@ from resources.pool import Pace, Vm
 def empty(draft: Draft) -> None:
     """All go, preserved ones too. Nothing is chosen, so no truth is needed to choose by."""
     view = draft.view
-    names = in_deletion_order({n: m for n, m in view.members.items() if not m.deleting}, view.now)
+    names = in_deletion_order({n: m for n, m in view.members.items() if not m.leaving}, view.now)
     why = "the pool is hibernated" if view.spec.hibernated else "replicas is 0"
     reason = "Hibernated" if view.spec.hibernated else "ScaledDown"
-    draft.delete(names, reason, f"Deleting {some(len(names))}: {why}")
+    draft.delete(names, reason, f": {why}")
 
 
 def delete_marked(draft: Draft) -> None:
@@ -29,8 +29,7 @@ def delete_marked(draft: Draft) -> None:
     towards that (MCM S8)."""
     view = draft.view
     marked = {n: m for n, m in view.active.items() if m.marked is not None}
-    words = f"Deleting {some(len(marked))} marked for deletion: {', '.join(in_deletion_order(marked, view.now))}"
-    draft.delete(in_deletion_order(marked, view.now), "MarkedForDeletion", words)
+    draft.delete(in_deletion_order(marked, view.now), "MarkedForDeletion", " marked for deletion")
 
 
 def trim(draft: Draft) -> None:
@@ -47,8 +46,8 @@ def trim(draft: Draft) -> None:
         return
     names = _fair(view, excess) if view.rolling else in_deletion_order(view.active, view.now)[:excess]
     surge = f" + maxSurge {limits.surge}" if view.rolling and limits.surge else ""
-    words = f"Deleting {some(len(names))}: {len(view.active)} are more than {allowed}"
-    draft.delete(names, "ScaledDown", f"{words} (replicas {limits.replicas}{surge})")
+    why = f": {len(view.active)} are more than {allowed} (replicas {limits.replicas}{surge})"
+    draft.delete(names, "ScaledDown", why)
 
 
 def _fair(view: View, excess: int) -> list[str]:
@@ -59,12 +58,11 @@ def _fair(view: View, excess: int) -> list[str]:
     spare = max(0, len(view.available) - view.limits.floor)
     chosen: list[str] = []
     for name in order:
-        revision = view.active[name].revision
-        if not shares[revision] or (name in view.available and not spare):
-            continue
-        shares[revision] -= 1
-        spare -= name in view.available
-        chosen.append(name)
+        revision, in_use = view.active[name].revision, name in view.available
+        if shares[revision] and (spare or not in_use):
+            shares[revision] -= 1
+            spare -= 1 if in_use else 0
+            chosen.append(name)
     idle = [n for n in order if n not in view.available and n not in chosen]
     return chosen + idle[: excess - len(chosen)]
 
@@ -94,7 +92,7 @@ def create(draft: Draft) -> None:
     if count < min(need, room):
         _say_why_slow(draft, speed, unborn + count, min(need, room) - count)
         return
-    leaving = sum(1 for m in view.members.values() if m.deleting and m.vm is not Vm.GONE)
+    leaving = sum(1 for m in view.members.values() if m.leaving and m.vm is not Vm.GONE)
     if room < need and leaving:
         words = f"{some(need - count)} to be made wait for {some(leaving, 'VM')} to be gone"
         draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")

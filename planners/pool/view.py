@@ -9,10 +9,13 @@ from functools import cached_property
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP
-from planners.pool.steps import Delete, Step, Wait
+from planners.pool.steps import Delete, Step, Wait, some
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, Pace, Rollout, Trouble, Vm
+
+FEW = 3
+"""Machines that a message names."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class View:
     @cached_property
     def active(self) -> Mapping[str, Member]:
         """Those that stay, as far as is decided. Preserved ones are among them: they count as replicas."""
-        return {n: m for n, m in self.members.items() if not m.deleting and m.vm is not Vm.GONE}
+        return {n: m for n, m in self.members.items() if not m.leaving and m.vm is not Vm.GONE}
 
     @cached_property
     def new(self) -> Mapping[str, Member]:
@@ -86,7 +89,7 @@ class View:
     def repairing(self) -> bool:
         """A machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one more."""
         troubles = (Trouble.JOIN, Trouble.HEALTH)
-        return any(m.deleting and m.trouble in troubles and m.vm is not Vm.GONE for m in self.members.values())
+        return any(m.leaving and m.trouble in troubles and m.vm is not Vm.GONE for m in self.members.values())
 
 
 class Draft:
@@ -104,13 +107,15 @@ class Draft:
     def wait(self, reason: str, message: str) -> None:
         self.waits.append(Wait(reason, message))
 
-    def delete(self, names: Iterable[str], reason: str, message: str) -> None:
-        """As many as one step may; the rest is planned again next time."""
+    def delete(self, names: Iterable[str], reason: str, why: str) -> None:
+        """As many as one plan may, first ones first; the rest is planned again next time. `why` goes on after "Deleting
+        2 machines (a, b)"."""
         chosen = tuple(names)[: self.room]
         if not chosen:
             return
         self.room -= len(chosen)
-        self.steps.append(Delete(chosen, reason, message))
+        few = f" ({', '.join(chosen)})" if len(chosen) <= FEW else ""
+        self.steps.append(Delete(chosen, reason, f"Deleting {some(len(chosen))}{few}{why}"))
         leaving = {n: self.view.members[n]._replace(deleting=True) for n in chosen}
         observed = replace(self.view.observed, members={**self.view.members, **leaving})
         self.view = replace(self.view, observed=observed)

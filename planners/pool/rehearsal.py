@@ -1,0 +1,68 @@
+"""What a pool would do if all went well, step by step: the same plan, in a world where every machine joins.
+
+For `--dry-run`. Capacity, drains and bad images are not foreseen; limits, order and pauses are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from itertools import count
+
+from planners.pool import pace, progress
+from planners.pool.plan import plan
+from planners.pool.steps import Create, Delete, Grant, MarkNodes, Plan
+from planners.pool.view import Observed
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Member, Permit, Trouble, Vm
+
+LONGEST = 500
+"""Plans that are told; a longer rollout goes on in the same way."""
+
+
+def rehearse(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
+    """The plans to come, from what is observed now; the last one, of LONGEST at most, has no steps and
+    says what is waited for then. Time stands still, and who is on the way has arrived."""
+    observed, numbers = _arrived(observed, spec, now), count(1)
+    for _ in range(LONGEST):
+        observed = replace(observed, rollout=progress.follow(observed, spec, now))
+        made = plan(observed, spec, now)
+        yield made
+        if not made.steps:
+            return
+        observed = _arrived(_carried_out(observed, made, now, numbers), spec, now)
+
+
+def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterator[int]) -> Observed:
+    members = dict(observed.members)
+    for step in made.steps:
+        match step:
+            case Create():
+                members |= {f"new-{next(numbers)}": Member(step.revision, now, now) for _ in range(step.count)}
+            case Delete():
+                members |= {n: members[n]._replace(deleting=True) for n in step.names}
+            case Grant():
+                members |= {n: members[n]._replace(permit=Permit.GRANTED) for n in step.names}
+            case MarkNodes():
+                members |= {n: members[n]._replace(node_marked=step.on) for n in step.names}
+    return replace(observed, members=members, rollout=progress.lose(observed.rollout, made.steps))
+
+
+def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Observed:
+    """Those that leave are gone, those that are made are available, those that may be repaired are drained."""
+    since = now - timedelta(seconds=spec.min_ready_seconds)
+    members = {}
+    for name, m in observed.members.items():
+        if m.leaving:
+            continue
+        if m.permit is Permit.GRANTED:
+            members[name] = m._replace(phase=Phase.FAILED, trouble=Trouble.HEALTH, drained=True)
+        elif m.phase in (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF, Phase.RUNNING):
+            members[name] = m._replace(phase=Phase.RUNNING, vm=Vm.LIVES, since=min(m.since, since))
+        else:
+            members[name] = m
+    born = sum(1 for n, m in members.items() if m.vm is not observed.members[n].vm)
+    speed = pace.born(pace.of(observed.pace, observed.revision), born)
+    return replace(observed, members=members, pace=speed)
