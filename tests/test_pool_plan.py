@@ -308,6 +308,12 @@ def test_p65_new_machines_that_never_join_cost_the_surge_and_no_old_one() -> Non
     assert "NewMachinesNeverJoin" in waits(made)
 
 
+def test_p65_a_bad_image_does_not_eat_old_machines_that_are_ill() -> None:
+    members = pool(9) | {"ill": member(1, U)} | {f"n{i}": member(2, P) for i in range(2)}
+    assert deleted(look(members, spec(10, 2, 0))) == []
+    assert deleted(look(members | {"n0": member(2), "n1": member(2)}, spec(10, 2, 0)))[0] == "ill"
+
+
 def test_in_a_proven_rollout_a_flaky_machine_is_replaced() -> None:
     bad = {"bad": member(2, F, trouble=Trouble.JOIN, drained=True)}
     story = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=3, proven=True, available=1)
@@ -370,6 +376,11 @@ def test_a_canary_waits_and_goes_on_when_resumed() -> None:
     assert (waits(made), created(made), deleted(made)) == ({"Canary"}, 0, [])
     on = progress.resume(story, Observed(members, 2), EPOCH)
     assert created(look(members, settings, rollout=on)) == 2
+
+
+def test_a_canary_takes_no_more_old_ones_than_it_replaces() -> None:
+    assert len(deleted(look(pool(10), spec(10, 0, 3, pauseAfter=1)))) == 1
+    assert len(deleted(look(pool(10), spec(10, 0, 3)))) == 3
 
 
 def test_resumed_a_stopped_rollout_tries_again() -> None:

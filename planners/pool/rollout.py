@@ -49,15 +49,15 @@ def replace_old(draft: Draft) -> None:
         draft.wait(held.reason, held.message)
         return
     limits = view.limits
-    # What is there beyond the floor, were every new machine that is still on its way to fail.
+    # What is there beyond the floor, were every new machine that is still on its way to fail. So a bad image cannot eat
+    # its way through old machines that are ill, and those in use never become fewer than the floor.
     room = len(view.active) - limits.floor - len(view.waited_for)
     room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
     order = sorted(
         view.old, key=lambda n: (n in view.available, view.old[n].revision, deletion_key(n, view.old[n], view.now))
     )
     unavailable = [n for n in order if n not in view.available][:room]
-    spare = max(0, len(view.available) - limits.floor)
-    ready = [n for n in order if n in view.available][: min(spare, room - len(unavailable))]
+    ready = [n for n in order if n in view.available][: room - len(unavailable)]
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     olds = f"{len(view.old)} of older revisions"
     draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {olds}: nothing in use is lost by it")
