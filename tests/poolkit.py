@@ -242,6 +242,7 @@ class World:
         self._pending[name] = self._pending.get(name, 0) + 1
         if self._pending[name] >= self.timeout_turns:
             self._enter(name, Phase.FAILED, trouble=Trouble.JOIN, drained=True)
+            self.pace = pace.never_joined(pace.of(self.pace, m.revision), f"{name} has no node", self.now, 0)
 
     def _end(self, name: str, m: Member) -> None:
         if m.phase is not Phase.TERMINATING:

@@ -7,6 +7,7 @@ held against I2, I3 and I4; a rollout that does not end fails.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -213,6 +214,59 @@ def test_the_story_is_the_golden_one(case: Case, seed: int | None) -> None:
 def test_in_every_order(case: Case) -> None:
     for seed in range(1, SEEDS + 1):
         play(case, seed)
+
+
+def some_machine(w: World) -> str | None:
+    running = sorted(n for n, m in w.members.items() if m.phase is Phase.RUNNING and not m.leaving)
+    return w.chance.choice(running) if running else None
+
+
+def mishap(w: World) -> None:
+    """What people and clouds do to a pool."""
+    name = some_machine(w)
+    match w.chance.randrange(9):
+        case 0:
+            w.change("scale", replicas=w.chance.randint(0, 9))
+        case 1:
+            w.image(w.chance.randint(1, 5))
+        case 2 if len(w.revisions) > 1:
+            w.undo()
+        case 3 if name:
+            ill(name)(w)
+        case 4 if name:
+            w.set(name, "has no VM any more", vm=Vm.GONE, trouble=Trouble.GONE)
+        case 5 if name:
+            w.set(name, "is marked for deletion", marked=w.now)
+        case 6 if name:
+            w.set(name, "is deleted by somebody", deleting=True)
+        case 7:
+            w.change("pause or not", paused=w.chance.random() < 0.5)
+        case 8 if w.rollout:
+            w.gate(w.chance.choice(list(Gate)))
+
+
+def calm(w: World) -> None:
+    """Everybody lets it be, the image is good, and who is ill gets well, so that no storm is left."""
+    w.change("calm", paused=False)
+    w.image(6)
+    for name in [n for n, m in w.members.items() if m.phase is Phase.UNKNOWN and m.permit is Permit.ASKED]:
+        w.set(name, "is well", phase=Phase.RUNNING, since=w.now, trouble=Trouble.NONE, permit=Permit.NONE)
+    if w.rollout:
+        w.resume()
+
+
+def test_whatever_happens_it_comes_to_rest_as_it_should() -> None:
+    for seed in range(SEEDS):
+        chance = random.Random(seed)
+        amounts = chance.choice([(1, 0), (0, 1), (2, 1), ("50%", "20%"), (0, 0)])
+        w = World(spec(chance.randint(0, 9), *amounts), seed, bad_images={4})
+        w.fill()
+        for _ in range(40):
+            if w.chance.random() < 0.3:
+                mishap(w)
+            w.turn()
+        run(w, [("calm", at_once, calm)])
+        w.must(settled(w), "it came to rest in another way than it should")
 
 
 def delete_one_more(w: World, step: object) -> None:

@@ -22,7 +22,7 @@ _PHASE_RANK = {
     Phase.RUNNING: 5,
 }
 
-Key = tuple[bool, bool, datetime, int, bool, datetime, int, datetime, str]
+Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
@@ -39,7 +39,6 @@ def deletion_key(name: str, member: Member, now: datetime) -> Key:
         kept and member.preserved_by is not PreservedBy.AUTO,
         member.preserved_until if kept and member.preserved_until else _NEVER,
         member.priority,
-        member.marked is None,
         member.marked or _NEVER,
         _PHASE_RANK[member.phase],
         member.created,

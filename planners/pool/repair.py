@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planners.pool import progress
 from planners.pool.order import in_deletion_order, preserved
-from planners.pool.steps import Grant, Wait, some
+from planners.pool.steps import Grant, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
 from resources.pool import Gate, Permit, Trouble, Vm
@@ -65,11 +65,11 @@ def grant(draft: Draft) -> None:
     chosen = first[: max(0, budget - len(busy))]
     limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
     if chosen:
-        words = f"Repairing {some(len(chosen))} ({', '.join(chosen)}): {len(busy)} of {limit} repairs were in flight"
+        words = f"Repairing {some(len(chosen))} ({named(chosen)}): {len(busy)} of {limit} repairs were in flight"
         draft.do(Grant(tuple(chosen), "RepairGranted", words))
     if rest := len(first) - len(chosen):
-        names = ", ".join([*chosen, *busy]) or "none"
-        draft.wait("RepairBudget", f"{some(rest)} wait to be repaired; in flight of {limit}: {names}")
+        under_way = named([*chosen, *busy]) or "none"
+        draft.wait("RepairBudget", f"To be repaired later: {some(rest)}; in flight of {limit}: {under_way}")
 
 
 def replace_failed(draft: Draft) -> None:
@@ -115,7 +115,7 @@ def _not_held(draft: Draft, names: list[str]) -> list[str]:
         draft.wait(
             "NewMachinesNeverJoin",
             f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that never joined "
-            f"({', '.join(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
+            f"({named(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
             "resume it to try again",
         )
     return [n for n in names if n not in held]

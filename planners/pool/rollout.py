@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from planners.pool import progress, repair
 from planners.pool.order import deletion_key
-from planners.pool.steps import MarkNodes, Wait, some
+from planners.pool.steps import MarkNodes, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
 from resources.pool import Gate
@@ -27,11 +27,10 @@ def gate(view: View) -> Wait | None:
     if storming := repair.storm(view):
         return storming
     if progress.stopped(view):
-        names = ", ".join(view.waited_for[:5])
         return Wait(
             "ProgressDeadlineExceeded",
             f"The rollout has stopped: {some(len(view.waited_for))} of revision {view.observed.revision} not available "
-            f"within {view.spec.progress_deadline_seconds}s ({names}); {left} and stay",
+            f"within {view.spec.progress_deadline_seconds}s ({named(view.waited_for)}); {left} and stay",
         )
     return None
 

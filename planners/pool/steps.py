@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -64,6 +65,16 @@ class Plan:
     """When time alone may change the plan; None: only news can."""
     complete: bool = False
     """As many machines as wanted, all available and of the newest revision, and no VM of an older one left."""
+
+
+FEW = 5
+"""Machines that a message names."""
+
+
+def named(names: Sequence[str]) -> str:
+    """The first ones, and how many more there are."""
+    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
+    return ", ".join(names[:FEW]) + more
 
 
 def some(count: int, what: str = "machine") -> str:

@@ -9,13 +9,10 @@ from functools import cached_property
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP
-from planners.pool.steps import Delete, Step, Wait, some
+from planners.pool.steps import Delete, Step, Wait, named, some
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, Pace, Rollout, Trouble, Vm
-
-FEW = 3
-"""Machines that a message names."""
 
 
 @dataclass(frozen=True)
@@ -114,8 +111,7 @@ class Draft:
         if not chosen:
             return
         self.room -= len(chosen)
-        few = f" ({', '.join(chosen)})" if len(chosen) <= FEW else ""
-        self.steps.append(Delete(chosen, reason, f"Deleting {some(len(chosen))}{few}{why}"))
+        self.steps.append(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}"))
         leaving = {n: self.view.members[n]._replace(deleting=True) for n in chosen}
         observed = replace(self.view.observed, members={**self.view.members, **leaving})
         self.view = replace(self.view, observed=observed)

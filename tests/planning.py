@@ -1,0 +1,62 @@
+"""One plan at a time: pools in a few words, and what a plan says of them."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from poolkit import EPOCH, member
+
+from planners.pool import pace, progress
+from planners.pool.plan import Observed, Plan, plan
+from planners.pool.steps import Create, Delete, Grant
+from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Member, Pace, Permit, Trouble
+
+R, P, U, F, C = Phase.RUNNING, Phase.PENDING, Phase.UNKNOWN, Phase.FAILED, Phase.CRASH_LOOP_BACK_OFF
+FAST = Pace(revision=2, window=pace.CAP)
+LATER = EPOCH + timedelta(hours=1)
+
+
+def at(seconds: int) -> datetime:
+    return EPOCH + timedelta(seconds=seconds)
+
+
+def pool(*counts: int, phase: Phase = R) -> dict[str, Member]:
+    """So many machines of revisions 1, 2, …; the newest is the last."""
+    made = [(r, n) for r, count in enumerate(counts, start=1) for n in range(count)]
+    return {f"r{r}-{n:02d}": member(r, phase, age=1000 - r) for r, n in made}
+
+
+def look(
+    members: dict[str, Member], settings: MachineDeploymentSpec, now: datetime = EPOCH, revision: int = 2, **more: Any
+) -> Plan:
+    observed = Observed(members, revision, **{"pace": Pace(revision=revision, window=pace.CAP), **more})
+    if "rollout" not in more:
+        observed = Observed(**{**vars(observed), "rollout": progress.follow(observed, settings, now)})
+    return plan(observed, settings, now)
+
+
+def created(made: Plan) -> int:
+    return sum(s.count for s in made.steps if isinstance(s, Create))
+
+
+def deleted(made: Plan, reason: str = "") -> list[str]:
+    return [n for s in made.steps if isinstance(s, Delete) and s.reason.startswith(reason) for n in s.names]
+
+
+def granted(made: Plan) -> list[str]:
+    return [n for s in made.steps if isinstance(s, Grant) for n in s.names]
+
+
+def waits(made: Plan) -> set[str]:
+    return {w.reason for w in made.waits}
+
+
+def asking(seconds: int = 0) -> Member:
+    return member(2, U, age=seconds, trouble=Trouble.HEALTH, permit=Permit.ASKED)
+
+
+def failing(**more: Any) -> Member:
+    return member(2, F, trouble=Trouble.HEALTH, permit=Permit.GRANTED, **more)
