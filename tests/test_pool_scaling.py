@@ -222,6 +222,14 @@ def test_to_zero_and_hibernated_everything_goes_preserved_ones_too() -> None:
         assert deleted(look(members, settings, reachable=False)), "nothing is chosen, so no truth is needed"
 
 
+def test_of_a_deleted_pool_everything_goes() -> None:
+    members = pool(1, 1) | {"kept": kept(PreservedBy.ASKED)}
+    assert set(deleted(look(members, spec(3), deleted=True), "PoolDeleted")) == set(members)
+    leaving = {"last": member(2, Phase.TERMINATING, deleting=True, vm=Vm.GONE)}
+    assert not look(leaving, spec(3), deleted=True).complete
+    assert look({}, spec(3), deleted=True).complete
+
+
 def test_a_preserved_machine_counts_as_a_replica() -> None:
     """Seed 003, 9."""
     members = pool(0, 2) | {"kept": kept(PreservedBy.AUTO, phase=F)._replace(revision=2, drained=True)}

@@ -26,7 +26,7 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
     """
     view = View(observed, spec, now)
     draft = Draft(view)
-    if view.limits.replicas == 0:
+    if observed.deleted or view.limits.replicas == 0:
         scale.empty(draft)
     else:
         repair.replace_failed(draft)
@@ -45,7 +45,9 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
 
 
 def complete(view: View) -> bool:
-    """Nothing is left to do for the newest revision."""
+    """Nothing is left to do for the newest revision; of a deleted pool, nothing is left."""
+    if view.observed.deleted:
+        return not view.members
     no_old = all(m.revision == view.observed.revision or m.vm is Vm.GONE for m in view.members.values())
     return no_old and len(view.new) == view.limits.replicas and len(view.available) == len(view.new)
 

@@ -19,9 +19,12 @@ def empty(draft: Draft) -> None:
     """All go, preserved ones too. Nothing is chosen, so no truth is needed to choose by."""
     view = draft.view
     names = in_deletion_order({n: m for n, m in view.members.items() if not m.leaving}, view.now)
-    why = "the pool is hibernated" if view.spec.hibernated else "replicas is 0"
-    reason = "Hibernated" if view.spec.hibernated else "ScaledDown"
-    draft.delete(names, reason, f": {why}")
+    if view.observed.deleted:
+        draft.delete(names, "PoolDeleted", ": the pool is deleted")
+    elif view.spec.hibernated:
+        draft.delete(names, "Hibernated", ": the pool is hibernated")
+    else:
+        draft.delete(names, "ScaledDown", ": replicas is 0")
 
 
 def delete_marked(draft: Draft) -> None:

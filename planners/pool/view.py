@@ -24,6 +24,8 @@ class Observed:
     """The newest; members of others are old."""
     rollout: Rollout | None = None
     pace: Pace = field(default_factory=Pace)
+    deleted: bool = False
+    """The pool itself shall go, and with it every machine."""
     cluster_paused: bool = False
     reachable: bool = True
     """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
