@@ -100,6 +100,13 @@ def test_refused(change: dict[str, Any], words: str) -> None:
         pool(change)
 
 
+def test_a_count_may_be_written_as_text() -> None:
+    """Kubernetes' IntOrString, as some tools write it."""
+    strategy = pool(rolling(maxSurge="2", maxUnavailable=" 20% ")).spec.strategy
+    assert strategy.rolling is not None
+    assert (strategy.rolling.max_surge, strategy.rolling.max_unavailable) == (2, "20%")
+
+
 def test_a_name_leaves_room_for_its_machines() -> None:
     long = copy.deepcopy(POOL)
     long["metadata"]["name"] = "p" * 52
