@@ -29,6 +29,8 @@ COST_A = {"tags": {**MUST, "cost": "a", "team": "x"}, "vmTags": None, "nicTags":
 """Every resource carries the same."""
 COST_B = {"tags": {**MUST, "cost": "b"}}
 """One tag changed, one removed."""
+A, B = {"cost": "a", "team": "x"}, {"cost": "b"}
+"""What a resource carries then, beside its must-tags."""
 CALM = Timings.fast().model_copy(update={"heartbeat": timedelta(seconds=30)})
 """Where calls are counted: a heartbeat that is late on a busy machine would repeat them."""
 PATIENT = CALM.model_copy(update={"retry": {}})
@@ -117,8 +119,12 @@ class Hot:
     def must(self, resource: str) -> dict[str, str]:
         return {k: v for k, v in self.stack.tags(resource).items() if is_must(k)}
 
+    def each(self, machine: MachineState) -> list[dict[str, str]]:
+        """Of all that it has."""
+        return [self.extra(id) for id in self.all(machine)]
+
     def extras(self, machine: MachineState) -> dict[str, list[dict[str, str]]]:
-        """Of all that it has, by kind."""
+        """The same, by kind."""
         return {kind: [self.extra(id) for id in ids] for kind, ids in self.of(machine).items()}
 
     def mark(self) -> int:

@@ -25,6 +25,7 @@ from updatekit import (
     tagged,
     team,
     tell,
+    until_last_told,
     until_told,
     updated,
 )
@@ -32,7 +33,7 @@ from updatekit import (
 from resources import attributes
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.manifests import ClassRef
+from resources.manifests import ClassRef, SecretRef
 from resources.messages import RecreateIntent
 from resources.reasons import REASONS, next_step
 from workflows.machine import MachineWorkflow
@@ -260,16 +261,21 @@ async def test_news_of_a_class_that_is_not_its_own_is_answered_with_a_leave(mach
 
 
 async def test_a_machine_without_a_vm_leaves_its_class_too(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Else the former class could never be deleted: it is told of a user by each create call."""
+    """And at once: the former class could not be deleted else for as long as the creation fails."""
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    hold.set()
     machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "none left"))
     handle = await machines.start(machines.new_state("m-1"))
     its = (await reason(handle, "OutOfCapacity")).machine_class
+    hold.clear()
     await give_other(handle, other(its, 1, machineType="m5.xlarge"))
     await reason(handle, "ClassChanged")
     await temporal.fast_forward(handle, timedelta(seconds=61))
-    await reason(handle, "NodeNotSeen")
-    assert [c.class_name for c in machines.stubs.called("create_machine")] == [CLASS, OTHER]
     await until_left(machines, (OTHER, [CLASS]))
+    assert (await state(handle)).status.waiting_for.reason == "CreatingVM"
+    hold.set()
+    await reason(handle, "NodeNotSeen")
+    assert [i.class_name for n, i in machines.stubs.asked if n == "create_machine"] == [CLASS, OTHER]
 
 
 async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machines: Machines) -> None:
@@ -284,6 +290,35 @@ async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machin
     assert (call.class_name, team(call.target.provider_spec)) == (CLASS, "platform")
     await asked_for(machines, 1)
     assert team(machines.stubs.hot_updates()[0].target.provider_spec) == "b"
+
+
+async def test_another_class_taken_while_a_call_is_in_flight_counts_by_its_own_generation(machines: Machines) -> None:
+    """The call's generation is the former class's."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    hold.clear()
+    await tell(handle, tagged(its, 5, "b"))
+    await asked_for(machines, 1)
+    await give_other(handle, other(tagged(its, 2, "b"), 2))
+    hold.set()
+    await until_last_told(machines, (OTHER, 2, 2, "Updated"))
+    assert all(applied <= generation for _, generation, applied, _ in machines.stubs.told())
+    assert len(machines.stubs.hot_updates()) == 1
+
+
+async def test_the_credentials_of_a_changed_class_serve_the_deletion(machines: Machines) -> None:
+    """At once: what is in the way of a deletion may be just that."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    machines.stubs.then("delete_machine", classified(ErrorClass.AUTH, "the key was revoked"))
+    await delete(handle)
+    await reason(handle, "NotAuthorized")
+    fresh = SecretRef(name="fresh")
+    await tell(handle, its.model_copy(update={"generation": 2, "credentials_secret_ref": fresh}))
+    await handle.result()
+    assert [i.target.credentials_secret_ref for i in machines.stubs.called("delete_machine")] == [None, fresh]
 
 
 async def test_every_class_that_counts_it_hears_that_it_is_gone(machines: Machines) -> None:

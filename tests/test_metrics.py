@@ -260,6 +260,19 @@ def test_since_when_a_class_is_unfinished(users: dict[str, User], since: int | N
     assert (state.progress.unfinished_since, state.updated) == (expected, since is None)
 
 
+def test_who_has_said_nothing_of_the_newest_generation_is_not_done_with_it() -> None:
+    done = User(generation=3, applied=3, state=UpdateState.UPDATED)
+    failed = done._replace(state=UpdateState.FAILED, reason="NotAuthorized")
+    users = {"m-1": done, "m-2": failed, "m-3": done._replace(generation=2), "m-4": failed._replace(generation=2)}
+    state = ClassState(name="c1", machine_class=snapshot(3), users=users)
+    assert state.states == [
+        (UpdateState.FAILED, "NotAuthorized", 1),
+        (UpdateState.UPDATED, "", 1),
+        (UpdateState.UPDATING, "", 2),
+    ]
+    assert state.progress.states == state.states
+
+
 def listed(name: str, deadline: timedelta | None = None, type: str = "MachineWorkflow", **said: str) -> Any:
     """A machine, or a class, as visibility lists it."""
     keys = {"cluster": attributes.CLUSTER, "phase": attributes.PHASE, "reason": attributes.REASON}

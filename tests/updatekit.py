@@ -16,9 +16,10 @@ from workflows.machine import MachineWorkflow
 CLASS = "demo-m5-large"
 
 
-async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
-    """The handle is of whichever run there is."""
-    started = await machines.start(machines.new_state(name, **spec))
+async def running(machines: Machines, name: str = "m-1", messages: int = 0, **spec: Any) -> Handle:
+    """The handle is of whichever run there is; `messages`: so many are counted already."""
+    new = machines.new_state(name, **spec)
+    started = await machines.start(new.model_copy(update={"messages": messages}))
     handle = machines.client.get_workflow_handle(started.id)
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
@@ -94,6 +95,15 @@ async def until_told(machines: Machines, *reports: tuple[str, int, int, str]) ->
         return machines.stubs.told()
 
     await eventually(told, lambda seen: seen == list(reports), f"{reports}")
+
+
+async def until_last_told(machines: Machines, wanted: tuple[str, int, int, str]) -> None:
+    """When this is the last that a class has heard."""
+
+    async def told() -> list[tuple[str, int, int, str]]:
+        return machines.stubs.told()
+
+    await eventually(told, lambda seen: seen[-1:] == [wanted], f"{wanted}")
 
 
 def story(s: MachineState, reason: str) -> list[Happening]:

@@ -20,7 +20,7 @@ from workflows.entity import NEVER, Entity
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
-    from planners.class_rollout import behind, next_look, to_tell, until_next, when_told
+    from planners.class_rollout import OPEN, behind, next_look, to_tell, until_next, when_told
     from planners.hot_update import compare
     from resources import attributes as at
     from resources.machine import ClassSnapshot
@@ -184,10 +184,12 @@ class MachineClassWorkflow(Entity):
             time=report.time,
         )
         if report.generation >= former.told:
-            at_it = report.state is UpdateState.UPDATING
-            tells = former.tells if at_it else 0
-            heard = heard._replace(tells=tells, patience=until_next(tells, s.silence, now) if at_it else None)
+            tells = former.tells if report.state in OPEN else 0
+            patience = until_next(tells, s.silence, now) if report.state in OPEN else None
+            heard = heard._replace(tells=tells, patience=patience)
         s.users[report.user] = heard
+        if report.applied == s.generation:
+            s.carried = s.machine_class.provider_spec
         self._keep_trouble(report, former)
         if not was_updated and s.updated:
             self.note_news("UsersUpdated", f"all {len(s.users)} users are done with generation {s.generation}")
@@ -223,6 +225,8 @@ class MachineClassWorkflow(Entity):
     def _forget(self, user: str) -> None:
         self.s.users.pop(user, None)
         self.s.troubles.pop(user, None)
+        if not self.s.users:
+            self.s.carried = None
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -245,7 +249,8 @@ class MachineClassWorkflow(Entity):
         if former.provider != wanted.provider:
             return ClassPreview(refused=[moves(former, wanted)])
         found = compare(wanted.provider, former.provider_spec, wanted.provider_spec)
-        return ClassPreview(hot=list(found.hot), rolls=list(found.rolls), refused=list(found.refused))
+        refused = found.refused if question.instead_of else self._must_tags_refused(wanted)
+        return ClassPreview(hot=list(found.hot), rolls=list(found.rolls), refused=list(refused))
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
@@ -277,8 +282,13 @@ class MachineClassWorkflow(Entity):
             concurrency_of(intent.annotations)
         except ValueError as e:
             return f"machineclass {s.name}: {e}"
-        refused = compare(wanted.provider, s.machine_class.provider_spec, wanted.provider_spec).refused
+        refused = self._must_tags_refused(wanted)
         return f"machineclass {s.name}: {'; '.join(refused)}" if refused else None
+
+    def _must_tags_refused(self, wanted: ClassSnapshot) -> tuple[str, ...]:
+        """Against what machines carry: a slip that none of them has taken must be correctable."""
+        carried = self.s.carried
+        return () if carried is None else compare(wanted.provider, carried, wanted.provider_spec).refused
 
     def _take(self, intent: ClassIntent) -> str:
         s = self.s

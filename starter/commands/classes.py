@@ -76,7 +76,9 @@ def _row(c: ClassSummary, all_clusters: bool) -> Row:
 
 def _states(s: ClassState) -> str:
     """`3 Updated, 1 Failed`."""
-    counts = Counter(str(u.state) for u in s.users.values())
+    counts: Counter[str] = Counter()
+    for state, _, n in s.states:
+        counts[state] += n
     return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
@@ -118,7 +120,8 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
         ]
     lines = fields(pairs)
     if found.no_answer:
-        lines += ["", f"No answer: {found.no_answer}.", "What is above is what Temporal knows without a worker."]
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
     return lines + _users(state, now) if state is not None else lines
@@ -132,8 +135,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
     lines = []
     if s.parked:
         lines += ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
-    counts = Counter((str(u.state), u.reason) for u in s.users.values())
-    rows = [(state, reason, str(n)) for (state, reason), n in sorted(counts.items())]
+    rows = [(str(state), reason, str(n)) for state, reason, n in s.states]
     lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
     lines += _under_way(s)
     troubles = sorted(s.troubles.items())[:SOME]

@@ -8,9 +8,9 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine import confirm
+from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity, reason_of
-from workflows.machine.report import report, said
+from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
@@ -94,6 +94,8 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     status.addresses = output.addresses
     status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
     status.applied_generation = s.attempt.machine_class.generation
+    if account := account_of(m, s.attempt.machine_class):
+        s.account = account.key
     if "creation" in m.deadlines:
         confirm.arm(m, m.deadlines["creation"])
     if output.stale_node:
@@ -105,6 +107,8 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         )
         return
     _told(m, UpdateState.UPDATED)
+    if m.snapshot != s.attempt.machine_class:
+        hot_update.look_anew(m)
     if status.phase == Phase.FAILED:
         m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
     else:

@@ -120,11 +120,13 @@ class MachineEntity(Entity):
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
-    def waiting(self, reason: str, message: str, next_try: datetime | None = None) -> None:
+    def waiting(
+        self, reason: str, message: str, next_try: datetime | None = None, since: datetime | None = None
+    ) -> None:
         former, trouble = self.status.waiting_for, self.s.trouble
-        since = former.since if former and former.reason == reason else workflow.now()
         if trouble and trouble.reason == reason:
             since = trouble.since
+        since = since or (former.since if former and former.reason == reason else workflow.now())
         self.status.waiting_for = WaitingFor(reason=reason, message=message, since=since, next_try=next_try)
 
     def in_trouble(self, reason: str) -> None:
@@ -322,8 +324,10 @@ class MachineEntity(Entity):
 
     @property
     def renewal_due(self) -> bool:
-        """And nothing that must be known is in flight; a poller dies with the run, and the next one starts it."""
-        return not self.in_flight and (self.renewal_wanted or self.should_renew(self.s.messages))
+        """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
+        next one starts it."""
+        under_way = self.in_flight or self.updating
+        return not under_way and (self.renewal_wanted or self.should_renew(self.s.messages))
 
     async def renew_if_due(self) -> None:
         if self.renewal_due:
