@@ -45,8 +45,8 @@ class ClassActivities:
 
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:
-        """Signals `report`, and to others what has changed with the class. False without such a class, which never holds
-        up a machine."""
+        """Signals `report`, and to others what has changed with the class. False without such a class, which holds up
+        no machine."""
         if input.announcement is not None:
             await announce(self.deps, input.machine_class.cluster, input.announcement)
         for former in input.left:

@@ -238,7 +238,8 @@ class MachineState(Model):
     update_failures: int = 0
     """Of the hot update, in a row."""
     attempted_specs: list[dict[str, Any]] = Field(default_factory=list)
-    """Of hot updates that were begun since the last that succeeded: the VM may carry parts of each."""
+    """Of hot updates that were begun since the last that succeeded, and of create calls of another class: the VM may
+    carry parts of each."""
     healthy_since: datetime | None = None
     illness: Illness | None = None
     suspicion: Look | None = None

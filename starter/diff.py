@@ -142,6 +142,9 @@ def _effect(path: str, preview: ClassPreview | None, why_not: str) -> str:
         return NOTHING
     if preview is None:
         return f"hot update or replacement? {why_not or 'its workflow was not asked'}"
+    key = path.partition('["')[2].removesuffix('"]')
+    if key and any(why.startswith(f"the tag {key} ") for why in preview.refused):
+        return REFUSED
     inner = _camel(path.removeprefix(f"{PROVIDER_SPEC}."))
     if any(_within(inner, hot) for hot in preview.hot):
         return HOT

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lifekit import DEADLINE, Stack, asked, eventually, examples
+from temporalio.client import WorkflowHandle
 
 from drivers.aws.calls import Ec2
 from resources.machine import MachineState, Phase
@@ -43,6 +44,17 @@ class Hot:
     timings: Timings = CALM
     manifest: MachineClass = field(default_factory=lambda: examples().classes[0])
 
+    def __post_init__(self) -> None:
+        self.stack.started[self.id] = self.handle  # it ends with the test
+
+    @property
+    def id(self) -> str:
+        return class_id(self.stack.cluster, self.manifest.metadata.name)
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.stack.client.get_workflow_handle_for(MachineClassWorkflow.run, self.id)
+
     @property
     def client(self) -> HostlerClient:
         settings = self.stack.settings.model_copy(update={"timings": self.timings})
@@ -68,9 +80,7 @@ class Hot:
         return await eventually(self.of_class, lambda s: s.updated, "the class on all machines")
 
     async def of_class(self) -> ClassState:
-        name = class_id(self.stack.cluster, self.manifest.metadata.name)
-        handle = self.stack.client.get_workflow_handle_for(MachineClassWorkflow.run, name)
-        return await asked(handle, MachineClassWorkflow.describe)
+        return await asked(self.handle, MachineClassWorkflow.describe)
 
     # -- machines -----------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ async def test_a_class_and_its_machine_from_the_first_apply_to_the_last_disk(sta
     assert {"RunInstances", "TerminateInstances"}.isdisjoint(hot.changing(since))
     assert reasons(after).count("Updated") == 2
 
-    await hostler(stack, "delete", "machine", "m-1", "--wait", "--timeout", "60s")
+    await hostler(stack, "delete", "machine", "m-1", "--wait", "--timeout", "300s")
     assert "class other is gone" in await hostler(stack, "delete", "class", "other")
     assert hot.of(running) == {}
     assert name not in stack.kubectl("get", "nodes", "-o", "name")

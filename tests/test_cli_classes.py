@@ -205,11 +205,15 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
 
 async def test_what_will_be_refused_is_refused_before_anything_is_sent(working: Place) -> None:
     key = "kubernetes.io/cluster/demo"
-    await apply(working, class_yaml(**{key: "1"}))
+    await apply(working, class_yaml(**{key: "2"}))
+    mended = ["machineclass/c1 configured: generation 1 -> 2", f'  providerSpec.vmTags["{key}"]: 2 -> 1: hot update']
+    assert (await diff(working, class_yaml(**{key: "1"})))[1][:2] == mended  # as long as no machine carries it
+    await apply(working, class_yaml(**{key: "1"}), machine_yaml("m0"))
+    await known(working, "m0")
     wanted = (class_yaml(), machine_yaml("m1"))
     code, lines = await diff(working, *wanted)
     assert code == 1
-    assert lines[1] == f'  providerSpec.vmTags["{key}"]: 1 -> (none): hot update'
+    assert lines[1] == f'  providerSpec.vmTags["{key}"]: 1 -> (none): refused'
     assert lines[3].startswith(f"  refused: the tag {key} may not be removed")
     bad = class_yaml(**{key: "1"})
     bad["metadata"]["annotations"] = {"hostler.io/update-concurrency": "many"}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from lifekit import eventually
+from lifekit import DEADLINE, eventually
 from stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
@@ -20,6 +20,8 @@ from updatekit import (
     asked_for,
     condition,
     delete,
+    held,
+    in_trouble,
     running,
     story,
     tagged,
@@ -34,7 +36,7 @@ from resources import attributes
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.manifests import ClassRef, SecretRef
-from resources.messages import RecreateIntent
+from resources.messages import RecreateIntent, UpdateOutput
 from resources.reasons import REASONS, next_step
 from workflows.machine import MachineWorkflow
 
@@ -110,6 +112,17 @@ async def test_a_class_that_says_it_itself_or_an_operator_is_not_waited_for(mach
     await apply(applied, its)
     for handle in (told, applied):
         await reason(handle, "NodeNotSeen")
+
+
+async def test_a_question_that_fails_is_asked_again(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    machines.stubs.then("ask_class", classified(ErrorClass.UNKNOWN, "the class cannot be asked"))
+    handle, its = await bare(machines)
+    waits = await reason(handle, "ProviderError")
+    assert "the class cannot be asked" in waits.status.waiting_for.message
+    machines.stubs.classes[CLASS] = its
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    await reason(handle, "NodeNotSeen")
+    assert await asked(machines) >= 2
 
 
 async def test_without_a_class_by_its_creation_deadline_it_is_failed(
@@ -204,6 +217,29 @@ async def test_what_cannot_be_is_refused_with_words_and_nothing_is_called(
     assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["b"]
 
 
+async def test_a_must_tag_that_changes_while_the_vm_is_being_made_reaches_no_vm(machines: Machines) -> None:
+    """It may be what keeps the VM from being made, so it is taken; a VM of a request that was under way has the former
+    one, and its driver refuses to change it."""
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    machines.stubs.then("update_machine", UpdateOutput(), classified(ErrorClass.INVALID, f"{CLUSTER_TAG}: refused"))
+    handle = await machines.start(machines.new_state("m-1"))
+    its = (await reason(handle, "CreatingVM")).machine_class
+    await tell(handle, tagged(its, 2, "b", **{CLUSTER_TAG: "owned"}))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+    hold.set()
+    await in_trouble(handle)
+    await until_last_told(machines, (CLASS, 2, 1, "Failed"))
+    report = machines.stubs.called("report_to_class")[-1].report
+    assert report.reason == "Refused"
+    assert f"the tag {CLUSTER_TAG} may not be changed" in report.message
+    status = (await state(handle)).status
+    assert (status.last_applied_provider_spec.provider_spec, status.applied_generation) == (its.provider_spec, 1)
+    await tell(handle, tagged(its, 3, "c"))
+    after = await updated(handle, 3)
+    assert team(after.status.last_applied_provider_spec.provider_spec) == "c"
+    assert len(machines.stubs.hot_updates()) == 2
+
+
 # -- leaving -----------------------------------------------------------------------------------------------------------
 
 
@@ -294,11 +330,7 @@ async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machin
 
 async def test_another_class_taken_while_a_call_is_in_flight_counts_by_its_own_generation(machines: Machines) -> None:
     """The call's generation is the former class's."""
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    its = (await state(handle)).machine_class
-    hold.clear()
+    handle, its, hold = await held(machines)
     await tell(handle, tagged(its, 5, "b"))
     await asked_for(machines, 1)
     await give_other(handle, other(tagged(its, 2, "b"), 2))
@@ -317,7 +349,7 @@ async def test_the_credentials_of_a_changed_class_serve_the_deletion(machines: M
     await reason(handle, "NotAuthorized")
     fresh = SecretRef(name="fresh")
     await tell(handle, its.model_copy(update={"generation": 2, "credentials_secret_ref": fresh}))
-    await handle.result()
+    await asyncio.wait_for(handle.result(), DEADLINE)  # and not after three minutes
     assert [i.target.credentials_secret_ref for i in machines.stubs.called("delete_machine")] == [None, fresh]
 
 

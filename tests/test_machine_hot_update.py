@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 import pytest_asyncio
 from lifekit import DEADLINE, eventually
-from stubs import VM, Machines, classified, phase, reason, state, stubbed
+from stubs import NODE, VM, Machines, classified, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
 from test_machine_health import failed_of_health, sick
 from updatekit import (
@@ -19,6 +19,7 @@ from updatekit import (
     asked_for,
     condition,
     delete,
+    held,
     running,
     story,
     tagged,
@@ -33,7 +34,7 @@ from planners.provider_spec import spec_hash
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, Phase
 from resources.manifests import SecretRef
-from resources.messages import StatusOutput, UpdateOutput
+from resources.messages import CreateOutput, StatusOutput, UpdateOutput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
@@ -224,6 +225,24 @@ async def test_without_a_vm_the_next_attempt_is_made_with_the_new_class(
     assert team(after.status.last_applied_provider_spec.provider_spec) == "b"
 
 
+async def test_a_vm_that_a_former_attempt_made_after_all_is_brought_to_the_new_class(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """The reply of the first call was lost, the class changed, and the second attempt finds the first one's VM: it may
+    carry the values of either."""
+    machines.stubs.then("create_machine", classified(ErrorClass.UNKNOWN, "the reply was lost"))
+    machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, adopted=True))
+    handle = await machines.start(machines.new_state("m-1"))
+    now = (await reason(handle, "ProviderError")).machine_class
+    await tell(handle, tagged(now, 2, "b"))
+    await reason(handle, "ClassChanged")
+    await temporal.fast_forward(handle, timedelta(seconds=61))
+    await asked_for(machines, 1)
+    (call,) = machines.stubs.hot_updates()
+    assert (team(call.last_applied), team(call.target.provider_spec)) == ("platform", "b")
+    await until_last_told(machines, (CLASS, 2, 2, "Updated"))
+
+
 async def test_a_vm_made_by_a_class_that_has_changed_meanwhile_is_outdated(machines: Machines) -> None:
     """The request was under way, and frozen, when a field changed that only a new VM can have."""
     hold = machines.stubs.holds["create_machine"] = asyncio.Event()
@@ -307,11 +326,7 @@ async def test_a_machine_that_is_being_deleted_is_not_updated(machines: Machines
 
 async def test_a_class_that_changes_meanwhile_is_the_next_call_and_the_newest_wins(machines: Machines) -> None:
     """What the older call did is known by then: the next one's last applied is what the VM carries."""
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b", cost="1"))
     await asked_for(machines, 1)
     for generation, value in ((3, "c"), (4, "d")):
@@ -328,11 +343,7 @@ async def test_a_class_that_changes_meanwhile_is_the_next_call_and_the_newest_wi
 
 
 async def test_a_class_set_back_while_the_call_is_in_flight_is_one_call_more(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     await tell(handle, another(now, 3))
@@ -345,11 +356,7 @@ async def test_a_class_set_back_while_the_call_is_in_flight_is_one_call_more(mac
 
 
 async def test_a_generation_that_changes_nothing_more_is_done_with_the_call_under_way(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     await tell(handle, tagged(now, 3, "b"))
@@ -361,11 +368,7 @@ async def test_a_generation_that_changes_nothing_more_is_done_with_the_call_unde
 
 
 async def test_a_deletion_does_not_wait_for_the_call(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     await delete(handle)
@@ -378,11 +381,7 @@ async def test_a_deletion_does_not_wait_for_the_call(machines: Machines) -> None
 
 async def test_a_machine_is_judged_while_the_call_is_in_flight(machines: Machines) -> None:
     """There may be no worker of the cloud's queue for hours."""
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     unwell = await sick(machines, handle)

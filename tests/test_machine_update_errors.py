@@ -3,7 +3,6 @@ Stubs for activities; minutes are skipped by explicit fast-forward."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -12,12 +11,13 @@ import pytest_asyncio
 from lifekit import eventually
 from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import failed_of_health
+from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 from updatekit import (
     CLASS,
     another,
     asked_for,
     condition,
+    held,
     in_trouble,
     renew,
     running,
@@ -65,7 +65,7 @@ def wait(s: MachineState) -> timedelta:
 
 async def failing(machines: Machines, *errors: BaseException, messages: int = 0) -> tuple[Handle, ClassSnapshot]:
     """A Running machine whose update to generation 2 fails so, and its class before that."""
-    handle = await running(machines, messages=messages)
+    handle = await running(machines, messages=messages, health_timeout=TEN)
     now = (await state(handle)).machine_class
     machines.stubs.then("update_machine", *errors)
     await tell(handle, tagged(now, 2, "b"))
@@ -155,13 +155,10 @@ async def test_renew_tries_at_once(machines: Machines) -> None:
 
 
 async def test_a_new_run_does_not_lose_the_answer_of_a_call_under_way(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
+    handle, now, hold = await held(machines)
     first = (await handle.describe()).run_id
-    hold.clear()
     machines.stubs.then("update_machine", classified(ErrorClass.QUOTA, "limit 50"))
-    await tell(handle, tagged((await state(handle)).machine_class, 2, "b"))
+    await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     await renew(handle)
     hold.set()
@@ -197,6 +194,24 @@ async def test_the_next_try_outlives_becoming_failed(temporal: WorkflowEnvironme
     await temporal.fast_forward(handle, timedelta(minutes=10, seconds=5))
     after = await updated(handle, 2)
     assert (after.status.phase, condition(after, "UpdateFailed")) == (Phase.FAILED, None)
+
+
+async def test_a_vm_that_is_gone_is_no_trouble_of_an_update_once_the_machine_has_failed(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """Before that it is one: nothing has decided yet that it is gone."""
+    handle, _ = await failing(machines, *[classified(ErrorClass.NOT_FOUND, "i-1 does not exist")] * 9)
+    assert "i-1 does not exist" in str(condition(await in_trouble(handle), "UpdateFailed"))
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await to_first_look(temporal, handle)
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
+    await reason(handle, "HealthTimeout")
+    await temporal.fast_forward(handle, timedelta(minutes=10))
+    await until_last_told(machines, (CLASS, 2, 1, "Pending"))
+    failed = await state(handle)
+    assert (trouble(failed).reason, trouble(failed).next_try) == ("VMGone", None)
+    assert condition(failed, "UpdateFailed") is None
 
 
 # -- what is known meanwhile -------------------------------------------------------------------------------------------
@@ -406,11 +421,7 @@ async def test_set_back_it_is_as_before(machines: Machines) -> None:
 
 
 async def test_an_answer_to_an_older_class_says_nothing_of_the_newest(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     machines.stubs.then("update_machine", UpdateOutput(supported=False))
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -25,6 +26,17 @@ async def running(machines: Machines, name: str = "m-1", messages: int = 0, **sp
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
     return handle
+
+
+async def held(machines: Machines) -> tuple[Handle, ClassSnapshot, asyncio.Event]:
+    """A Running machine, its class, and an event before which no hot update of it ends."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    hold.clear()
+    now = (await state(handle)).machine_class
+    assert now is not None
+    return handle, now, hold
 
 
 def another(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> ClassSnapshot:

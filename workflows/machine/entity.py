@@ -65,6 +65,8 @@ class MachineEntity(Entity):
         self.s = state
         self.renewal_wanted = False
         self.updating: HotUpdate | None = None
+        self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
+        """Whether the updatable fields of the two differ."""
         started_with = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
 

@@ -171,6 +171,7 @@ def _end(m: MachineEntity, now: HotUpdate) -> None:
         _done(m, output, now)
         return
     m.s.attempted_specs = [a for a in m.s.attempted_specs if a != now.applied.provider_spec]
+    m.drop_condition("UpdateFailed")
     if m.snapshot == now.machine_class:
         words = f"{m.snapshot.provider} has no update of a VM that runs: {now.fields} would need a new VM"
         _trouble(m, "UpdateNotSupported", words, None)
@@ -196,6 +197,7 @@ def _done(m: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
 def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
     if m.status.phase == Phase.FAILED and failure.kind == ErrorClass.NOT_FOUND:
         m.s.attempted_specs = []
+        m.drop_condition("UpdateFailed")
         _trouble(m, NO_VM, f"there is no VM to update: {describe_failure(failure)}", None)
         return
     former = m.status.update_trouble

@@ -23,14 +23,18 @@ NO_VM = "VMGone"
 
 
 def differs(m: MachineEntity) -> bool:
-    """Whether the VM carries, or may carry, other values of updatable fields than its class has."""
+    """Whether the VM carries, or may carry, other values of updatable fields than its class has. Waits ask it, so it is
+    reckoned once for two specs."""
     applied = m.status.last_applied_provider_spec
-    if applied is None:
+    if applied is None or m.s.attempted_specs:
+        return applied is not None
+    wanted = m.snapshot
+    if applied.provider_spec == wanted.provider_spec:
         return False
-    of, wanted = m.snapshot.provider, m.snapshot.provider_spec
-    if applied.provider_spec == wanted and not m.s.attempted_specs:
-        return False  # for nearly every look, and much cheaper than to hash
-    return bool(m.s.attempted_specs) or updatable_hash(of, applied.provider_spec) != updatable_hash(of, wanted)
+    if m.compared is None or m.compared[0] is not applied or m.compared[1] is not wanted:
+        hashes = [updatable_hash(wanted.provider, s) for s in (applied.provider_spec, wanted.provider_spec)]
+        m.compared = applied, wanted, hashes[0] != hashes[1]
+    return m.compared[2]
 
 
 def fields_of(paths: Iterable[str]) -> str:
