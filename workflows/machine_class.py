@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from textwrap import shorten
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -62,8 +61,6 @@ class MachineClassWorkflow(Entity):
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
         self._told: dict[str, User] = {}
         """Of those that are being told: what was known of them when it began."""
-        started_with = workflow.info().typed_search_attributes
-        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
         if state.created is None:
             state.created = workflow.now()
         if not state.changes:
@@ -376,18 +373,13 @@ class MachineClassWorkflow(Entity):
         s = self.s
         failed = Counter(u.reason for u in s.users.values() if u.state is UpdateState.FAILED and u.reason)
         reason = "InternalError" if s.parked else failed.most_common(1)[0][0] if failed else None
-        values: dict[Any, Any] = {
+        values = {
             at.CLUSTER: s.cluster,
             at.CLASS: s.name,
             at.PHASE: "Parked" if s.parked else "Updated" if s.updated else "Updating",
             at.REASON: reason,
         }
-        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        if changed:
-            workflow.upsert_search_attributes(
-                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
-            )
-            self._published |= {k.name: v for k, v in values.items()}
+        self.upsert(values)
         workflow.set_current_details(details(s))
 
     def parked(self, error: Exception) -> None:

@@ -67,8 +67,6 @@ class MachineEntity(Entity):
         self.updating: HotUpdate | None = None
         self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
         """Whether the updatable fields of the two differ."""
-        started_with = workflow.info().typed_search_attributes
-        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -307,13 +305,8 @@ class MachineEntity(Entity):
             at.PROVIDER_ID: status.provider_id,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }
-        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        # That a call is in flight is no news worth an event of its own; it goes along with the next.
-        if set(changed) - ({at.REASON} if reason in IN_FLIGHT else set()):
-            workflow.upsert_search_attributes(
-                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
-            )
-            self._published = {k.name: v for k, v in values.items()}
+        # That a call is in flight can be read elsewhere.
+        self.upsert(values, {at.REASON} if reason in IN_FLIGHT else ())
         workflow.set_current_details(details(self.s))
 
     def parked(self, error: Exception) -> None:
