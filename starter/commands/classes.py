@@ -14,7 +14,7 @@ from starter.commands.common import CLASS, Session
 if TYPE_CHECKING:
     from resources.machine_class import ClassChange, ClassState
     from starter.client import HostlerClient
-    from starter.commands.get import Form, Row
+    from starter.commands.rows import Form, Row
     from starter.results import ClassDescription, ClassSummary
 
 COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
@@ -27,7 +27,7 @@ SOME = 10
 
 
 async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
-    from starter.commands.get import OF, print_objects, print_rows
+    from starter.commands.rows import OF, print_objects, print_rows
 
     async def found() -> list[ClassSummary]:
         if names:
@@ -57,7 +57,7 @@ async def _one(client: HostlerClient, name: str) -> ClassSummary:
 
 
 def _row(c: ClassSummary, all_clusters: bool) -> Row:
-    from starter.commands.get import OF, Row
+    from starter.commands.rows import OF, Row
     from starter.output import age
 
     s, shown = c.state, age(datetime.now(UTC) - c.created)
@@ -194,7 +194,7 @@ def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]])
 
 def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
     async def body(client: HostlerClient) -> None:
-        from starter.commands.delete import tell_each
+        from starter.commands.common import tell_each
         from starter.errors import Refused
 
         async def ask(name: str) -> str:
@@ -212,7 +212,7 @@ def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) 
 
 def renew_classes(here: Session, names: list[str], reason: str) -> None:
     async def body(client: HostlerClient) -> None:
-        from starter.commands.delete import tell_each
+        from starter.commands.common import tell_each
 
         async def ask(name: str) -> str:
             return f"renewal: {(await client.classes.renew(name, reason=reason)).message}"
