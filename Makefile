@@ -39,7 +39,7 @@ up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until 
 JOBS ?= 2
 
 test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some, JOBS=0 in one process
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup $(ARGS)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
 	@$(BIN)/python tests/realkube_build.py

@@ -9,12 +9,15 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.announce import announce
 from activities.boundary import NotYet
 from activities.deps import Deps
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
 from resources.names import class_id, machine_id
 
+MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
+"""What the server says of a workflow whose code fails, or that no worker answers for."""
 ASK_AGAIN = timedelta(seconds=5)
 """Between two looks for a class that is not there yet."""
 
@@ -42,7 +45,10 @@ class ClassActivities:
 
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:
-        """Signals `report`; False when there is no such class, which never holds up a machine."""
+        """Signals `report`, and to others what has changed with the class. False without such a class, which holds up
+        no machine."""
+        if input.announcement is not None:
+            await announce(self.deps, input.machine_class.cluster, input.announcement)
         for former in input.left:
             await self.forget_user(former, input.report.user)
         return await self.report(input.machine_class, input.report)
@@ -78,11 +84,13 @@ class ClassActivities:
         except WorkflowQueryRejectedError:
             raise NotYet(_missing(input, "was deleted"), ASK_AGAIN) from None
         except WorkflowQueryFailedError as e:
-            raise NotYet(f"class {input.name} cannot answer: {e}", ASK_AGAIN) from None
+            raise NotYet(_mute(input, str(e)), ASK_AGAIN) from None
         except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
-            raise NotYet(_missing(input, "is not there"), ASK_AGAIN) from None
+            if e.status == RPCStatusCode.NOT_FOUND:
+                raise NotYet(_missing(input, "is not there"), ASK_AGAIN) from None
+            if e.status in MUTE:
+                raise NotYet(_mute(input, e.message), ASK_AGAIN) from None
+            raise
         return snapshot
 
     @activity.defn
@@ -98,6 +106,10 @@ class ClassActivities:
         found = [execution.id async for execution in self.deps.client.list_workflows(named)]
         prefix = machine_id(input.cluster, "")
         return UsersFound(users=sorted(id.removeprefix(prefix) for id in found if id.startswith(prefix)))
+
+
+def _mute(ref: ClassRef, why: str) -> str:
+    return f"class {ref.name} of cluster {ref.cluster} cannot answer: {why}; see hostler describe class {ref.name}"
 
 
 def _missing(ref: ClassRef, what: str) -> str:

@@ -6,6 +6,7 @@ listing per attempt; what was seen and told is in its heartbeat details.
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio import activity
@@ -14,6 +15,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
+from activities.secrets import SecretMissing
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
@@ -23,6 +25,10 @@ from resources.names import cluster_id, machine_id
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
+
+
+GIVE_UP = timedelta(hours=1)
+"""Then a Secret that is not there will not come back: its classes have another, or the account has no machine."""
 
 
 class InstancesActivities:
@@ -36,11 +42,15 @@ class InstancesActivities:
         look = _Look(self.deps, input, before)
         try:
             await look.run()
-        except DriverError as e:
+        except (DriverError, SecretMissing) as e:
+            missing = _missing_since(before) if isinstance(e, SecretMissing) else None
+            if missing is not None and look.clock.now() - missing > GIVE_UP:
+                raise
             await look.remember()  # some may have been told before the call that failed
-            await look.reach(False, e.message)
-            progress(message=e.message, known=look.known, told=look.told, reachable=False)
-            raise NotYet(f"{input.account.key} cannot be listed: {e.message}", input.interval) from None
+            await look.reach(False, str(e))
+            since = {"missingSince": missing.timestamp()} if missing else {}
+            progress(message=str(e), known=look.known, told=look.told, reachable=False, **since)
+            raise NotYet(f"{input.account.key} cannot be listed: {e}", input.interval) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
@@ -48,6 +58,11 @@ class InstancesActivities:
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
         raise NotYet(words, input.interval)
+
+
+def _missing_since(before: dict[str, Any]) -> datetime:
+    """When the Secret was first not there, at looks in a row."""
+    return datetime.fromtimestamp(before.get("missingSince", Clock().now().timestamp()), UTC)
 
 
 class _Look:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from temporalio import activity
-from temporalio.common import SearchAttributePair, TypedSearchAttributes, WorkflowIDConflictPolicy
 
+from activities.announce import announce
 from activities.boundary import NotYet, last_progress, progress
 from activities.classes import ClassActivities
 from activities.clock import Clock
@@ -25,8 +25,6 @@ from drivers.base import (
     VmState,
 )
 from drivers.errors import DriverError, Unimplemented
-from resources.attributes import CLUSTER
-from resources.cluster import ClusterState
 from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
@@ -44,7 +42,7 @@ from resources.messages import (
     VmLook,
     VmLookInput,
 )
-from resources.names import cluster_id, provider_key, workflow_queue
+from resources.names import provider_key
 
 MESSAGE_LENGTH = 1000
 """Characters of what is said of a VM, before the word "console"."""
@@ -190,9 +188,7 @@ class MachineActivities:
         if not input.class_name:
             return
         machine = input.target.machine
-        report = ClassReport(
-            user=machine.name, generation=input.generation, applied=applied, state=state, time=time
-        )
+        report = ClassReport(user=machine.name, generation=input.generation, applied=applied, state=state, time=time)
         await self.classes.report(ClassRef(cluster=machine.cluster, name=input.class_name), report)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
@@ -227,21 +223,11 @@ class MachineActivities:
         return vm.node_name if created < input.started.replace(microsecond=0) else None
 
     async def _announce(self, target: Target, provider_id: str) -> None:
-        """Tell the cluster which VM is which machine, before its node can join; starts the watch if need be."""
-        machine = target.machine
-        prefix = self.deps.settings.queue_prefix
+        """Tell the cluster which VM is which machine, before its node can join."""
         account = Account.of(target.provider, target.provider_spec, target.secret_ref, target.credentials_secret_ref)
-        await self.deps.client.start_workflow(
-            "ClusterWorkflow",
-            ClusterState.of(machine.cluster, prefix, self.deps.settings.timings),
-            id=cluster_id(machine.cluster),
-            task_queue=workflow_queue(prefix),
-            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-            static_summary=f"Cluster {machine.cluster}: watches its nodes",
-            search_attributes=TypedSearchAttributes([SearchAttributePair(CLUSTER, machine.cluster)]),
-            start_signal="announce",
-            start_signal_args=[Announcement(provider_id=provider_id, machine=machine.name, account=account)],
-        )
+        machine = target.machine
+        told = Announcement(provider_id=provider_id, machine=machine.name, account=account)
+        await announce(self.deps, machine.cluster, told)
 
 
 def _words(vm: MachineStatus, *more: str) -> str:

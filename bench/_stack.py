@@ -85,8 +85,8 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running(side: Side, cached: int) -> AsyncIterator[Stack]:
-    """A fresh stack; its worker keeps up to `cached` workflows in memory."""
+async def running(side: Side, cached: int, calls_per_second: float | None = None) -> AsyncIterator[Stack]:
+    """A fresh stack; its worker keeps up to `cached` workflows in memory. `calls_per_second`: as in the settings."""
     with tempfile.TemporaryDirectory(prefix="hostler-bench-") as folder:
         root, troubles = Path(folder), list[str]()
         address = f"{HOST}:{_free_port()}"
@@ -97,7 +97,8 @@ async def running(side: Side, cached: int) -> AsyncIterator[Stack]:
             program = [str(HERE / "_simulator.py"), "--kubeconfig", str(root / "kubeconfig")]
             simulator = await processes.start(_python(root, "simulator", program))
             urls = json.loads(await simulator.line(lambda line: line.startswith("{")))
-            file = _write_settings(root, address, urls["ec2"], cached)
+            aws = {"endpoint": urls["ec2"], "callsPerSecond": calls_per_second}
+            file = _write_settings(root, address, aws, cached)
             settings = load_settings(file)
             manifests = load_manifests("---\n".join(p.read_text() for p in sorted(EXAMPLES.glob("*.yaml"))), "examples")
             await _plant_secret(settings, manifests)
@@ -136,7 +137,7 @@ def _environment() -> dict[str, str]:
     return {**kept, "TEMPORAL_CONFIG_FILE": os.devnull, "NO_PROXY": HOST, "no_proxy": HOST}
 
 
-def _write_settings(root: Path, address: str, ec2: str, cached: int) -> Path:
+def _write_settings(root: Path, address: str, aws: dict[str, Any], cached: int) -> Path:
     """A production worker's settings: no timings, which are the workflows' defaults, and the loose sandbox."""
     content = {
         "temporal": {"address": address},
@@ -144,7 +145,7 @@ def _write_settings(root: Path, address: str, ec2: str, cached: int) -> Path:
         "defaultCluster": CLUSTER,
         "clusters": {CLUSTER: {"kubeconfig": "kubeconfig", "fullName": FULL_NAME}},
         "secrets": {"source": "kubernetes", "cluster": CLUSTER},
-        "clouds": {"aws": {"endpoint": ec2}},
+        "clouds": {"aws": aws},
         "worker": {"health": None, "metrics": None, "gracefulShutdown": "1s", "maxCachedWorkflows": cached},
     }
     file = root / "settings.yaml"

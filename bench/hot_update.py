@@ -4,7 +4,7 @@ Runs on a fresh stack (Temporal's dev server, the simulator, one worker: three p
 machines come to life first; then the class is applied with another value of one tag, and the clock runs until the class
 says that every user has it. EC2's own journal says which calls that took.
 
-    python bench/hot_update.py [--machines 100]
+    python bench/hot_update.py [--machines 100] [--concurrency 10] [--calls-per-second 10]
 
 Prints a table and, last, one line of JSON:
 
@@ -13,7 +13,11 @@ Prints a table and, last, one line of JSON:
     changing_per_machine  of them, those that change something; the goal is 1: one CreateTags for a VM with all it has
     replaced              VMs that were launched or ended meanwhile; anything but 0 is an error
     at_work               machines that were at work on the change at the same time, at most, as the class was seen
-    concurrency           how many the class allows (updateConcurrency)
+    concurrency           how many the class allows (annotation hostler.io/update-concurrency)
+    calls_per_second      the setting clouds.aws.callsPerSecond, which Temporal keeps: driver calls, of which each is a
+                          few EC2 calls; null: none
+    updates_per_second    machines that were updated within one second, at most; with such a limit it is about that, and
+                          more in the first second, since what was not used before may be used at once
     events_per_machine    history events of one machine for the change (median)
 
 What this does not measure: a cloud (the simulator answers in about a millisecond, and limits no rate), and a Temporal
@@ -43,13 +47,14 @@ from rich.console import Console
 from rich.table import Table
 
 from resources import names
-from resources.machine_class import ClassState
+from resources.machine_class import UPDATE_CONCURRENCY, ClassState
 from resources.manifests import Machine, MachineClass
 from starter.client import HostlerClient
-from starter.errors import HostlerError
+from starter.errors import HostlerError, NoAnswer
 
 MOST = 500  # machines
 LOOK_EVERY = 0.1  # seconds between two looks at the class
+SECONDS_EACH = 3  # for a machine, on a busy computer; then something is wrong
 TAG = "bench.hostler.io/cost"
 REPLACING = ("RunInstances", "TerminateInstances")
 
@@ -64,6 +69,8 @@ class Numbers:
     """That carry the new value."""
     at_work: int
     concurrency: int
+    calls_per_second: float | None
+    updates_per_second: int
     events: list[int]
     load: float
 
@@ -79,30 +86,36 @@ class Numbers:
             "replaced": sum(self.calls[o] for o in REPLACING),
             "at_work": self.at_work,
             "concurrency": self.concurrency,
+            "calls_per_second": self.calls_per_second,
+            "updates_per_second": self.updates_per_second,
             "events_per_machine": statistics.median(self.events),
             "load": round(self.load, 1),
         }
 
 
-async def bench(machines: int, say: Callable[[str], None]) -> Numbers:
-    async with running("hostler", cached=2 * machines + 100) as stack:
+async def bench(options: argparse.Namespace, say: Callable[[str], None]) -> Numbers:
+    machines: int = options.machines
+    async with running("hostler", 2 * machines + 100, options.calls_per_second) as stack:
         hostler = HostlerClient(stack.client, stack.settings, cluster=CLUSTER, requested_by="bench")
-        before = _class(stack, "a")
+        before = _class(stack, "a", options.concurrency)
         await hostler.apply(before, *_machines(stack, machines))
         await _all_running(stack, machines)
         await _all_done(stack, hostler, before, machines)
         say(f"{machines} machines are Running; now the class changes")
-        numbers = await change(stack, hostler, machines)
+        numbers = await change(stack, hostler, options)
         stack.check()
         return numbers
 
 
-def _class(stack: Stack, value: str) -> MachineClass:
+def _class(stack: Stack, value: str, concurrency: int) -> MachineClass:
     """The class of examples/aws with a tag of this value on every resource."""
     manifest: MachineClass = stack.manifests.classes[0]
     spec = manifest.provider_spec
     fields = {f: {**(spec.get(f) or {}), TAG: value} for f in ("vmTags", "nicTags", "diskTags")}
-    return manifest.model_copy(update={"provider_spec": {**spec, **fields}})
+    metadata = manifest.metadata.model_copy(
+        update={"annotations": {names.UPDATE_CONCURRENCY_ANNOTATION: str(concurrency)}}
+    )
+    return manifest.model_copy(update={"metadata": metadata, "provider_spec": {**spec, **fields}})
 
 
 def _machines(stack: Stack, machines: int) -> list[Machine]:
@@ -114,7 +127,7 @@ def _machines(stack: Stack, machines: int) -> list[Machine]:
 
 
 async def _all_running(stack: Stack, machines: int) -> None:
-    deadline = time.monotonic() + 60 + machines
+    deadline = time.monotonic() + 60 + SECONDS_EACH * machines
     while (count := (await stack.client.count_workflows(DONE["hostler"])).count) < machines:
         stack.check()
         if time.monotonic() > deadline:
@@ -124,15 +137,18 @@ async def _all_running(stack: Stack, machines: int) -> None:
 
 async def _all_done(stack: Stack, hostler: HostlerClient, manifest: MachineClass, machines: int) -> int:
     """Until the class knows them all, and each is done with the newest generation; the most seen at work at once."""
-    deadline, most = time.monotonic() + 60 + machines, 0
+    deadline, most = time.monotonic() + 60 + SECONDS_EACH * machines, 0
     while True:
-        state = await hostler.classes.get(manifest.metadata.name)
-        most = max(most, _at_work(state))
-        if len(state.users) == machines and state.last_updated_generation == state.generation:
-            return most
+        state = None
+        with contextlib.suppress(NoAnswer):  # a worker that has much to do answers late
+            state = await hostler.classes.get(manifest.metadata.name)
+        if state is not None:
+            most = max(most, _at_work(state))
+            if len(state.users) == machines and state.last_updated_generation == state.generation:
+                return most
         stack.check()
         if time.monotonic() > deadline:
-            raise BenchError(f"the class is not done in time: {_states(state)}")
+            raise BenchError(f"the class is not done in time: {_states(state) if state else 'it does not answer'}")
         await asyncio.sleep(LOOK_EVERY)
 
 
@@ -147,9 +163,10 @@ def _states(state: ClassState) -> str:
     return f"generation {state.generation}, {len(state.users)} users: {dict(counts)} {state.troubles}"
 
 
-async def change(stack: Stack, hostler: HostlerClient, machines: int) -> Numbers:
+async def change(stack: Stack, hostler: HostlerClient, options: argparse.Namespace) -> Numbers:
+    machines: int = options.machines
     handles = [stack.client.get_workflow_handle(names.machine_id(CLUSTER, f"hot-{n}")) for n in range(machines)]
-    manifest = _class(stack, "b")
+    manifest = _class(stack, "b", options.concurrency)
     events = await together([partial(_events, h) for h in handles])
     _, last = await stack.calls(0, "ec2")
     load, started = os.getloadavg()[0], time.monotonic()
@@ -159,7 +176,8 @@ async def change(stack: Stack, hostler: HostlerClient, machines: int) -> Numbers
     calls, _ = await stack.calls(last, "ec2")
     after = await together([partial(_events, h) for h in handles])
     state = await hostler.classes.get(manifest.metadata.name)
-    tagged = {r for c in calls if c["operation"] == "CreateTags" and not c["error"] for r in c["request"]["Resources"]}
+    created = [c for c in calls if c["operation"] == "CreateTags" and not c["error"]]
+    tagged = {r for c in created for r in c["request"]["Resources"]}
     numbers = Numbers(
         machines=machines,
         seconds=seconds,
@@ -168,11 +186,17 @@ async def change(stack: Stack, hostler: HostlerClient, machines: int) -> Numbers
         resources=len(tagged),
         at_work=most,
         concurrency=state.update_concurrency,
+        calls_per_second=options.calls_per_second,
+        updates_per_second=_most_within_a_second(sorted(c["time"] for c in created)),
         events=[b - a for a, b in zip(events, after, strict=True)],
         load=load,
     )
     _check(numbers, sum(r.startswith("i-") for r in tagged))
     return numbers
+
+
+def _most_within_a_second(times: list[float]) -> int:
+    return max(sum(start <= t < start + 1 for t in times) for start in times)
 
 
 async def _events(handle: Any) -> int:
@@ -202,6 +226,7 @@ def show(numbers: Numbers, console: Console) -> None:
     table.add_row("VMs replaced", str(values["replaced"]), "")
     table.add_row("history events", str(sum(numbers.events)), f"{values['events_per_machine']:g}")
     table.add_row("at work at once (allowed)", f"{numbers.at_work} ({numbers.concurrency})", "")
+    table.add_row("updated within one second", str(numbers.updates_per_second), "")
     console.print(table)
 
 
@@ -209,7 +234,7 @@ async def run(options: argparse.Namespace, console: Console) -> Numbers:
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
-    numbers = await bench(options.machines, lambda words: console.print(words))
+    numbers = await bench(options, lambda words: console.print(words))
     await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     return numbers
 
@@ -217,6 +242,10 @@ async def run(options: argparse.Namespace, console: Console) -> Numbers:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, default=100, metavar="N", help=f"default: 100, at most {MOST}")
+    parser.add_argument(
+        "--concurrency", type=int, default=UPDATE_CONCURRENCY, metavar="N", help=f"default: {UPDATE_CONCURRENCY}"
+    )
+    parser.add_argument("--calls-per-second", type=float, metavar="N", help="of the cloud's queue; default: no limit")
     options = parser.parse_args()
     if not 1 <= options.machines <= MOST:
         parser.error(f"--machines: 1 to {MOST}; the simulator's journal, from which calls are counted, holds no more")

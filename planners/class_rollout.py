@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 
 from resources.machine_class import UpdateState, User
 
+OPEN = (UpdateState.UPDATING, UpdateState.FAILED)
+"""Of them another word is to come."""
 LONGEST = timedelta(hours=1)
 """Between two tellings of one that never answers: its history must not grow with every one."""
 
@@ -21,9 +23,14 @@ def behind(user: User, generation: int) -> bool:
 
 
 def unfinished(user: User, generation: int) -> bool:
-    """It has not said that it has this generation, or said last that it is at it: the word that it is done may be
-    lost."""
-    return behind(user, generation) or user.state is UpdateState.UPDATING
+    """It has not said that it has this generation, or not how that ended: the word that it is done may be lost."""
+    return behind(user, generation) or user.state in OPEN
+
+
+def waited_for(user: User, generation: int, now: datetime) -> bool:
+    """It is not told now: it is at work, or has failed and tries again by itself."""
+    patient = user.patience is not None and now < user.patience
+    return patient and (at_work(user, now) or not behind(user, generation))
 
 
 def at_work(user: User, now: datetime) -> bool:
@@ -40,7 +47,7 @@ def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetim
     """
     holding = [n for n, u in users.items() if at_work(u, now)]
     switching = [n for n in holding if behind(users[n], generation) and users[n].told < generation]
-    waiting = [n for n, u in users.items() if unfinished(u, generation) and not at_work(u, now)]
+    waiting = [n for n, u in users.items() if unfinished(u, generation) and not waited_for(u, generation, now)]
     waiting.sort(key=lambda n: (users[n].told >= generation, users[n].patience or now, n))
     room = max(0, limit - len(holding))
     # More than the limit may be at work: it was lowered, or machines were born with this class.
@@ -60,6 +67,7 @@ def until_next(tells: int, silence: timedelta, now: datetime) -> datetime:
 
 def next_look(users: Mapping[str, User], generation: int, now: datetime) -> datetime | None:
     """When the first of those at work has been silent for too long; None when nobody is waited for."""
-    if not any(unfinished(u, generation) for u in users.values()):
-        return None
-    return min((u.patience for u in users.values() if u.patience and at_work(u, now)), default=None)
+    unsure = [u for u in users.values() if unfinished(u, generation)]
+    held_up = any(behind(u, generation) for u in unsure)  # by those at work, of whatever generation
+    waited = [u for u in (users.values() if held_up else unsure) if waited_for(u, generation, now)]
+    return min((u.patience for u in waited if u.patience), default=None)

@@ -123,7 +123,10 @@ class UpdateTrouble(Value):
 
     reason: str
     message: str
+    since: datetime
+    """Of the first failure of this reason in a row."""
     time: datetime
+    """Of the last one."""
     next_try: datetime | None
     """None: the driver cannot update a VM that runs, so it is not tried again."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
@@ -222,6 +225,8 @@ class MachineState(Model):
     """Names of the classes that count the machine among their users."""
     reported: list[str] = Field(default_factory=list)
     """What its class was told last: generation, applied, state, reason."""
+    account: str = ""
+    """Key of the account in which the cluster was told to look for the VM."""
     joined: bool = False
     """The Node carries the template and the token is revoked."""
     joined_uid: str | None = None
@@ -233,7 +238,8 @@ class MachineState(Model):
     update_failures: int = 0
     """Of the hot update, in a row."""
     attempted_specs: list[dict[str, Any]] = Field(default_factory=list)
-    """Of hot updates that were begun since the last that succeeded: the VM may carry parts of each."""
+    """Of hot updates that were begun since the last that succeeded, and of create calls of another class: the VM may
+    carry parts of each."""
     healthy_since: datetime | None = None
     illness: Illness | None = None
     suspicion: Look | None = None

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
 from resources.machine import ClassSnapshot
-from resources.messages import Happening, Intent
+from resources.messages import Announcement, Happening, Intent
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
 from resources.timings import Timings
 
@@ -131,6 +131,8 @@ class ReportInput(Value):
     report: ClassReport
     left: list[ClassRef] = Field(default_factory=list)
     """Classes that count the machine among their users, and are wrong."""
+    announcement: Announcement | None = None
+    """Of a machine whose class has other credentials now: the account is listed with them from now on."""
 
 
 class TellUsersInput(Value):
@@ -215,6 +217,8 @@ class ClassState(Model):
     """By machine name."""
     troubles: dict[str, Trouble] = Field(default_factory=dict)
     """Of failed users, by machine name; so many at most."""
+    carried: dict[str, Any] | None = None
+    """The provider spec of the newest generation that a user carries: its must-tags are fixed while there are users."""
     changes: list[ClassChange] = Field(default_factory=list)
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
@@ -230,28 +234,34 @@ class ClassState(Model):
         return self.machine_class.generation
 
     @property
-    def unfinished(self) -> list[User]:
+    def not_done(self) -> dict[str, User]:
         """Users that are not done with the newest generation, as far as they can be."""
-        return [
-            u
-            for u in self.users.values()
+        return {
+            name: u
+            for name, u in self.users.items()
             if u.generation < self.generation or not u.settled or u.state is UpdateState.FAILED
-        ]
+        }
 
     @property
     def updated(self) -> bool:
-        return not self.unfinished
+        return not self.not_done
+
+    @property
+    def states(self) -> list[tuple[UpdateState, str, int]]:
+        """State, reason, and how many users are so. Who has not said that it has the newest generation is not done with
+        it, whatever it was before."""
+        counts = Counter(
+            (UpdateState.UPDATING, "") if u.generation < self.generation else (u.state, u.reason)
+            for u in self.users.values()
+        )
+        return [(state, reason, n) for (state, reason), n in sorted(counts.items())]
 
     @property
     def progress(self) -> ClassProgress:
         # Of one that carries nothing yet, or has said nothing yet, only the newest change is known to be missing.
-        carried = min((u.applied or self.generation - 1 for u in self.unfinished), default=self.generation)
+        carried = min((u.applied or self.generation - 1 for u in self.not_done.values()), default=self.generation)
         missing = (c.time for c in self.changes if c.generation > carried)
-        counts = Counter((u.state, u.reason) for u in self.users.values())
-        return ClassProgress(
-            states=[(state, reason, n) for (state, reason), n in sorted(counts.items())],
-            unfinished_since=min(missing, default=None),
-        )
+        return ClassProgress(states=self.states, unfinished_since=min(missing, default=None))
 
     @property
     def last_updated_generation(self) -> int:

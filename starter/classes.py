@@ -25,7 +25,7 @@ from temporalio.common import QueryRejectCondition
 
 from resources import attributes, names
 from resources.machine import ClassSnapshot
-from resources.machine_class import ClassIntent, ClassPreview, ClassQuestion, ClassState
+from resources.machine_class import ClassIntent, ClassPreview, ClassQuestion, ClassReport, ClassState, UpdateState, User
 from resources.manifests import MachineClass
 from resources.messages import Intent
 from starter import intents, live
@@ -179,10 +179,8 @@ class Classes:
             if progress is not None:
                 await progress(state)
             if end is not None and time.monotonic() >= end:
-                behind = sorted(n for n, u in state.users.items() if u.generation < state.generation or not u.settled)
-                failed = sorted(state.troubles)
-                words = f"{some(behind)} not done" if behind else f"{some(failed)} failed"
-                raise WaitTimeout(f"class {name}: generation {state.generation} is not everywhere in time: {words}")
+                left = _left(state)
+                raise WaitTimeout(f"class {name}: generation {state.generation} is not everywhere in time: {left}")
             await asyncio.sleep(INTERVAL)
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -218,17 +216,35 @@ class Classes:
         return self._temporal.get_workflow_handle(workflow_id)
 
 
+_MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": ClassReport, "forget_user": str}
+
+
 async def _fold(state: ClassState, call: live.Message, converter: Any) -> ClassState:
-    """As the workflow does it: only what changes the class makes a generation."""
+    """As the workflow will do it, as far as that is known without its planners: what it refuses changes nothing."""
     name, payloads = call
-    if name != "apply" or not payloads:
+    if name not in _MESSAGES or not payloads:
         return state
     try:
-        (intent,) = await converter.decode(list(payloads)[:1], [ClassIntent])
+        (said,) = await converter.decode(list(payloads)[:1], [_MESSAGES[name]])
     except (RuntimeError, ValueError, TypeError):
         return state  # typed by hand in the web UI, and wrong: the workflow refuses it too
-    former = state.machine_class
-    wanted = intent.machine_class.model_copy(update={"generation": former.generation})
+    match said:
+        case ClassIntent():
+            return _applied(state, said)
+        case ClassReport(user=user):
+            heard = User(said.generation, said.applied, said.state, said.reason, said.time)
+            return state.model_copy(update={"users": {**state.users, user: heard}})
+        case str(user):
+            return state.model_copy(update={"users": {n: u for n, u in state.users.items() if n != user}})
+    return state.model_copy(update={"deleted": state.deleted or not state.users})  # refused while it is used
+
+
+def _applied(state: ClassState, intent: ClassIntent) -> ClassState:
+    """Only what changes the class makes a generation."""
+    former, wanted = state.machine_class, intent.machine_class
+    if state.deleted or wanted.provider != former.provider:
+        return state
+    wanted = wanted.model_copy(update={"generation": former.generation})
     if wanted != former:
         wanted = wanted.model_copy(update={"generation": former.generation + 1})
     fields = {k: getattr(intent, k) for k in ("namespace", "labels", "annotations")}
@@ -252,7 +268,15 @@ def _gone(name: str, closed: datetime) -> str:
     return f"class {name} is gone since {closed:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def some(found: builtins.list[str], most: int = 5) -> str:
+def _left(state: ClassState) -> str:
+    """Who is not done, and who of them failed."""
+    failed = sorted(n for n, u in state.not_done.items() if u.state is UpdateState.FAILED)
+    others = sorted(state.not_done.keys() - set(failed))
+    parts = [f"{named(others)} not done"] if others else []
+    return ", ".join([*parts, f"{named(failed)} failed"] if failed else parts)
+
+
+def named(found: builtins.list[str], most: int = 5) -> str:
     """Their number and some of their names: `7 machines (a, b, c, d, e, …)`."""
     listed = ", ".join(found[:most]) + (", …" if len(found) > most else "")
     return f"{len(found)} machine{'s' if len(found) != 1 else ''} ({listed})" if found else "no machine"

@@ -14,7 +14,7 @@ from pydantic.alias_generators import to_camel
 from resources.machine import ClassSnapshot, MachineState
 from resources.machine_class import ClassPreview
 from resources.manifests import Machine
-from starter.classes import some
+from starter.classes import named
 from starter.errors import HostlerError
 from starter.plan import Plan, Step
 from starter.plan_classes import ClassPlan, own_annotations, same_content
@@ -65,7 +65,7 @@ class Difference:
         found += [f"  {field}" for field in self.fields]
         found += [f"  {REFUSED}: {why}" for why in self.refusals]
         if self.kind == "machineclass" and self.fields:
-            found.append(f"  touches {some(list(self.machines))}")
+            found.append(f"  touches {named(list(self.machines))}")
         return found
 
 
@@ -142,6 +142,9 @@ def _effect(path: str, preview: ClassPreview | None, why_not: str) -> str:
         return NOTHING
     if preview is None:
         return f"hot update or replacement? {why_not or 'its workflow was not asked'}"
+    key = path.partition('["')[2].removesuffix('"]')
+    if key and any(why.startswith(f"the tag {key} ") for why in preview.refused):
+        return REFUSED
     inner = _camel(path.removeprefix(f"{PROVIDER_SPEC}."))
     if any(_within(inner, hot) for hot in preview.hot):
         return HOT

@@ -265,7 +265,9 @@ def class_manifest(state: ClassState) -> Json:
         "generation": state.generation,
         "creationTimestamp": state.created.isoformat() if state.created else None,
     }
-    states = Counter(str(user.state) for user in state.users.values())
+    states: Counter[str] = Counter()
+    for how, _, users in state.states:
+        states[str(how)] += users
     return {
         "apiVersion": API_VERSION,
         "kind": "MachineClass",

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot
-from resources.machine_class import ClassIntent, ClassState
+from resources.machine_class import SILENCE, ClassIntent, ClassState
 from resources.manifests import MachineClass
 from resources.messages import Answer, Intent
 from resources.names import class_id, machine_id
@@ -23,8 +23,6 @@ from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 
 MUST = {"kubernetes.io/cluster/shoot--hostler--demo": "1", "kubernetes.io/role/node": "1"}
-SILENCE = timedelta(seconds=8)
-"""Much longer than a machine needs to answer: one that is told twice has heard nothing the first time."""
 
 
 def tagged(tags: dict[str, str], hops: int = 2) -> dict[str, Any]:
@@ -37,8 +35,8 @@ def tagged(tags: dict[str, str], hops: int = 2) -> dict[str, Any]:
 class LiveClass:
     """The examples' class, with fields of its provider spec replaced."""
 
-    def __init__(self, stack: Stack, **provider_spec: Any) -> None:
-        self.stack = stack
+    def __init__(self, stack: Stack, silence: timedelta = SILENCE, **provider_spec: Any) -> None:
+        self.stack, self.silence = stack, silence
         self.manifest: MachineClass = examples().classes[0]
         self.name = self.manifest.metadata.name
         self.wanted = self.snapshot(**provider_spec)
@@ -53,7 +51,7 @@ class LiveClass:
             name=self.name,
             cluster=self.stack.cluster,
             machine_class=self.wanted,
-            silence=SILENCE,
+            silence=self.silence,
             queue_prefix=self.stack.settings.queue_prefix,
             timings=self.stack.settings.timings,
         )

@@ -7,7 +7,6 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import pytest
 import pytest_asyncio
 from lifekit import Stack, new_stack
 from realkube import assets
@@ -28,14 +27,6 @@ KNOBS = {
 
 def pytest_report_header() -> str:
     return f"kubernetes: {assets().words}"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With several processes (pytest-xdist) a file stays in one of them, and so do all files that may start the real
-    control plane: one is heavy enough."""
-    for item in items:
-        kube = "realkube" in item.path.read_text() or "kube" in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group("kube" if kube else item.path.name))
 
 
 @pytest_asyncio.fixture(scope="session")

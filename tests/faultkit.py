@@ -70,6 +70,12 @@ def _armed(settings_file: Path) -> Path:
     return settings_file.with_name("armed")
 
 
+def disturbed(stack: Stack) -> bool:
+    """Whether its worker is one that is struck. In a flow that is run to find its boundaries, whatever is repeated
+    when it is late must have more time: a boundary that only a slow run has would never be struck."""
+    return _ready(stack.settings_file).exists()
+
+
 def _ready(settings_file: Path) -> Path:
     """There from when the first worker polls."""
     return settings_file.with_name("ready")

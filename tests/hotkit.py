@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from lifekit import DEADLINE, Stack, asked, eventually, examples
+from temporalio.client import WorkflowHandle
 
 from drivers.aws.calls import Ec2
 from resources.machine import MachineState, Phase
@@ -29,6 +30,8 @@ COST_A = {"tags": {**MUST, "cost": "a", "team": "x"}, "vmTags": None, "nicTags":
 """Every resource carries the same."""
 COST_B = {"tags": {**MUST, "cost": "b"}}
 """One tag changed, one removed."""
+A, B = {"cost": "a", "team": "x"}, {"cost": "b"}
+"""What a resource carries then, beside its must-tags."""
 CALM = Timings.fast().model_copy(update={"heartbeat": timedelta(seconds=30)})
 """Where calls are counted: a heartbeat that is late on a busy machine would repeat them."""
 PATIENT = CALM.model_copy(update={"retry": {}})
@@ -40,6 +43,17 @@ class Hot:
     stack: Stack
     timings: Timings = CALM
     manifest: MachineClass = field(default_factory=lambda: examples().classes[0])
+
+    def __post_init__(self) -> None:
+        self.stack.started[self.id] = self.handle  # it ends with the test
+
+    @property
+    def id(self) -> str:
+        return class_id(self.stack.cluster, self.manifest.metadata.name)
+
+    @property
+    def handle(self) -> WorkflowHandle[Any, Any]:
+        return self.stack.client.get_workflow_handle_for(MachineClassWorkflow.run, self.id)
 
     @property
     def client(self) -> HostlerClient:
@@ -66,9 +80,7 @@ class Hot:
         return await eventually(self.of_class, lambda s: s.updated, "the class on all machines")
 
     async def of_class(self) -> ClassState:
-        name = class_id(self.stack.cluster, self.manifest.metadata.name)
-        handle = self.stack.client.get_workflow_handle_for(MachineClassWorkflow.run, name)
-        return await asked(handle, MachineClassWorkflow.describe)
+        return await asked(self.handle, MachineClassWorkflow.describe)
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -117,8 +129,12 @@ class Hot:
     def must(self, resource: str) -> dict[str, str]:
         return {k: v for k, v in self.stack.tags(resource).items() if is_must(k)}
 
+    def each(self, machine: MachineState) -> list[dict[str, str]]:
+        """Of all that it has."""
+        return [self.extra(id) for id in self.all(machine)]
+
     def extras(self, machine: MachineState) -> dict[str, list[dict[str, str]]]:
-        """Of all that it has, by kind."""
+        """The same, by kind."""
         return {kind: [self.extra(id) for id in ids] for kind, ids in self.of(machine).items()}
 
     def mark(self) -> int:

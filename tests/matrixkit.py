@@ -167,14 +167,13 @@ async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> st
 
 
 async def check_saboteurs(shared: Stack, flows: Mapping[str, Flow]) -> None:
-    """Each is seen by the invariant that it breaks."""
-    deeds = {
-        row.name: partial(sabotaged, flow=flows[row.flow], fault=row.fault, sabotage=row.name)
-        for row in SABOTAGE
-        if row.flow in flows
-    }
-    said = await side_by_side(shared, deeds)
-    for name, words in said.items():
-        print(f"{name:14} {words!r:.160}")
-    wanted = {row.name: row.words for row in SABOTAGE}
-    assert not {name: words for name, words in said.items() if not str(words).startswith(wanted[name])}
+    """Each is seen by the invariant that it breaks. What was not seen is done once more, with less beside it: an
+    attempt that timed out on a busy machine may have come to nothing."""
+    rows = [row for row in SABOTAGE if row.flow in flows]
+    for _ in range(2):
+        deeds = {row.name: partial(sabotaged, flow=flows[row.flow], fault=row.fault, sabotage=row.name) for row in rows}
+        said = await side_by_side(shared, deeds)
+        for name, words in said.items():
+            print(f"{name:14} {words!r:.160}")
+        rows = [row for row in rows if not str(said[row.name]).startswith(row.words)]
+    assert not rows

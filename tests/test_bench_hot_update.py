@@ -14,8 +14,7 @@ async def test_a_tiny_run() -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(HOT_UPDATE),
-        "--machines",
-        "3",
+        *("--machines", "3", "--concurrency", "2", "--calls-per-second", "50"),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -29,13 +28,11 @@ async def test_a_tiny_run() -> None:
     lines = output.decode().strip().splitlines()
     assert any("EC2 CreateTags" in line for line in lines)
     numbers = json.loads(lines[-1])
-    assert (numbers["machines"], numbers["resources"], numbers["replaced"]) == (
-        3,
-        9,
-        0,
-    )  # a VM, a volume and a NIC each
+    # A VM, a volume and a NIC each.
+    assert (numbers["machines"], numbers["resources"], numbers["replaced"]) == (3, 9, 0)
     assert numbers["calls"]["CreateTags"] == 3
     assert numbers["changing_per_machine"] == 1
-    assert 1 <= numbers["at_work"] <= numbers["concurrency"]
+    assert 1 <= numbers["at_work"] <= numbers["concurrency"] == 2
+    assert (numbers["calls_per_second"], 1 <= numbers["updates_per_second"] <= 3) == (50, True)
     assert numbers["events_per_machine"] > 0
     assert numbers["seconds"] > 0

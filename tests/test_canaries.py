@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 from canaries import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
-from lifekit import Stack, new_stack
+from classkit import LiveClass, refuse, relent, start_by_hand, tagged
+from lifekit import Stack, asked, eventually, new_stack
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, Interceptor
@@ -20,6 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterc
 from resources.machine import Phase
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
+from workflows.machine_class import MachineClassWorkflow
 
 CANARY = "s3cret/canary+with signs"
 
@@ -66,6 +68,11 @@ class Recorder(Interceptor):
         return Inbound(next)
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[bytes]:
+    ours = ("hostler", "temporalio", "activities")
+    return [r.getMessage().encode() for r in caplog.records if r.name.startswith(ours)]
+
+
 @pytest.fixture
 async def bare(temporal: WorkflowEnvironment):
     async with new_stack(temporal.client) as stack:
@@ -100,10 +107,35 @@ async def test_a_life_with_troubles_tells_no_secret(bare: Stack, caplog: pytest.
         answers.append(str(refused.value.cause).encode())
         await bare.delete()
     assert recorder.heartbeats
-    logs = [
-        r.getMessage().encode() for r in caplog.records if r.name.startswith(("hostler", "temporalio", "activities"))
-    ]
+    logs = logged(caplog)
     texts = await texts_of(bare.client, handle.id, f"cluster/{bare.cluster}")
     assert_no_canary([*await canaries_of(bare), *tokens], [*texts, *recorder.heartbeats, *answers, *logs])
     # The same search finds what a history does hold: it has not looked at nothing.
     assert found_in([state.uid], texts)
+
+
+async def test_a_class_and_a_hot_update_with_troubles_tell_no_secret(
+    bare: Stack, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    recorder, of = Recorder(), LiveClass(bare, **tagged({"team": "a"}))
+    async with bare.worker([recorder]):
+        await of.start()
+        await start_by_hand(bare, "m-1", of)
+        uid = (await bare.phase(Phase.RUNNING)).uid
+        await of.known("m-1")
+        rule = refuse(bare, uid, "NobodyKnowsThisCode")
+        await of.apply(**tagged({"team": "b"}))
+        troubled = await eventually(bare.state, lambda s: s.status.update_trouble is not None, "the failure")
+        relent(bare, rule)
+        told = await of.updated(2)
+        snapshot = await asked(of.handle, MachineClassWorkflow.snapshot)
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await of.apply(vmTags={"kubernetes.io/cluster/another": "1"})
+        answers = [x.model_dump_json().encode() for x in (troubled, told, snapshot)]
+        answers += [str(refused.value.cause).encode(), (await of.refusal()).encode()]
+        await bare.delete()
+    assert recorder.heartbeats
+    assert found_in([uid, "NobodyKnowsThisCode", "is used by"], answers) == [uid, "NobodyKnowsThisCode", "is used by"]
+    texts = await texts_of(bare.client, bare.started["m-1"].id, of.handle.id, f"cluster/{bare.cluster}")
+    assert_no_canary(await canaries_of(bare), [*texts, *recorder.heartbeats, *answers, *logged(caplog)])

@@ -402,6 +402,7 @@ async def test_what_is_refused(classes: Classes) -> None:
     assert "this is class c1, not c2" in await refused(classes.apply(snapshot(name="c2")))
     tagged = snapshot(**{"kubernetes.io/cluster/demo": "1"})
     await classes.apply(tagged)
+    await classes.user("m1", generation=2)  # from now on a machine carries it
     assert "the tag kubernetes.io/cluster/demo may not be removed" in await refused(classes.apply(snapshot()))
     found = await classes.state()
     assert (found.generation, [h.reason for h in found.journal]) == (2, ["Refused", "Applied"])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -21,8 +23,18 @@ from cli_support import (
     working,
 )
 
-from resources.machine_class import ClassState
+from resources.machine import ClassSnapshot
+from resources.machine_class import ClassIntent, ClassReport, ClassState, Trouble, UpdateState, User
+from resources.manifests import MachineClass
+from resources.messages import Intent
 from resources.names import class_id
+from resources.reasons import next_step
+from resources.settings import load_settings
+from starter.client import HostlerClient
+from starter.commands.describe import class_page
+from starter.results import ClassDescription, ClassSummary
+
+NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 
@@ -105,6 +117,45 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
     assert (await apply(working, class_yaml()))[-1] == "machineclass/c1 created"
 
 
+def page_of(**fields: Any) -> str:
+    summary = ClassSummary("c1", "prod", NOW, "Updating", state=ClassState(name="c1", cluster="prod", **fields))
+    return "\n".join(class_page(ClassDescription(summary), NOW))
+
+
+def test_who_has_still_to_take_a_change_is_named() -> None:
+    done = User(generation=2, applied=2, state=UpdateState.UPDATED, told=2)
+    at_it = done._replace(state=UpdateState.UPDATING, applied=1)
+    silent = User(generation=1, applied=1, state=UpdateState.UPDATED, told=2)
+    untold = silent._replace(told=1)
+    snapshot = ClassSnapshot.of(MachineClass.model_validate(class_yaml()), 2)
+    users = {"done": done, "silent": silent}
+    users |= {f"at-{n:02}": at_it for n in range(12)} | {f"untold-{n}": untold for n in range(3)}
+    shown = page_of(machine_class=snapshot, users=users, update_concurrency=20)
+    first = ", ".join(f"at-{n:02}" for n in range(10))
+    for words in (
+        "Generation 2 is under way:\n",
+        f"  Being updated:      {first} and 2 more\n",
+        "  Told, no word yet:  silent\n",
+        "  Not told yet:       3; 20 at a time",
+    ):
+        assert words in shown, shown
+    assert re.search(r"Updated +<none> +1\n", shown)  # none of those that were Updated with the former generation
+    assert re.search(r"Updating +<none> +16\n", shown)
+    assert "under way" not in page_of(machine_class=snapshot, users={"done": done})
+
+
+def test_the_next_try_of_a_class_is_never_in_the_past() -> None:
+    """A machine says it when an error is new, and not with each try."""
+    failed = User(generation=1, applied=0, state=UpdateState.FAILED, reason="QuotaExceeded", told=1)
+    snapshot = ClassSnapshot.of(MachineClass.model_validate(class_yaml()))
+    times = {"m1": NOW - timedelta(minutes=3), "m2": NOW + timedelta(minutes=3)}
+    troubles = {name: Trouble(message="too much", next_try=time) for name, time in times.items()}
+    shown = page_of(machine_class=snapshot, users=dict.fromkeys(times, failed), troubles=troubles)
+    assert re.search(r"m1 +QuotaExceeded +tried again since 2026-03-01 02:57:00 UTC \(3m ago\) +too much\n", shown)
+    assert re.search(r"m2 +QuotaExceeded +2026-03-01 03:03:00 UTC \(in 3m\) +too much\n", shown)
+    assert shown.count(f"What can be done about QuotaExceeded: {next_step('QuotaExceeded', 'prod', 'm1')}") == 1
+
+
 async def test_diff_says_what_each_field_does(working: Place) -> None:
     new = await diff(working, secret_yaml("canary"), class_yaml(), machine_yaml("m1"))
     assert new == (
@@ -154,11 +205,15 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
 
 async def test_what_will_be_refused_is_refused_before_anything_is_sent(working: Place) -> None:
     key = "kubernetes.io/cluster/demo"
-    await apply(working, class_yaml(**{key: "1"}))
+    await apply(working, class_yaml(**{key: "2"}))
+    mended = ["machineclass/c1 configured: generation 1 -> 2", f'  providerSpec.vmTags["{key}"]: 2 -> 1: hot update']
+    assert (await diff(working, class_yaml(**{key: "1"})))[1][:2] == mended  # as long as no machine carries it
+    await apply(working, class_yaml(**{key: "1"}), machine_yaml("m0"))
+    await known(working, "m0")
     wanted = (class_yaml(), machine_yaml("m1"))
     code, lines = await diff(working, *wanted)
     assert code == 1
-    assert lines[1] == f'  providerSpec.vmTags["{key}"]: 1 -> (none): hot update'
+    assert lines[1] == f'  providerSpec.vmTags["{key}"]: 1 -> (none): refused'
     assert lines[3].startswith(f"  refused: the tag {key} may not be removed")
     bad = class_yaml(**{key: "1"})
     bad["metadata"]["annotations"] = {"hostler.io/update-concurrency": "many"}
@@ -204,6 +259,44 @@ async def test_without_a_worker(place: Place) -> None:
         await known(place, "m1")
         printed = yaml.safe_load((await place.run("get", "class", "c1", "-o", "yaml")).ok())
     assert (printed["metadata"]["generation"], printed["providerSpec"]["vmTags"]) == (2, {"team": "b"})
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_without_a_worker_what_was_recorded_counts_as_far_as_it_will_be_taken(place: Place) -> None:
+    handle = place.client.get_workflow_handle(class_id(place.cluster, "c1"))
+
+    async def tell(message: str, *args: Any) -> None:
+        await handle.signal(message, args=args)
+
+    async def look() -> ClassState:
+        hostler = HostlerClient(place.client, load_settings(place.settings_file), cluster=place.cluster)
+        found = await hostler.classes.current("c1")
+        assert found is not None
+        return found
+
+    await apply(place, class_yaml())
+    other = ClassSnapshot.of(MachineClass.model_validate(class_yaml(team="z"))).model_copy(update={"provider": "GCP"})
+    await tell("apply", ClassIntent(id="moves", machine_class=other))  # the workflow will refuse it
+    await tell("apply", "typed by hand, and wrong")
+    now = datetime.now(UTC)
+    await tell("report", ClassReport(user="m1", generation=1, applied=1, state=UpdateState.UPDATED, time=now))
+    await tell("delete", Intent(id="used"))  # and this: it is used
+    state = await look()
+    assert (state.generation, state.machine_class.provider, state.deleted) == (1, "AWS", False)
+    assert {n: (u.generation, u.applied, u.state) for n, u in state.users.items()} == {
+        "m1": (1, 1, UpdateState.UPDATED)
+    }
+    assert (await apply(place, class_yaml(team="b")))[0].startswith("machineclass/c1 configured")
+    await tell("forget_user", "m1")
+    deletion = (await place.run("delete", "class", "c1")).ok()
+    assert deletion == f"machineclass/c1 deletion: recorded; no worker is polling {place.queue}\n"
+    state = await look()
+    assert (state.generation, state.users, state.deleted) == (2, {}, True)
+    refused = await place.run("apply", "-f", "-", stdin=text(class_yaml(team="c")))
+    assert (refused.code, "c1: it is being deleted; apply it again when it is gone" in refused.err) == (1, True)
+    async with place.worker():
+        await asyncio.wait_for(handle.result(), 60)  # as was foretold
+    assert (await apply(place, class_yaml(team="c")))[-1] == "machineclass/c1 created"
 
 
 async def test_usage(place: Place) -> None:

@@ -97,10 +97,10 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
     first, second = await hot.machines("m-1", "m-2")
     others = Hot(stack, manifest=named(hot.changed(vmTags=tags(hot, team="web", more="1")), "other"))
     await others.apply()
-    foreign = named(hot.changed(vmTags={**tags(hot), CLUSTER_TAG: "2"}), "foreign")
-    larger = named(others.changed(machineType="m5.xlarge"), "larger")
-    for manifest in (foreign, larger):
-        await hot.client.classes.apply(manifest)
+    foreign = Hot(stack, manifest=named(hot.changed(vmTags={**tags(hot), CLUSTER_TAG: "2"}), "foreign"))
+    larger = Hot(stack, manifest=named(others.changed(machineType="m5.xlarge"), "larger"))
+    for of in (foreign, larger):
+        await of.apply()
 
     assert "'othr' of cluster 'demo' is not known" in await hostler(stack, "update-class", "m-1", "othr", expect=1)
     refused = await hostler(stack, "update-class", "m-1", "foreign", expect=1)
@@ -123,12 +123,11 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
 
     said = await hostler(stack, "update-class", "m-2", "larger")
     assert "the VM was made with other values of providerSpec.machineType" in said
-    of_larger = Hot(stack, manifest=larger)
-    known = await users(of_larger, "m-2")
+    known = await users(larger, "m-2")
     assert known.users["m-2"].state is UpdateState.OUTDATED
     assert "Outdated" in await hostler(stack, "describe", "machine", "m-2")
     # The newest generation of its own class comes to it as to any other.
-    await of_larger.everywhere(vmTags=tags(others, team="db", more="1"))
+    await larger.everywhere(vmTags=tags(others, team="db", more="1"))
     assert stack.tags(instance_id(second))["team"] == "db"
     assert sorted(stack.launched()) == sorted(map(instance_id, (first, second)))
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import yaml
-from lifekit import EXAMPLES, Stack
+from lifekit import EXAMPLES, Stack, eventually
 from test_life import knobs
 
 HOSTLER = Path(sys.executable).parent / "hostler"
@@ -114,8 +114,12 @@ async def test_a_class_that_is_corrected_and_applied_again(stack: Stack, tmp_pat
         stack, "apply", "-f", manifests(tmp_path, "class.yaml", "machineType: m5.large", "machineType: m5.no")
     )
     await stack.reason("InvalidSpec", "demo-1")
-    described = await hostler(stack, "describe", "machine", "demo-1")
-    for words in ("CrashLoopBackOff", "Invalid value 'm5.no' for InstanceType", "Next try:", "hostler apply -f FILE"):
+
+    async def page() -> str:
+        return await hostler(stack, "describe", "machine", "demo-1")
+
+    described = await eventually(page, lambda text: "Next try:" in text, "a pause between two tries")
+    for words in ("CrashLoopBackOff", "Invalid value 'm5.no' for InstanceType", "hostler apply -f FILE"):
         assert words in described
     assert "machine/demo-1 configured" in await hostler(stack, "apply", "-f", manifests(tmp_path))
     await hostler(stack, "wait", "machine", "demo-1", "--for=phase=Running", "--timeout", "60s")

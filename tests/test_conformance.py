@@ -34,9 +34,11 @@ CASES = (
     *(f"M{n}" for n in range(1, 10)),
     *(f"F{n}" for n in range(1, 7)),
     *(f"D{n}" for n in range(1, 23)),
+    *(f"V{n}" for n in range(1, 7)),
     *OWN,
     *(f"P{n:02}" for n in range(1, 42, 2)),
     "P17b",
+    "P69",
 )
 NOT_HERE = (
     *("C14", "D1", "D22", "H15"),
@@ -45,7 +47,7 @@ NOT_HERE = (
     *OWN[-2:],
 )
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^\]]+)\])?`")
-CASE_IN_NAME = re.compile(r"_([cdfhmp]\d\d(?!\d)b?)")
+CASE_IN_NAME = re.compile(r"_([cdfhmp]\d\d(?!\d)b?|v\d(?!\d))")
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,8 @@ def named_after(case: str, name: str, parameter: str) -> bool:
     if case in OWN:
         return re.sub(r"\W+", "_", case.lower()) in name
     letter, number, suffix = re.fullmatch(r"([A-Z])(\d+)(b?)", case).groups()  # type: ignore[union-attr]
-    return f"{letter.lower()}{int(number):02}{suffix}" in CASE_IN_NAME.findall(name) or parameter == case
+    width = 1 if letter == "V" else 2
+    return f"{letter.lower()}{int(number):0{width}}{suffix}" in CASE_IN_NAME.findall(name) or parameter == case
 
 
 def wrong(page: str) -> list[str]:

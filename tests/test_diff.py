@@ -62,6 +62,11 @@ def snapshot(**changed: Any) -> ClassSnapshot:
         ({"monitoring": True}, ClassPreview(), {"providerSpec.monitoring": NOTHING}),
         ({"secretRef": {"name": "s2"}}, ClassPreview(), {"secretRef.name": NOTHING}),
         ({"provider": "GCP"}, ClassPreview(refused=["no"]), {"provider": REFUSED}),
+        (
+            {"vmTags": {"team": "a", "k8s.io/x": "b", "k8s.io/xy": "b"}},
+            ClassPreview(hot=["vmTags"], refused=["the tag k8s.io/xy may not be added: words"]),
+            {'providerSpec.vmTags["k8s.io/x"]': HOT, 'providerSpec.vmTags["k8s.io/xy"]': REFUSED},
+        ),
         ({"ami": "ami-2"}, None, {"providerSpec.ami": "hot update or replacement? nobody polls q"}),
     ],
 )

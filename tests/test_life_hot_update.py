@@ -6,15 +6,19 @@ The decisions alone are in test_planner_hot_update.py, the driver's calls in tes
 
 from __future__ import annotations
 
+import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from hotkit import COST_A, COST_B, MUST, Hot, instance_id, ours, reasons, said
-from lifekit import Stack
+from hotkit import COST_A, COST_B, MUST, A, B, Hot, gate, instance_id, ours, reasons, said
+from lifekit import Stack, eventually
+from test_life import knobs
 
 from planners.provider_spec import spec_hash
 from resources.machine import OperationState, OperationType, Phase
 from resources.machine_class import UpdateState
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION
 
 
 @pytest.fixture
@@ -69,11 +73,10 @@ async def test_each_tag_field_goes_to_its_resource(stack: Stack, hot: Hot) -> No
     """Seed 002: `tags` goes to all; a specific field replaces it for its resource, also when it is empty."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
-    everywhere = {"cost": "a", "team": "x"}
-    assert hot.extras(machine) == kinds(everywhere, everywhere, everywhere)
+    assert hot.extras(machine) == kinds(A, A, A)
     steps: list[tuple[dict[str, Any], tuple[dict[str, str], dict[str, str], dict[str, str]]]] = [
-        ({"vmTags": {"v": "1"}}, ({"v": "1"}, everywhere, everywhere)),
-        ({"diskTags": {}}, ({"v": "1"}, {}, everywhere)),
+        ({"vmTags": {"v": "1"}}, ({"v": "1"}, A, A)),
+        ({"diskTags": {}}, ({"v": "1"}, {}, A)),
         ({"nicTags": {"n": "1"}, "diskTags": {"d": "1"}}, ({"v": "1"}, {"d": "1"}, {"n": "1"})),
         ({"tags": {**MUST, "all": "1"}, "nicTags": None}, ({"v": "1"}, {"d": "1"}, {"all": "1"})),
         ({"vmTags": None, "diskTags": None}, ({"all": "1"}, {"all": "1"}, {"all": "1"})),
@@ -94,10 +97,10 @@ async def test_migrating_from_tags_to_the_three_fields(stack: Stack, hot: Hot) -
     await hot.everywhere(vmTags=tags, nicTags=tags, diskTags=tags)
     await hot.everywhere(tags=None)
     assert hot.changing(since) == []
-    assert hot.extras(machine) == kinds(*[{"cost": "a", "team": "x"}] * 3)
+    assert hot.extras(machine) == kinds(A, A, A)
     known = await hot.everywhere(nicTags={"cost": "a"}, diskTags={"cost": "a"})
     assert hot.changing(since) == ["DeleteTags"]
-    assert hot.extras(machine) == kinds({"cost": "a", "team": "x"}, {"cost": "a"}, {"cost": "a"})
+    assert hot.extras(machine) == kinds(A, {"cost": "a"}, {"cost": "a"})
     assert all(hot.must(r).keys() >= MUST.keys() for r in hot.all(machine))
     assert known.last_updated_generation == 4
 
@@ -148,7 +151,7 @@ async def test_hot_and_rolling_fields_together(stack: Stack, hot: Hot) -> None:
     await hot.apply(**COST_A)
     machine = await hot.machine()
     known = await hot.everywhere(**COST_B, machineType="m5.xlarge")
-    assert hot.extras(machine) == kinds(*[{"cost": "b"}] * 3)
+    assert hot.extras(machine) == kinds(B, B, B)
     assert known.users["m-1"].state is UpdateState.OUTDATED
     assert known.last_updated_generation == 2
     outdated = await stack.state()
@@ -162,4 +165,90 @@ async def test_hot_and_rolling_fields_together(stack: Stack, hot: Hot) -> None:
     assert known.users["m-1"].state is UpdateState.UPDATED
     assert [c.type for c in (await stack.state()).status.conditions] == []
     assert hot.changing(since) == []
+    assert stack.launched() == [instance_id(machine)]
+
+
+async def test_an_outdated_machine_is_recreated(stack: Stack, hot: Hot) -> None:
+    """Then it has everything of its class, on another VM, and the class says so."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine()
+    known = await hot.everywhere(**COST_B, machineType="m5.xlarge")
+    assert known.users["m-1"].state is UpdateState.OUTDATED
+    await hot.client.recreate("m-1")
+    known = await eventually(
+        hot.of_class, lambda s: "m-1" in s.users and s.users["m-1"].state is UpdateState.UPDATED, "its new life"
+    )
+    again = await stack.phase(Phase.RUNNING)
+    assert again.uid != machine.uid
+    assert known.last_updated_generation == 2
+    assert hot.instance(again)["InstanceType"] == "m5.xlarge"
+    assert hot.extras(again) == kinds(B, B, B)
+    assert hot.of(machine) == {}
+    assert len(stack.launched()) == 2
+
+
+# -- when --------------------------------------------------------------------------------------------------------------
+
+
+async def test_one_at_a_time(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The annotation of the class: the second machine's turn comes when the first is done."""
+    meta = hot.manifest.metadata.model_copy(update={"annotations": {UPDATE_CONCURRENCY_ANNOTATION: "1"}})
+    hot.manifest = hot.manifest.model_copy(update={"metadata": meta})
+    await hot.apply(**COST_A)
+    machines = await hot.machines("m-1", "m-2")
+    since = hot.mark()
+    with gate(monkeypatch, "DeleteTags") as held:
+        await hot.apply(**COST_B)
+        await held.held()
+        known = await hot.of_class()
+        assert [u.told for _, u in sorted(known.users.items())].count(2) == 1
+        assert hot.changing(since) == []
+        held.open()
+        await hot.done()
+    assert hot.changing(since) == ["DeleteTags", "CreateTags"] * 2
+    assert [hot.extras(m) for m in machines] == [kinds(B, B, B)] * 2
+
+
+async def test_the_class_changes_while_the_vm_is_being_created(
+    stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The request is frozen: the VM is made of the former class and gets the newest after its post-start update, while
+    EC2 shows neither the VM nor its tags."""
+    lag = {"describe_after_create": 1.0, "tags": 3.0}
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: setattr(frame, "lag", frame.lag.model_copy(update=lag)))
+    await hot.apply(**COST_A)
+    since = hot.mark()
+    with gate(monkeypatch, "RunInstances") as held:
+        creating = asyncio.create_task(hot.machine())
+        await held.held()
+        await hot.apply(**COST_B)
+        held.open()
+        machine = await creating
+    known = await hot.done()
+    (launch,) = hot.calls(since, "RunInstances")
+    tagged = {t["Key"]: t["Value"] for t in launch.request["TagSpecifications"][0]["Tags"]}
+    assert (tagged["cost"], tagged["team"]) == ("a", "x")
+    assert hot.extras(machine) == kinds(B, B, B)
+    assert (known.users["m-1"].applied, known.users["m-1"].state) == (2, UpdateState.UPDATED)
+    story = reasons(await stack.state())
+    assert story.index("PostStartUpdated") < story.index("Updated")
+    assert len(stack.launched()) == 1
+
+
+async def test_a_machine_that_is_unknown_is_updated(stack: Stack, hot: Hot) -> None:
+    """Its VM carries the tags, whatever its node does; and its health is judged as ever."""
+    await hot.apply(**COST_A)
+    machine = await hot.machine(health_timeout=timedelta(hours=1))
+    knobs(stack, unready=True)
+    await stack.phase(Phase.UNKNOWN)
+    await hot.everywhere(**COST_B)
+    assert hot.extras(machine) == kinds(B, B, B)
+    unknown = await stack.state()
+    operation = unknown.status.last_operation
+    assert operation is not None
+    assert (unknown.status.phase, operation.type) == (Phase.UNKNOWN, OperationType.HEALTH_CHECK)
+    assert "Updated" in reasons(unknown)
+    knobs(stack, unready=False)
+    await stack.phase(Phase.RUNNING)
     assert stack.launched() == [instance_id(machine)]

@@ -1,32 +1,22 @@
-"""Hot updates that fail, that are overtaken and that are cut off, on the real parts. A failing update never fails the
-machine; calls are counted in the simulated EC2's own journal."""
+"""Hot updates that fail, on the real parts: said where, why, and when they are tried again. A failing update never
+fails the machine. Calls are counted in the simulated EC2's own journal."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import os
-import sys
-from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from hotkit import COST_A, COST_B, MUST, PATIENT, Hot, gate, instance_id, ours, reasons, said
-from lifekit import Stack, eventually, new_stack, plant
-from temporalio.testing import WorkflowEnvironment
+from hotkit import COST_A, COST_B, MUST, PATIENT, A, B, Hot, gate, instance_id, ours, reasons, said
+from lifekit import Stack, eventually, plant
 from test_life import fault
 from test_life_troubles import described
 
 from resources.errors import ErrorClass
 from resources.machine import MachineState, OperationState, OperationType, Phase, UpdateTrouble
 from resources.machine_class import UpdateState
-from resources.timings import Timings
 
-ROOT = Path(__file__).parent.parent
 LONG = timedelta(minutes=10)
-A, B = {"cost": "a", "team": "x"}, {"cost": "b"}
 
 
 @pytest.fixture
@@ -41,10 +31,6 @@ def patient(stack: Stack) -> Hot:
 
 def mend(stack: Stack) -> None:
     stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
-
-
-def extra(hot: Hot, machine: MachineState) -> list[dict[str, str]]:
-    return [hot.extra(r) for r in hot.all(machine)]
 
 
 def trouble_of(state: MachineState) -> UpdateTrouble:
@@ -109,7 +95,7 @@ async def test_denied_for_one_resource_of_three(stack: Stack, patient: Hot) -> N
     since = hot.mark()
     await hot.client.renew("m-1")  # who has mended it need not wait for ten minutes
     done = await hot.mended()
-    assert extra(hot, done) == [B] * 3
+    assert hot.each(done) == [B] * 3
     assert hot.changing(since) == ["DeleteTags", "CreateTags"]  # one of each for all three: reads may lag
     assert cost_of(done) == "b"
     assert (await hot.done()).troubles == {}
@@ -131,7 +117,7 @@ async def test_an_error_that_passes_in_the_middle(stack: Stack, hot: Hot, rule: 
     fault(stack, operation="CreateTags", **rule)
     since = hot.mark()
     await hot.everywhere(**COST_B)
-    assert extra(hot, machine) == [B] * 3
+    assert hot.each(machine) == [B] * 3
     assert hot.changing(since) == ["DeleteTags", "CreateTags"] * 2
     first, again = (c.request for c in hot.calls(since, "CreateTags"))
     assert first == again
@@ -148,10 +134,10 @@ async def test_throttled_for_longer(stack: Stack, hot: Hot) -> None:
     await hot.apply(**COST_B)
     failed = await hot.failed("Throttled")
     assert failed.status.phase == Phase.RUNNING
-    assert extra(hot, machine) == [{"cost": "b", "team": "x"}] * 3
+    assert hot.each(machine) == [{"cost": "b", "team": "x"}] * 3
     assert {tuple(r.changed) for r in trouble_of(failed).resources} == {("set cost",)}
     done = await hot.mended()
-    assert extra(hot, machine) == [B] * 3
+    assert hot.each(machine) == [B] * 3
     assert (reasons(done).count("UpdateFailed"), reasons(done).count("Updated")) == (1, 1)
     assert [c.type for c in done.status.conditions] == []
 
@@ -168,7 +154,7 @@ async def test_without_credentials(stack: Stack, patient: Hot) -> None:
     await plant(stack)
     await hot.client.renew("m-1")
     await hot.mended()
-    assert extra(hot, machine) == [B] * 3
+    assert hot.each(machine) == [B] * 3
 
 
 async def test_more_tags_than_a_resource_may_carry(stack: Stack, patient: Hot) -> None:
@@ -209,7 +195,7 @@ async def test_a_class_set_back_after_a_half_failed_update(stack: Stack, patient
     assert [hot.extra(r) for r in hot.all(machine) if r != volume] == [{"cost": "b", "new": "1"}] * 2
     mend(stack)
     await hot.everywhere(**COST_A)
-    assert extra(hot, machine) == [A] * 3
+    assert hot.each(machine) == [A] * 3
     assert cost_of(await stack.state()) == "a"
 
 
@@ -226,11 +212,11 @@ async def test_reads_that_lag_behind_the_update(stack: Stack, hot: Hot) -> None:
     await hot.everywhere(**COST_B)
     shown = {t["Key"]: t["Value"] for t in hot.instance(machine)["Tags"]}
     assert (shown["cost"], shown["team"]) == ("a", "x")
-    assert extra(hot, machine) == [B] * 3
+    assert hot.each(machine) == [B] * 3
     assert hot.changing(since) == ["DeleteTags", "CreateTags"]
     since = hot.mark()
     await hot.everywhere(**COST_A)
-    assert extra(hot, machine) == [A] * 3
+    assert hot.each(machine) == [A] * 3
     assert hot.changing(since) == ["CreateTags"]
 
 
@@ -260,104 +246,19 @@ async def test_a_nic_that_vanishes_meanwhile(stack: Stack, hot: Hot, monkeypatch
     assert f"{nic}: gone meanwhile" in words
 
 
-# -- overtaken, cut off ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("newest", "tags", "calls"),
-    [
-        pytest.param({"tags": {**MUST, "cost": "c"}}, {"cost": "c"}, ["CreateTags"], id="changed again"),
-        pytest.param(COST_A, A, ["CreateTags"], id="set back"),
-        pytest.param({"tags": {**MUST, "cost": "b"}, "keyName": "other"}, B, [], id="rolls besides"),
-    ],
-)
-async def test_the_class_changes_while_it_is_being_applied(
-    stack: Stack,
-    hot: Hot,
-    monkeypatch: pytest.MonkeyPatch,
-    newest: dict[str, Any],
-    tags: dict[str, str],
-    calls: list[str],
-) -> None:
-    """The newest wins, and nothing is applied twice."""
+async def test_the_vm_ends_behind_our_back(stack: Stack, patient: Hot) -> None:
+    """What is to be updated is gone: that is said, and judged like any other end of a VM; nothing takes its place."""
+    hot = patient
     await hot.apply(**COST_A)
-    machine = await hot.machine()
-    since = hot.mark()
-    with gate(monkeypatch, "CreateTags") as held:
-        await hot.apply(**COST_B)
-        await held.held()
-        await hot.apply(**newest)
-        held.open()
-        known = await hot.done()
-    assert extra(hot, machine) == [tags] * 3
-    assert hot.changing(since) == ["DeleteTags", "CreateTags", *calls]
-    assert (known.generation, known.last_updated_generation) == (3, 3)
-    assert stack.launched() == [instance_id(machine)]
-
-
-async def test_deleted_while_it_is_being_applied(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deletion waits for nothing; the call that is under way finds nothing any more, and does no harm."""
-    await hot.apply(**COST_A)
-    machine = await hot.machine()
-    with gate(monkeypatch, "CreateTags") as held:
-        await hot.apply(**COST_B)
-        await held.held()
-        result = await stack.delete()
-        since = hot.mark()
-        held.open()
-        late, *_ = await eventually(lambda: _calls(hot, since, "CreateTags"), what="the call that was under way")
-    assert str(late.error).endswith(".NotFound")
-    assert "Updated" not in [h.reason for h in result.journal]
-    assert hot.of(machine) == {}
-    assert stack.launched() == [instance_id(machine)]
-    known = await hot.of_class()
-    assert known.users == {}
-    assert (await hot.client.classes.delete(known.name)).message == f"machineclass {known.name} is gone"
-
-
-async def _calls(hot: Hot, since: int, operation: str) -> list[Any]:
-    return hot.calls(since, operation)
-
-
-@contextlib.asynccontextmanager
-async def worker_process(stack: Stack) -> AsyncIterator[asyncio.subprocess.Process]:
-    environment = {**os.environ, "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host}
-    arguments = ("-m", "worker", "--settings", str(stack.settings_file))
-    process = await asyncio.create_subprocess_exec(sys.executable, *arguments, env=environment, cwd=ROOT)
-    try:
-        yield process
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.wait()
-
-
-async def test_the_worker_is_killed_between_two_calls(temporal: WorkflowEnvironment) -> None:
-    """The first call has been made, the second one has not. Another worker makes both, which changes nothing twice."""
-    async with new_stack(temporal.client) as stack:
-        hot = Hot(stack, Timings.fast())
-        async with worker_process(stack) as process:
-            await hot.apply(**COST_A)
-            machine = await hot.machine()
-            since = hot.mark()
-            # What the killed worker has asked for is refused, after a time in which it is surely dead.
-            fault(stack, operation="CreateTags", code="InternalError", delay=10.0, id="held")
-            rules = stack.simulator.simulator.frame.faults
-            await hot.apply(**COST_B)
-            await eventually(lambda: _hits(rules), what="CreateTags called")
-            process.kill()
-            await process.wait()
-        assert extra(hot, machine) == [{"cost": "a"}] * 3
-        async with worker_process(stack):
-            await hot.done()
-            assert reasons(await stack.state()).count("Updated") == 1
-        assert extra(hot, machine) == [B] * 3
-        requests = {c.operation: c.request for c in hot.calls(since) if c.mutating}
-        assert sorted(requests) == ["CreateTags", "DeleteTags"]
-        assert all(c.request == requests[c.operation] for c in hot.calls(since) if c.mutating)
-        assert stack.launched() == [instance_id(machine)]
-
-
-async def _hits(rules: list[Any]) -> bool:
-    """A rule that has struck is taken off the list."""
-    return not rules
+    machine = await hot.machine(health_timeout=timedelta(hours=1))
+    vm = instance_id(machine)
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    await stack.reason("VMGone")
+    await hot.apply(**COST_B)
+    failed = await hot.failed("ReferenceNotFound")
+    assert vm in trouble_of(failed).message
+    assert (failed.status.phase, waits(failed)) == (Phase.UNKNOWN, LONG)
+    known = await eventually(hot.of_class, lambda s: s.users["m-1"].state is UpdateState.FAILED, "the class knows")
+    assert vm in known.troubles["m-1"].message
+    await stack.delete()
+    assert stack.launched() == [vm]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from lifekit import eventually
+from lifekit import DEADLINE, eventually
 from stubs import Handle, Machines, classified, not_yet, phase, reason, state, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
@@ -20,11 +20,14 @@ from updatekit import (
     asked_for,
     condition,
     delete,
+    held,
+    in_trouble,
     running,
     story,
     tagged,
     team,
     tell,
+    until_last_told,
     until_told,
     updated,
 )
@@ -32,8 +35,8 @@ from updatekit import (
 from resources import attributes
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.manifests import ClassRef
-from resources.messages import RecreateIntent
+from resources.manifests import ClassRef, SecretRef
+from resources.messages import RecreateIntent, UpdateOutput
 from resources.reasons import REASONS, next_step
 from workflows.machine import MachineWorkflow
 
@@ -109,6 +112,17 @@ async def test_a_class_that_says_it_itself_or_an_operator_is_not_waited_for(mach
     await apply(applied, its)
     for handle in (told, applied):
         await reason(handle, "NodeNotSeen")
+
+
+async def test_a_question_that_fails_is_asked_again(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    machines.stubs.then("ask_class", classified(ErrorClass.UNKNOWN, "the class cannot be asked"))
+    handle, its = await bare(machines)
+    waits = await reason(handle, "ProviderError")
+    assert "the class cannot be asked" in waits.status.waiting_for.message
+    machines.stubs.classes[CLASS] = its
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    await reason(handle, "NodeNotSeen")
+    assert await asked(machines) >= 2
 
 
 async def test_without_a_class_by_its_creation_deadline_it_is_failed(
@@ -203,6 +217,29 @@ async def test_what_cannot_be_is_refused_with_words_and_nothing_is_called(
     assert [team(c.target.provider_spec) for c in machines.stubs.hot_updates()] == ["b"]
 
 
+async def test_a_must_tag_that_changes_while_the_vm_is_being_made_reaches_no_vm(machines: Machines) -> None:
+    """It may be what keeps the VM from being made, so it is taken; a VM of a request that was under way has the former
+    one, and its driver refuses to change it."""
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    machines.stubs.then("update_machine", UpdateOutput(), classified(ErrorClass.INVALID, f"{CLUSTER_TAG}: refused"))
+    handle = await machines.start(machines.new_state("m-1"))
+    its = (await reason(handle, "CreatingVM")).machine_class
+    await tell(handle, tagged(its, 2, "b", **{CLUSTER_TAG: "owned"}))
+    await eventually(lambda: state(handle), lambda s: s.machine_class.generation == 2)
+    hold.set()
+    await in_trouble(handle)
+    await until_last_told(machines, (CLASS, 2, 1, "Failed"))
+    report = machines.stubs.called("report_to_class")[-1].report
+    assert report.reason == "Refused"
+    assert f"the tag {CLUSTER_TAG} may not be changed" in report.message
+    status = (await state(handle)).status
+    assert (status.last_applied_provider_spec.provider_spec, status.applied_generation) == (its.provider_spec, 1)
+    await tell(handle, tagged(its, 3, "c"))
+    after = await updated(handle, 3)
+    assert team(after.status.last_applied_provider_spec.provider_spec) == "c"
+    assert len(machines.stubs.hot_updates()) == 2
+
+
 # -- leaving -----------------------------------------------------------------------------------------------------------
 
 
@@ -260,16 +297,21 @@ async def test_news_of_a_class_that_is_not_its_own_is_answered_with_a_leave(mach
 
 
 async def test_a_machine_without_a_vm_leaves_its_class_too(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Else the former class could never be deleted: it is told of a user by each create call."""
+    """And at once: the former class could not be deleted else for as long as the creation fails."""
+    hold = machines.stubs.holds["create_machine"] = asyncio.Event()
+    hold.set()
     machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "none left"))
     handle = await machines.start(machines.new_state("m-1"))
     its = (await reason(handle, "OutOfCapacity")).machine_class
+    hold.clear()
     await give_other(handle, other(its, 1, machineType="m5.xlarge"))
     await reason(handle, "ClassChanged")
     await temporal.fast_forward(handle, timedelta(seconds=61))
-    await reason(handle, "NodeNotSeen")
-    assert [c.class_name for c in machines.stubs.called("create_machine")] == [CLASS, OTHER]
     await until_left(machines, (OTHER, [CLASS]))
+    assert (await state(handle)).status.waiting_for.reason == "CreatingVM"
+    hold.set()
+    await reason(handle, "NodeNotSeen")
+    assert [i.class_name for n, i in machines.stubs.asked if n == "create_machine"] == [CLASS, OTHER]
 
 
 async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machines: Machines) -> None:
@@ -284,6 +326,31 @@ async def test_a_class_changed_while_the_create_call_is_in_flight_is_left(machin
     assert (call.class_name, team(call.target.provider_spec)) == (CLASS, "platform")
     await asked_for(machines, 1)
     assert team(machines.stubs.hot_updates()[0].target.provider_spec) == "b"
+
+
+async def test_another_class_taken_while_a_call_is_in_flight_counts_by_its_own_generation(machines: Machines) -> None:
+    """The call's generation is the former class's."""
+    handle, its, hold = await held(machines)
+    await tell(handle, tagged(its, 5, "b"))
+    await asked_for(machines, 1)
+    await give_other(handle, other(tagged(its, 2, "b"), 2))
+    hold.set()
+    await until_last_told(machines, (OTHER, 2, 2, "Updated"))
+    assert all(applied <= generation for _, generation, applied, _ in machines.stubs.told())
+    assert len(machines.stubs.hot_updates()) == 1
+
+
+async def test_the_credentials_of_a_changed_class_serve_the_deletion(machines: Machines) -> None:
+    """At once: what is in the way of a deletion may be just that."""
+    handle = await running(machines)
+    its = (await state(handle)).machine_class
+    machines.stubs.then("delete_machine", classified(ErrorClass.AUTH, "the key was revoked"))
+    await delete(handle)
+    await reason(handle, "NotAuthorized")
+    fresh = SecretRef(name="fresh")
+    await tell(handle, its.model_copy(update={"generation": 2, "credentials_secret_ref": fresh}))
+    await asyncio.wait_for(handle.result(), DEADLINE)  # and not after three minutes
+    assert [i.target.credentials_secret_ref for i in machines.stubs.called("delete_machine")] == [None, fresh]
 
 
 async def test_every_class_that_counts_it_hears_that_it_is_gone(machines: Machines) -> None:

@@ -3,21 +3,21 @@ Stubs for activities; minutes are skipped by explicit fast-forward."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, classified, phase, reason, state, stubbed
+from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import failed_of_health
+from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 from updatekit import (
     CLASS,
     another,
     asked_for,
     condition,
+    held,
     in_trouble,
     renew,
     running,
@@ -25,6 +25,7 @@ from updatekit import (
     tagged,
     team,
     tell,
+    until_last_told,
     until_told,
     updated,
 )
@@ -34,9 +35,12 @@ from planners.waits import REASON
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
 from resources.machine import ClassSnapshot, MachineState, Phase, UpdateTrouble
 from resources.messages import ResourceUpdate, UpdateOutput
+from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow
 
 SECOND = timedelta(seconds=1)
+MANY = RENEW_AFTER - 20
+"""Messages of a machine that will soon continue as new."""
 LONG = [ErrorClass.AUTH, ErrorClass.INVALID, ErrorClass.QUOTA, ErrorClass.CAPACITY, ErrorClass.NOT_FOUND]
 SHORT = [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, ErrorClass.UNKNOWN]
 
@@ -59,9 +63,9 @@ def wait(s: MachineState) -> timedelta:
     return found.next_try - found.time
 
 
-async def failing(machines: Machines, *errors: BaseException) -> tuple[Handle, ClassSnapshot]:
+async def failing(machines: Machines, *errors: BaseException, messages: int = 0) -> tuple[Handle, ClassSnapshot]:
     """A Running machine whose update to generation 2 fails so, and its class before that."""
-    handle = await running(machines)
+    handle = await running(machines, messages=messages, health_timeout=TEN)
     now = (await state(handle)).machine_class
     machines.stubs.then("update_machine", *errors)
     await tell(handle, tagged(now, 2, "b"))
@@ -151,21 +155,14 @@ async def test_renew_tries_at_once(machines: Machines) -> None:
 
 
 async def test_a_new_run_does_not_lose_the_answer_of_a_call_under_way(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
+    handle, now, hold = await held(machines)
     first = (await handle.describe()).run_id
-    hold.clear()
     machines.stubs.then("update_machine", classified(ErrorClass.QUOTA, "limit 50"))
-    await tell(handle, tagged((await state(handle)).machine_class, 2, "b"))
+    await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)
     await renew(handle)
     hold.set()
-
-    async def another_run() -> bool:
-        return (await handle.describe()).run_id != first
-
-    await eventually(another_run, what="a new run")
+    await another_run(handle, first)
     assert "limit 50" in trouble(await in_trouble(handle)).message
     assert len(machines.stubs.hot_updates()) == 1
 
@@ -197,6 +194,24 @@ async def test_the_next_try_outlives_becoming_failed(temporal: WorkflowEnvironme
     await temporal.fast_forward(handle, timedelta(minutes=10, seconds=5))
     after = await updated(handle, 2)
     assert (after.status.phase, condition(after, "UpdateFailed")) == (Phase.FAILED, None)
+
+
+async def test_a_vm_that_is_gone_is_no_trouble_of_an_update_once_the_machine_has_failed(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """Before that it is one: nothing has decided yet that it is gone."""
+    handle, _ = await failing(machines, *[classified(ErrorClass.NOT_FOUND, "i-1 does not exist")] * 9)
+    assert "i-1 does not exist" in str(condition(await in_trouble(handle), "UpdateFailed"))
+    await sick(machines, handle)
+    machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+    await to_first_look(temporal, handle)
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
+    await reason(handle, "HealthTimeout")
+    await temporal.fast_forward(handle, timedelta(minutes=10))
+    await until_last_told(machines, (CLASS, 2, 1, "Pending"))
+    failed = await state(handle)
+    assert (trouble(failed).reason, trouble(failed).next_try) == ("VMGone", None)
+    assert condition(failed, "UpdateFailed") is None
 
 
 # -- what is known meanwhile -------------------------------------------------------------------------------------------
@@ -275,6 +290,23 @@ async def test_a_failed_update_is_not_what_a_machine_fails_of(
     assert failed.status.last_operation.type == "Create"
 
 
+async def test_a_failed_update_does_not_hurry_a_machine_that_joins_late(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """The look at the creation deadline finds its node Ready: our own steps there have their time."""
+    machines.stubs.then("update_machine", UpdateOutput(), *[classified(ErrorClass.INVALID, "no such tag")] * 9)
+    machines.stubs.then("look_at_node", looked(exists=False), looked())
+    handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
+    await reason(handle, "NodeNotSeen")
+    await tell(handle, tagged((await state(handle)).machine_class, 2, "b"))
+    await in_trouble(handle)
+    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=5))
+    await eventually(lambda: state(handle), lambda s: s.suspicion, "the first of the two fresh looks")
+    await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
+    lives = await eventually(lambda: state(handle), lambda s: s.status.phase != Phase.PENDING)
+    assert lives.status.phase == Phase.RUNNING
+
+
 # -- a class that is set back after half an update ---------------------------------------------------------------------
 
 
@@ -286,7 +318,7 @@ def half(resources: int = 1) -> BaseException:
 @pytest.mark.parametrize("renewed", [False, True], ids=["in one run", "over continue-as-new"])
 async def test_a_class_set_back_takes_back_what_half_an_update_did(machines: Machines, renewed: bool) -> None:
     """What the failed call has set would stay for ever else, as if it were somebody else's."""
-    handle = await running(machines)
+    handle = await running(machines, messages=MANY)
     now = (await state(handle)).machine_class
     first, second = tagged(now, 2, "platform", cost="1"), tagged(now, 3, "platform", stage="x")
     for n, wanted in enumerate((first, second), 1):
@@ -327,27 +359,23 @@ async def test_after_a_failure_the_next_class_is_called_with_all_that_the_vm_may
     assert after.status.last_applied_provider_spec.provider_spec == second.provider_spec
 
 
-async def until_last_told(machines: Machines, wanted: tuple[str, int, int, str]) -> None:
-    async def last() -> tuple[str, int, int, str]:
-        return machines.stubs.told()[-1]
-
-    await eventually(last, lambda told: told == wanted, f"{wanted}")
-
-
 async def begin_anew(machines: Machines, handle: Handle) -> None:
     """By so many messages that the machine continues as new by itself; nothing else is asked of it."""
     run = (await handle.describe()).run_id
-    for n in range(400):
-        await handle.signal(MachineWorkflow.observe, machines.facts(addresses=[f"10.0.0.{n % 250}"]))
+    for n in range(20):
+        await handle.signal(MachineWorkflow.observe, machines.facts(addresses=[f"10.0.0.{n}"]))
+    await another_run(handle, run)
 
-    async def another_run() -> bool:
-        return (await handle.describe()).run_id != run
 
-    await eventually(another_run, what="a new run")
+async def another_run(handle: Handle, former: str | None) -> None:
+    async def run() -> str | None:
+        return (await handle.describe()).run_id
+
+    await eventually(run, lambda now: now != former, "a new run")
 
 
 async def test_a_new_run_keeps_deadline_failures_and_trouble(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    handle, _ = await failing(machines, *[classified(ErrorClass.QUOTA, "limit 50")] * 2)
+    handle, _ = await failing(machines, *[classified(ErrorClass.QUOTA, "limit 50")] * 2, messages=MANY)
     await in_trouble(handle)
     await temporal.fast_forward(handle, timedelta(minutes=10, seconds=5))
     before = await in_trouble(handle, 2)
@@ -393,11 +421,7 @@ async def test_set_back_it_is_as_before(machines: Machines) -> None:
 
 
 async def test_an_answer_to_an_older_class_says_nothing_of_the_newest(machines: Machines) -> None:
-    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
-    hold.set()
-    handle = await running(machines)
-    now = (await state(handle)).machine_class
-    hold.clear()
+    handle, now, hold = await held(machines)
     machines.stubs.then("update_machine", UpdateOutput(supported=False))
     await tell(handle, tagged(now, 2, "b"))
     await asked_for(machines, 1)

@@ -169,8 +169,6 @@ async def test_machines_of_a_class_by_how_far_they_are(metered: Metered) -> None
     counting = Census(metered.deps(classes.queue))
     first, second, third = (NOW - timedelta(hours=h) for h in (3, 2, 1))
     changes = [ClassChange(generation=n, time=at) for n, at in enumerate((first, second, third), 1)]
-    reported = User(generation=3, applied=3, state=UpdateState.UPDATED, time=NOW)
-    failed = reported._replace(applied=1, state=UpdateState.FAILED, reason="NotAuthorized")
 
     async def counted() -> dict[str, float | None]:
         await counting.count()
@@ -180,17 +178,20 @@ async def test_machines_of_a_class_by_how_far_they_are(metered: Metered) -> None
             "failed": value(seen, "hostler_class_machines", state="Failed", reason="NotAuthorized", **of),
             "since": value(seen, "hostler_class_unfinished_timestamp_seconds", **of),
             "updating": value(seen, "hostler_classes", phase="Updating", reason="NotAuthorized"),
-            "done": value(seen, "hostler_classes", phase="Updated", reason=""),
+            # Visibility may be behind, so that it was seen before it had users.
+            "done": value(seen, "hostler_classes", phase="Updated", reason="") or 0,
         }
 
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(classes.end)
         await stack.enter_async_context(classes.worker(strict=False))
-        await classes.start(
-            machine_class=snapshot(3), changes=changes, users={"m-1": reported, "m-2": failed, "m-3": failed}
-        )
+        await stack.enter_async_context(classes.users_worker())
+        await classes.start(machine_class=snapshot(3), changes=changes)
+        await classes.user("m-1", generation=3)
+        for user in ("m-2", "m-3"):
+            await classes.user(user, generation=3, applied=1, state=UpdateState.FAILED, reason="NotAuthorized")
         since = int(second.timestamp())  # of the oldest change that one of the two does not carry
-        wanted = {"updated": 1, "failed": 2, "since": since, "updating": 1, "done": None}
+        wanted = {"updated": 1, "failed": 2, "since": since, "updating": 1, "done": 0}
         await eventually(counted, lambda c: c == wanted, "two that failed, for two hours")
         for user in ("m-2", "m-3"):
             await classes.report(user, 3)
@@ -258,6 +259,19 @@ def test_since_when_a_class_is_unfinished(users: dict[str, User], since: int | N
     state = ClassState(name="c1", machine_class=snapshot(3), changes=changes, users=users)
     expected = None if since is None else NOW + timedelta(minutes=since)
     assert (state.progress.unfinished_since, state.updated) == (expected, since is None)
+
+
+def test_who_has_said_nothing_of_the_newest_generation_is_not_done_with_it() -> None:
+    done = User(generation=3, applied=3, state=UpdateState.UPDATED)
+    failed = done._replace(state=UpdateState.FAILED, reason="NotAuthorized")
+    users = {"m-1": done, "m-2": failed, "m-3": done._replace(generation=2), "m-4": failed._replace(generation=2)}
+    state = ClassState(name="c1", machine_class=snapshot(3), users=users)
+    assert state.states == [
+        (UpdateState.FAILED, "NotAuthorized", 1),
+        (UpdateState.UPDATED, "", 1),
+        (UpdateState.UPDATING, "", 2),
+    ]
+    assert state.progress.states == state.states
 
 
 def listed(name: str, deadline: timedelta | None = None, type: str = "MachineWorkflow", **said: str) -> Any:

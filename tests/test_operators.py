@@ -210,6 +210,7 @@ def with_update_trouble(next_try: datetime | None) -> MachineState:
     state.status.update_trouble = UpdateTrouble(
         reason="NotAuthorized",
         message=message,
+        since=NOW - timedelta(minutes=12),
         time=NOW,
         next_try=next_try,
         resources=[
@@ -229,8 +230,8 @@ def test_a_hot_update_that_failed_says_what_became_of_each_resource() -> None:
     shown = described(state)
     for words in (
         r"VM carries: +generation 3, spec hash c0ffee\n",
-        r"Hot update:\n  Reason: +NotAuthorized\n  Message: +as above\n  Tried: +2026-03-01 03:00:00 UTC",
-        r"  Next try: +2026-03-01 03:05:00 UTC \(in 5m\)\n  RESOURCE",
+        r"Hot update:\n  Reason: +NotAuthorized\n  Message: +as above\n  Since: +2026-03-01 02:48:00 UTC \(12m ago\)\n",
+        r"  Tried: +2026-03-01 03:00:00 UTC \(0s ago\)\n  Next try: +2026-03-01 03:05:00 UTC \(in 5m\)\n  RESOURCE",
         r"i-1 +instance +removed team, set cost +<none>\n",
         r"vol-1 +volume +<none> +CreateTags: UnauthorizedOperation: not you\n",
         r"UpdateFailed +NotAuthorized +0s +as above\n",

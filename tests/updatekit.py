@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from typing import Any
 
@@ -16,14 +17,26 @@ from workflows.machine import MachineWorkflow
 CLASS = "demo-m5-large"
 
 
-async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
-    """The handle is of whichever run there is."""
-    started = await machines.start(machines.new_state(name, **spec))
+async def running(machines: Machines, name: str = "m-1", messages: int = 0, **spec: Any) -> Handle:
+    """The handle is of whichever run there is; `messages`: so many are counted already."""
+    new = machines.new_state(name, **spec)
+    started = await machines.start(new.model_copy(update={"messages": messages}))
     handle = machines.client.get_workflow_handle(started.id)
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
     return handle
+
+
+async def held(machines: Machines) -> tuple[Handle, ClassSnapshot, asyncio.Event]:
+    """A Running machine, its class, and an event before which no hot update of it ends."""
+    hold = machines.stubs.holds["update_machine"] = asyncio.Event()
+    hold.set()
+    handle = await running(machines)
+    hold.clear()
+    now = (await state(handle)).machine_class
+    assert now is not None
+    return handle, now, hold
 
 
 def another(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> ClassSnapshot:
@@ -94,6 +107,15 @@ async def until_told(machines: Machines, *reports: tuple[str, int, int, str]) ->
         return machines.stubs.told()
 
     await eventually(told, lambda seen: seen == list(reports), f"{reports}")
+
+
+async def until_last_told(machines: Machines, wanted: tuple[str, int, int, str]) -> None:
+    """When this is the last that a class has heard."""
+
+    async def told() -> list[tuple[str, int, int, str]]:
+        return machines.stubs.told()
+
+    await eventually(told, lambda seen: seen[-1:] == [wanted], f"{wanted}")
 
 
 def story(s: MachineState, reason: str) -> list[Happening]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
@@ -45,11 +43,10 @@ def details(s: ClassState) -> str:
     lines = [f"### Class {s.name}, generation {s.generation}"]
     if s.parked:
         lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew class {s.name}`")
-    left, untold = len(s.unfinished), sum(behind(u, s.generation) for u in s.users.values())
+    left, untold = len(s.not_done), sum(behind(u, s.generation) for u in s.users.values())
     done = "all are done with it" if not left else f"**{left} not done with it**, {untold} without word of it"
     facts = [f"{count(len(s.users))}, {done}"] if s.users else ["No machine uses it"]
-    states = Counter((str(u.state), u.reason) for u in s.users.values())
-    facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for (state, reason), n in sorted(states.items())]
+    facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
     facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]
     facts += [f"At most {s.update_concurrency} at work at the same time"] if left else []
     lines.append("\n".join(f"- {fact}" for fact in facts))

@@ -6,7 +6,7 @@ Evidence for each rule is in docs/architecture.md, *Rules of an entity*.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from temporalio import workflow
 from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
+    from resources import attributes as at
     from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH
     from resources.messages import Answer, Happening, Intent
 
@@ -43,6 +44,8 @@ class Entity:
         self.deadlines = deadlines if deadlines is not None else {}
         self.in_flight: set[workflow.ActivityHandle[Any]] = set()
         """Effects that must be known before the life may end or start anew."""
+        known = workflow.info().typed_search_attributes
+        self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}
         self._timer: asyncio.Task[None] | None = None
         self._armed: datetime | None = None
 
@@ -63,6 +66,16 @@ class Entity:
     def begin_anew(self) -> object:
         """The state that the next run begins with."""
         raise NotImplementedError
+
+    def upsert(self, values: Mapping[Any, Any], quiet: Collection[Any] = ()) -> None:
+        """Write the search attributes that have changed. News of `quiet` ones alone is not worth an event: it
+        goes along with the next."""
+        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
+        if set(changed) - set(quiet):
+            workflow.upsert_search_attributes(
+                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
+            )
+            self._published |= {k.name: v for k, v in changed.items()}
 
     # -- journal and intents ----------------------------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from textwrap import shorten
-from typing import Any
 
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
@@ -20,7 +19,7 @@ from workflows.entity import NEVER, Entity
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
-    from planners.class_rollout import behind, next_look, to_tell, until_next, when_told
+    from planners.class_rollout import OPEN, behind, next_look, to_tell, until_next, when_told
     from planners.hot_update import compare
     from resources import attributes as at
     from resources.machine import ClassSnapshot
@@ -62,8 +61,6 @@ class MachineClassWorkflow(Entity):
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
         self._told: dict[str, User] = {}
         """Of those that are being told: what was known of them when it began."""
-        started_with = workflow.info().typed_search_attributes
-        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
         if state.created is None:
             state.created = workflow.now()
         if not state.changes:
@@ -184,10 +181,12 @@ class MachineClassWorkflow(Entity):
             time=report.time,
         )
         if report.generation >= former.told:
-            at_it = report.state is UpdateState.UPDATING
-            tells = former.tells if at_it else 0
-            heard = heard._replace(tells=tells, patience=until_next(tells, s.silence, now) if at_it else None)
+            tells = former.tells if report.state in OPEN else 0
+            patience = until_next(tells, s.silence, now) if report.state in OPEN else None
+            heard = heard._replace(tells=tells, patience=patience)
         s.users[report.user] = heard
+        if report.applied == s.generation:
+            s.carried = s.machine_class.provider_spec
         self._keep_trouble(report, former)
         if not was_updated and s.updated:
             self.note_news("UsersUpdated", f"all {len(s.users)} users are done with generation {s.generation}")
@@ -223,6 +222,8 @@ class MachineClassWorkflow(Entity):
     def _forget(self, user: str) -> None:
         self.s.users.pop(user, None)
         self.s.troubles.pop(user, None)
+        if not self.s.users:
+            self.s.carried = None
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -245,7 +246,8 @@ class MachineClassWorkflow(Entity):
         if former.provider != wanted.provider:
             return ClassPreview(refused=[moves(former, wanted)])
         found = compare(wanted.provider, former.provider_spec, wanted.provider_spec)
-        return ClassPreview(hot=list(found.hot), rolls=list(found.rolls), refused=list(found.refused))
+        refused = found.refused if question.instead_of else self._must_tags_refused(wanted)
+        return ClassPreview(hot=list(found.hot), rolls=list(found.rolls), refused=list(refused))
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
@@ -277,8 +279,13 @@ class MachineClassWorkflow(Entity):
             concurrency_of(intent.annotations)
         except ValueError as e:
             return f"machineclass {s.name}: {e}"
-        refused = compare(wanted.provider, s.machine_class.provider_spec, wanted.provider_spec).refused
+        refused = self._must_tags_refused(wanted)
         return f"machineclass {s.name}: {'; '.join(refused)}" if refused else None
+
+    def _must_tags_refused(self, wanted: ClassSnapshot) -> tuple[str, ...]:
+        """Against what machines carry: a slip that none of them has taken must be correctable."""
+        carried = self.s.carried
+        return () if carried is None else compare(wanted.provider, carried, wanted.provider_spec).refused
 
     def _take(self, intent: ClassIntent) -> str:
         s = self.s
@@ -366,18 +373,13 @@ class MachineClassWorkflow(Entity):
         s = self.s
         failed = Counter(u.reason for u in s.users.values() if u.state is UpdateState.FAILED and u.reason)
         reason = "InternalError" if s.parked else failed.most_common(1)[0][0] if failed else None
-        values: dict[Any, Any] = {
+        values = {
             at.CLUSTER: s.cluster,
             at.CLASS: s.name,
             at.PHASE: "Parked" if s.parked else "Updated" if s.updated else "Updating",
             at.REASON: reason,
         }
-        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        if changed:
-            workflow.upsert_search_attributes(
-                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
-            )
-            self._published |= {k.name: v for k, v in values.items()}
+        self.upsert(values)
         workflow.set_current_details(details(s))
 
     def parked(self, error: Exception) -> None:

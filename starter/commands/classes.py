@@ -14,7 +14,7 @@ from starter.commands.common import CLASS, Session
 if TYPE_CHECKING:
     from resources.machine_class import ClassChange, ClassState
     from starter.client import HostlerClient
-    from starter.commands.get import Form, Row
+    from starter.commands.rows import Form, Row
     from starter.results import ClassDescription, ClassSummary
 
 COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
@@ -27,7 +27,7 @@ SOME = 10
 
 
 async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
-    from starter.commands.get import OF, print_objects, print_rows
+    from starter.commands.rows import OF, print_objects, print_rows
 
     async def found() -> list[ClassSummary]:
         if names:
@@ -57,7 +57,7 @@ async def _one(client: HostlerClient, name: str) -> ClassSummary:
 
 
 def _row(c: ClassSummary, all_clusters: bool) -> Row:
-    from starter.commands.get import OF, Row
+    from starter.commands.rows import OF, Row
     from starter.output import age
 
     s, shown = c.state, age(datetime.now(UTC) - c.created)
@@ -76,7 +76,9 @@ def _row(c: ClassSummary, all_clusters: bool) -> Row:
 
 def _states(s: ClassState) -> str:
     """`3 Updated, 1 Failed`."""
-    counts = Counter(str(u.state) for u in s.users.values())
+    counts: Counter[str] = Counter()
+    for state, _, n in s.states:
+        counts[state] += n
     return ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda c: (-c[1], c[0])))
 
 
@@ -118,7 +120,8 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
         ]
     lines = fields(pairs)
     if found.no_answer:
-        lines += ["", f"No answer: {found.no_answer}.", "What is above is what Temporal knows without a worker."]
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
     return lines + _users(state, now) if state is not None else lines
@@ -132,8 +135,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
     lines = []
     if s.parked:
         lines += ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
-    counts = Counter((str(u.state), u.reason) for u in s.users.values())
-    rows = [(state, reason, str(n)) for (state, reason), n in sorted(counts.items())]
+    rows = [(str(state), reason, str(n)) for state, reason, n in s.states]
     lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
     lines += _under_way(s)
     troubles = sorted(s.troubles.items())[:SOME]
@@ -192,7 +194,7 @@ def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]])
 
 def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
     async def body(client: HostlerClient) -> None:
-        from starter.commands.delete import tell_each
+        from starter.commands.common import tell_each
         from starter.errors import Refused
 
         async def ask(name: str) -> str:
@@ -210,7 +212,7 @@ def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) 
 
 def renew_classes(here: Session, names: list[str], reason: str) -> None:
     async def body(client: HostlerClient) -> None:
-        from starter.commands.delete import tell_each
+        from starter.commands.common import tell_each
 
         async def ask(name: str) -> str:
             return f"renewal: {(await client.classes.renew(name, reason=reason)).message}"

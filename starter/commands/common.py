@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from resources.settings import Settings
     from starter.client import HostlerClient
+
+K = TypeVar("K")
 
 MACHINE = "machine"
 NODE = "node"
@@ -157,3 +159,21 @@ def span(text: str | None) -> timedelta | None:
     if not isinstance(value, timedelta):
         raise typer.BadParameter(f"{text!r} is not a duration; write it like 20m, 1h30m or 90s")
     return value
+
+
+async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str]]) -> None:
+    """All of them, also after one that fails; raises what failed at the end."""
+    from starter.errors import HostlerError, Unreachable
+    from starter.output import Busy
+
+    failures = []
+    async with Busy("waiting for a worker's answer") as busy:
+        for key, label in labels.items():
+            try:
+                busy.echo(f"{label} {await ask(key)}")
+            except Unreachable:
+                raise
+            except HostlerError as e:
+                failures.append(str(e))
+    if failures:
+        raise HostlerError("\n".join(failures))

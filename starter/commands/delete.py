@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -29,13 +29,13 @@ from starter.commands.common import (
     session,
     span,
     target,
+    tell_each,
 )
 from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
 
-K = TypeVar("K")
 KINDS = (MACHINE, CLASS, CLUSTER)
 
 
@@ -128,24 +128,6 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> l
 async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
     """All of them, also after one that fails; raises what failed at the end."""
     await tell_each({key: chosen.label(key) for key in machines}, ask)
-
-
-async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str]]) -> None:
-    """As `tell_all`, of whatever has a label."""
-    from starter.errors import HostlerError, Unreachable
-    from starter.output import Busy
-
-    failures = []
-    async with Busy("waiting for a worker's answer") as busy:
-        for key, label in labels.items():
-            try:
-                busy.echo(f"{label} {await ask(key)}")
-            except Unreachable:
-                raise
-            except HostlerError as e:
-                failures.append(str(e))
-    if failures:
-        raise HostlerError("\n".join(failures))
 
 
 def renew(

@@ -71,7 +71,8 @@ def page(found: Description, now: datetime) -> list[str]:
 
     lines = fields(_head(found, now))
     if found.no_answer:
-        lines += ["", f"No answer: {found.no_answer}.", "What follows is what Temporal knows without a worker."]
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What follows is what Temporal knows without a worker."]
     if found.life.running and found.life.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows where."]
     if found.result is not None or found.failure:
@@ -125,7 +126,8 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
         ]
     lines = fields(pairs)
     if found.no_answer:
-        lines += ["", f"No answer: {found.no_answer}.", "What is above is what Temporal knows without a worker."]
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
     if state is not None and state.parked:
@@ -245,6 +247,7 @@ def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: 
     pairs = [
         ("Reason", trouble.reason),
         ("Message", _once(trouble.message, waiting)),
+        ("Since", moment(trouble.since, now)),
         ("Tried", moment(trouble.time, now)),
         ("Next try", moment(trouble.next_try, now) or "when the class changes"),
     ]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from starter.commands.common import MACHINE
-from starter.commands.get import Form, Row, print_objects, print_rows
+from starter.commands.rows import Form, Row, print_objects, print_rows
 
 if TYPE_CHECKING:
     from resources.manifests import MachineClass

@@ -14,7 +14,6 @@ from lifekit import eventually
 from onemachine import USER_DATA, OneMachine, instance
 from pydantic import SecretStr
 from stubs import NODE, VM, Machines, classified
-from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
@@ -264,13 +263,16 @@ async def test_c13_an_empty_node_name_is_no_error(machines: Machines) -> None:
 # -- what a creation needs -------------------------------------------------------------------------------------------
 
 
-async def test_c15_without_its_class_it_is_refused_with_words(machines: Machines) -> None:
+async def test_c15_without_its_class_it_waits_with_words(machines: Machines) -> None:
     handle = await machines.start(machines.new_state("m-1").model_copy(update={"machine_class": None}))
-    with pytest.raises(WorkflowFailureError) as refused:
-        await ended(handle)
-    assert "machineClass: missing" in str(refused.value.cause)
-    assert machines.stubs.calls == []
+    seen = await reason(handle, "ClassMissing")
+    assert seen.status.waiting_for is not None
+    assert f"asks MachineClass {seen.spec.class_.name}" in seen.status.waiting_for.message
+    assert seen.attempt is None
     await running(machines, "m-2")
+    await delete(handle)
+    await ended(handle)
+    assert [input.target.machine.name for input in machines.stubs.called("create_machine")] == ["m-2"]
 
 
 @pytest.mark.parametrize(

@@ -220,6 +220,7 @@ async def test_missing_class_at_deletion(machines: Machines) -> None:
         "update_machine",
         "join_node",
         "remove_ready_taint",
+        "report_to_class",  # nobody waits for that
         *WAY_OUT,
     }  # nothing asks for a class
 

@@ -8,16 +8,16 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine import confirm
+from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity, reason_of
-from workflows.machine.report import report, said
+from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from planners.creation import Retry, after_failed_create, after_lost_token, plan_attempt
     from planners.provider_spec import spec_hash
     from resources.errors import IDEMPOTENCY
-    from resources.machine import AppliedSpec, OperationState, OperationType, Phase
+    from resources.machine import ATTEMPTED_KEPT, AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
     from resources.messages import CreateInput, CreateOutput
 
@@ -31,7 +31,8 @@ async def create(m: MachineEntity) -> None:
     attempt_over = False
     while not (m.status.provider_id or m.leaving or m.failed_at_deadline()):
         # Intent before effect: attempt and token are in state before anything billable is asked for.
-        s.attempt = plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
+        former, s.attempt = s.attempt, plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
+        _remember(m, former)
         _told(m, UpdateState.PENDING)
         report(m)  # a class that it had before learns that it is not used any more
         retry = await _try(m)
@@ -75,6 +76,15 @@ async def _try(m: MachineEntity) -> Retry | None:
     return None
 
 
+def _remember(m: MachineEntity, former: Attempt | None) -> None:
+    """A VM that the former call made after all is adopted by this one, and carries what that class said."""
+    s = m.s
+    assert s.attempt is not None
+    spec = former.machine_class.provider_spec if former else None
+    if spec is not None and spec != s.attempt.machine_class.provider_spec and spec not in s.attempted_specs:
+        s.attempted_specs = [*s.attempted_specs, spec][-ATTEMPTED_KEPT:]
+
+
 def _told(m: MachineEntity, state: UpdateState) -> None:
     """What the create activity says to the class, at its beginning and at its end."""
     s = m.s
@@ -88,12 +98,18 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s, status = m.s, m.status
     assert s.attempt is not None
     spec = s.attempt.machine_class.provider_spec
+    if s.attempted_specs and output.adopted:  # which call made it is not known: rather Outdated than wrongly up to date
+        spec, *s.attempted_specs = [*s.attempted_specs, spec]
+    else:
+        s.attempted_specs = []
     s.made = max(workflow.now(), output.made or workflow.now())  # now() may be older: see confirm.py, Seen.time
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
     status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
-    status.applied_generation = s.attempt.machine_class.generation
+    status.applied_generation = 0 if s.attempted_specs else s.attempt.machine_class.generation
+    if account := account_of(m, s.attempt.machine_class):
+        s.account = account.key
     if "creation" in m.deadlines:
         confirm.arm(m, m.deadlines["creation"])
     if output.stale_node:
@@ -105,6 +121,8 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         )
         return
     _told(m, UpdateState.UPDATED)
+    if spec != m.snapshot.provider_spec:
+        hot_update.look_anew(m)
     if status.phase == Phase.FAILED:
         m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
     else:

@@ -65,8 +65,8 @@ class MachineEntity(Entity):
         self.s = state
         self.renewal_wanted = False
         self.updating: HotUpdate | None = None
-        started_with = workflow.info().typed_search_attributes
-        self._published: dict[str, Any] = {k.name: started_with.get(k) for k in at.ALL}
+        self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
+        """Whether the updatable fields of the two differ."""
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -120,11 +120,13 @@ class MachineEntity(Entity):
 
     # -- saying -------------------------------------------------------------------------------------------------------
 
-    def waiting(self, reason: str, message: str, next_try: datetime | None = None) -> None:
+    def waiting(
+        self, reason: str, message: str, next_try: datetime | None = None, since: datetime | None = None
+    ) -> None:
         former, trouble = self.status.waiting_for, self.s.trouble
-        since = former.since if former and former.reason == reason else workflow.now()
         if trouble and trouble.reason == reason:
             since = trouble.since
+        since = since or (former.since if former and former.reason == reason else workflow.now())
         self.status.waiting_for = WaitingFor(reason=reason, message=message, since=since, next_try=next_try)
 
     def in_trouble(self, reason: str) -> None:
@@ -303,13 +305,8 @@ class MachineEntity(Entity):
             at.PROVIDER_ID: status.provider_id,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }
-        changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
-        # That a call is in flight is no news worth an event of its own; it goes along with the next.
-        if set(changed) - ({at.REASON} if reason in IN_FLIGHT else set()):
-            workflow.upsert_search_attributes(
-                [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
-            )
-            self._published = {k.name: v for k, v in values.items()}
+        # That a call is in flight can be read elsewhere.
+        self.upsert(values, {at.REASON} if reason in IN_FLIGHT else ())
         workflow.set_current_details(details(self.s))
 
     def parked(self, error: Exception) -> None:
@@ -322,8 +319,10 @@ class MachineEntity(Entity):
 
     @property
     def renewal_due(self) -> bool:
-        """And nothing that must be known is in flight; a poller dies with the run, and the next one starts it."""
-        return not self.in_flight and (self.renewal_wanted or self.should_renew(self.s.messages))
+        """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
+        next one starts it."""
+        under_way = self.in_flight or self.updating
+        return not under_way and (self.renewal_wanted or self.should_renew(self.s.messages))
 
     async def renew_if_due(self) -> None:
         if self.renewal_due:

@@ -13,15 +13,15 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Failure, failure_of
-from workflows.machine.entity import HotUpdate, MachineEntity, reason_of
-from workflows.machine.report import differs, fields_of
+from workflows.machine.entity import HotUpdate, MachineEntity, describe_failure, reason_of
+from workflows.machine.report import NO_VM, differs, fields_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
-    from planners.hot_update import applied_after, compare, may_carry
+    from planners.hot_update import Difference, applied_after, compare, may_carry
     from planners.provider_spec import spec_hash
     from planners.waits import wait_after_update
-    from resources.errors import Code
+    from resources.errors import Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
         AppliedSpec,
@@ -110,16 +110,28 @@ def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
         m.note("Applied", generation)
         return "configured"
     found = compare(wanted.provider, _carried(m, applied), wanted.provider_spec)
-    if not differs(m):
-        m.status.applied_generation = wanted.generation
     words = [f"hot update of {fields_of(found.hot)}"] if found.hot else []
     m.note("Applied", "; ".join([generation, *words]))
-    if found.rolls:
-        outdated = f"the VM was made with other values of {fields_of(found.rolls)}"
-        m.condition("Outdated", "Outdated", outdated)
-        m.note("Outdated", outdated)
-        words.append(outdated)
-    return "; ".join(["configured", *words])
+    return "; ".join(["configured", *words, *_outdated(m, found)])
+
+
+def look_anew(m: MachineEntity) -> None:
+    """At a VM whose class has changed while it was being made or found."""
+    applied = m.status.last_applied_provider_spec
+    assert applied is not None
+    _outdated(m, compare(m.snapshot.provider, applied.provider_spec, m.snapshot.provider_spec))
+
+
+def _outdated(m: MachineEntity, found: Difference) -> list[str]:
+    """What only a new VM can have is said; nobody replaces the machine for it here. In words, for who changed it."""
+    if not differs(m):
+        m.status.applied_generation = m.snapshot.generation
+    if not found.rolls:
+        return []
+    words = f"the VM was made with other values of {fields_of(found.rolls)}"
+    m.condition("Outdated", "Outdated", words)
+    m.note("Outdated", words)
+    return [words]
 
 
 def _carried(m: MachineEntity, applied: AppliedSpec) -> dict[str, Any]:
@@ -158,7 +170,8 @@ def _end(m: MachineEntity, now: HotUpdate) -> None:
     if output.supported:
         _done(m, output, now)
         return
-    m.s.attempted_specs = []
+    m.s.attempted_specs = [a for a in m.s.attempted_specs if a != now.applied.provider_spec]
+    m.drop_condition("UpdateFailed")
     if m.snapshot == now.machine_class:
         words = f"{m.snapshot.provider} has no update of a VM that runs: {now.fields} would need a new VM"
         _trouble(m, "UpdateNotSupported", words, None)
@@ -182,6 +195,11 @@ def _done(m: MachineEntity, output: UpdateOutput, now: HotUpdate) -> None:
 
 
 def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
+    if m.status.phase == Phase.FAILED and failure.kind == ErrorClass.NOT_FOUND:
+        m.s.attempted_specs = []
+        m.drop_condition("UpdateFailed")
+        _trouble(m, NO_VM, f"there is no VM to update: {describe_failure(failure)}", None)
+        return
     former = m.status.update_trouble
     m.s.update_failures = m.s.update_failures + 1 if former else 1
     next_try = workflow.now() + wait_after_update(failure.info, m.s.update_failures, m.s.timings)
@@ -194,7 +212,6 @@ def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
     _operation(m, OperationState.FAILED, words, failure.info.code)
     m.condition("UpdateFailed", reason, words)
     m.note_news("UpdateFailed", words)
-    m.in_trouble("UpdateFailed")
     if former is None or (former.reason, former.message) != (reason, words):
         m.tell()
 
@@ -202,8 +219,6 @@ def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
 def _no_trouble(m: MachineEntity) -> None:
     m.status.update_trouble = None
     m.drop_condition("UpdateFailed")
-    if m.s.trouble and m.s.trouble.reason == "UpdateFailed":
-        m.s.trouble = None
 
 
 def _operation(m: MachineEntity, state: OperationState, words: str, code: Code | None = None) -> None:
@@ -219,6 +234,12 @@ def _trouble(
     next_try: datetime | None,
     resources: Iterable[ResourceUpdate] = (),
 ) -> None:
+    former, now = m.status.update_trouble, workflow.now()
     m.status.update_trouble = UpdateTrouble(
-        reason=reason, message=message, time=workflow.now(), next_try=next_try, resources=list(resources)
+        reason=reason,
+        message=message,
+        since=former.since if former and former.reason == reason else now,
+        time=now,
+        next_try=next_try,
+        resources=list(resources),
     )

@@ -12,19 +12,29 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
     from planners.hot_update import compare, updatable_hash
+    from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
+    from resources.messages import Account, Announcement
     from resources.names import workflow_queue
 
 
+NO_VM = "VMGone"
+"""Of an update that will never be: a machine that Failed has lost its VM."""
+
+
 def differs(m: MachineEntity) -> bool:
-    """Whether the VM carries, or may carry, other values of updatable fields than its class has."""
-    applied, wanted = m.status.last_applied_provider_spec, m.snapshot
-    if applied is None:
+    """Whether the VM carries, or may carry, other values of updatable fields than its class has. Waits ask it, so it is
+    reckoned once for two specs."""
+    applied = m.status.last_applied_provider_spec
+    if applied is None or m.s.attempted_specs:
+        return applied is not None
+    wanted = m.snapshot
+    if applied.provider_spec == wanted.provider_spec:
         return False
-    of = wanted.provider
-    return bool(m.s.attempted_specs) or (
-        updatable_hash(of, applied.provider_spec) != updatable_hash(of, wanted.provider_spec)
-    )
+    if m.compared is None or m.compared[0] is not applied or m.compared[1] is not wanted:
+        hashes = [updatable_hash(wanted.provider, s) for s in (applied.provider_spec, wanted.provider_spec)]
+        m.compared = applied, wanted, hashes[0] != hashes[1]
+    return m.compared[2]
 
 
 def fields_of(paths: Iterable[str]) -> str:
@@ -41,10 +51,13 @@ def report(m: MachineEntity) -> None:
     s = m.s
     if s.machine_class is None or s.attempt is None:
         return
+    if s.deletion is not None and s.reported:
+        return  # it is forgotten soon; a class that asks meanwhile has its answer
     wanted = s.machine_class
     state, reason, message = _progress(m)
     now = said(wanted.generation, m.status.applied_generation, state, reason)
-    if now == s.reported and s.classes == [wanted.name]:
+    announcement = _announcement(m, wanted)
+    if now == s.reported and s.classes == [wanted.name] and announcement is None:
         return
     left = [ClassRef(cluster=s.cluster, name=name) for name in s.classes if name != wanted.name]
     s.classes, s.reported = [wanted.name], now
@@ -53,6 +66,7 @@ def report(m: MachineEntity) -> None:
         ReportInput(
             machine_class=ClassRef(cluster=s.cluster, name=wanted.name),
             left=left,
+            announcement=announcement,
             report=ClassReport(
                 user=s.name,
                 generation=wanted.generation,
@@ -68,6 +82,21 @@ def report(m: MachineEntity) -> None:
         summary=f"tell class {wanted.name}: {state}",
     )
     unheard(handle)
+
+
+def account_of(m: MachineEntity, machine_class: ClassSnapshot) -> Account | None:
+    """Where the VM is listed, with the class's credentials."""
+    assert m.s.attempt is not None
+    of, spec = machine_class, m.s.attempt.machine_class.provider_spec
+    return Account.of(of.provider, spec, of.secret_ref, of.credentials_secret_ref)
+
+
+def _announcement(m: MachineEntity, wanted: ClassSnapshot) -> Announcement | None:
+    account, vm = account_of(m, wanted), m.status.provider_id
+    if account is None or vm is None or account.key == m.s.account:
+        return None
+    m.s.account = account.key
+    return Announcement(provider_id=vm, machine=m.s.name, account=account)
 
 
 def said(generation: int, applied: int, state: UpdateState, reason: str = "") -> list[str]:
@@ -96,7 +125,8 @@ def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
     if found.refused:
         return UpdateState.FAILED, "Refused", "; ".join(found.refused)
     if trouble is not None and trouble.next_try is None:
-        return UpdateState.NOT_SUPPORTED, trouble.reason, trouble.message
+        state = UpdateState.PENDING if trouble.reason == NO_VM else UpdateState.NOT_SUPPORTED
+        return state, trouble.reason, trouble.message
     if trouble is not None:
         return UpdateState.FAILED, trouble.reason, trouble.message
     if differs(m):

@@ -49,7 +49,7 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
         if m.updating:
             m.waiting("HotUpdate", f"the VM is being updated: {m.updating.fields}")
         elif trouble and trouble.next_try:
-            m.waiting("UpdateFailed", trouble.message, trouble.next_try)
+            m.waiting("UpdateFailed", trouble.message, trouble.next_try, trouble.since)
 
 
 def _change(m: MachineEntity, phase: Phase, health: Health) -> None:

@@ -74,6 +74,7 @@ class MachineWorkflow(MachineEntity):
             spec = made_from.provider_spec
             s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
             s.status.applied_generation = made_from.generation
+        hot_update.look_anew(self)
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
