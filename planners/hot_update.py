@@ -19,12 +19,11 @@ from pydantic import ValidationError
 
 from resources.effects import Effect, effects
 from resources.manifests import PROVIDER_SPECS
+from resources.names import MUST_PREFIXES
 
 Spec = Mapping[str, Any]
 Tags = Mapping[str, str]
 
-MUST_PREFIXES = ("kubernetes.io/cluster/", "kubernetes.io/role/")
-"""Of the tags by which Gardener's tools find whose a resource is (seed 002, must-tags)."""
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -46,6 +45,8 @@ class Difference:
 def compare(provider: str, applied: Spec, desired: Spec) -> Difference:
     """By the effect of each field; ignored and unknown fields are no difference. Never raises: a spec that is not valid
     is compared as it is written. Of a provider without a model every difference rolls."""
+    if applied == desired:
+        return Difference()  # of nearly every look at a machine, and much cheaper than to parse both
     known = _effects(provider)
     if known is None:
         keys = {*applied, *desired}

@@ -11,6 +11,7 @@ from pydantic.alias_generators import to_camel
 
 from resources.base import Manifest
 from resources.effects import Effect
+from resources.names import MUST_PREFIXES
 
 MAX_TAGS = 50
 """A resource may carry so many (EC2 user guide, Tag restrictions)."""
@@ -183,8 +184,7 @@ class AwsProviderSpec(Manifest):
     def must_tags(self) -> Tags:
         """The cluster's and role's tags among the class's own: Gardener's manifests carry them in `tags`."""
         every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
-        prefixes = ("kubernetes.io/cluster/", "kubernetes.io/role/")
-        return {k: v for k, v in every.items() if k.startswith(prefixes)}
+        return {k: v for k, v in every.items() if k.startswith(MUST_PREFIXES)}
 
 
 def deprecations(spec: AwsProviderSpec) -> list[tuple[str, str]]:

@@ -18,6 +18,11 @@ STARTUP_TAINTS = (
 """Taints of a new node that others remove: the cloud-controller-manager (k8s.io/cloud-provider), Gardener's resource
 manager (machine-controller-manager's essential taint). Until then the node takes no work and its machine is Pending."""
 
+CLUSTER_PREFIX = "kubernetes.io/cluster/"
+ROLE_PREFIX = "kubernetes.io/role/"
+MUST_PREFIXES = (CLUSTER_PREFIX, ROLE_PREFIX)
+"""Of the tags by which Gardener's tools find whose a resource is (seed 002, must-tags)."""
+
 # Ours.
 CLUSTER_ANNOTATION = "hostler.io/cluster"
 """On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""

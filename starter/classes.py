@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import (
     WorkflowExecution,
     WorkflowExecutionDescription,
@@ -22,6 +22,7 @@ from temporalio.client import (
     WorkflowQueryRejectedError,
 )
 from temporalio.common import QueryRejectCondition
+from temporalio.converter import DataConverter
 
 from resources import attributes, names
 from resources.machine import ClassSnapshot
@@ -115,7 +116,7 @@ class Classes:
             try:
                 return await live.query(handle, ClassState)
             except NoAnswer:
-                return await self._recorded(handle, found.run_id)
+                return await live.folded(self._temporal, handle.id, found.run_id, ClassState, _fold)
 
     async def preview(
         self, name: str, wanted: ClassSnapshot, instead_of: ClassSnapshot | None = None, *, cluster: str | None = None
@@ -188,21 +189,6 @@ class Classes:
     def _intent(self, reason: str) -> Intent:
         return Intent(id=intents.new_id(), requested_by=self._client.requested_by, reason=reason)
 
-    async def _recorded(self, handle: Any, run_id: str) -> ClassState:
-        """The state that the run began with, and the intents that came since, also those that no worker has seen."""
-        state: ClassState | None = None
-        converter = self._temporal.data_converter
-        run = self._temporal.get_workflow_handle(handle.id, run_id=run_id)
-        async for event in run.fetch_history_events():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-                payloads = event.workflow_execution_started_event_attributes.input.payloads
-                (state,) = await converter.decode(list(payloads), [ClassState])
-            elif state is not None and (call := live.message_of(event)) is not None:
-                state = await _fold(state, call, converter)
-        if state is None:
-            raise NotFound(f"{handle.id}: its history is gone")
-        return state
-
     async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
         where = cluster or self._client.cluster
         known = [c.name for c in await self.list(cluster=where)]
@@ -219,9 +205,9 @@ class Classes:
 _MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": ClassReport, "forget_user": str}
 
 
-async def _fold(state: ClassState, call: live.Message, converter: Any) -> ClassState:
+async def _fold(state: ClassState, event: HistoryEvent, converter: DataConverter) -> ClassState:
     """As the workflow will do it, as far as that is known without its planners: what it refuses changes nothing."""
-    name, payloads = call
+    name, payloads = live.message_of(event) or ("", [])
     if name not in _MESSAGES or not payloads:
         return state
     try:

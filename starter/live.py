@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -222,25 +222,41 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
 
 
 async def recorded(temporal: Client, handle: Handle, run_id: str) -> MachineState:
-    """What was asked for, without a worker: the state that the run began with, and the intents that came since, also
-    those that no worker has seen yet. So a second `apply` counts on from the first one's class generation.
+    """What was asked for of a machine, without a worker. So a second `apply` counts on from the first one's class
+    generation.
 
     Also the uid that it has given itself, and its newest attempt, as it asked the cloud for a VM.
     """
-    state: MachineState | None = None
+    return await folded(temporal, handle.id, run_id, MachineState, _fold_event)
+
+
+async def folded(
+    temporal: Client,
+    workflow_id: str,
+    run_id: str,
+    kind: type[StateT],
+    fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
+) -> StateT:
+    """The state that a run began with, and what its events since have made of it, also messages that no worker has seen
+    yet. Raises NotFound without a history."""
+    state: StateT | None = None
     converter = temporal.data_converter
-    async for event in temporal.get_workflow_handle(handle.id, run_id=run_id).fetch_history_events():
+    async for event in temporal.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
             payloads = event.workflow_execution_started_event_attributes.input.payloads
-            (state,) = await converter.decode(list(payloads), [MachineState])
-        elif state is None:
-            continue
-        elif (asked := await _create_of(event, converter)) is not None:
-            state = _attempted(state, asked)
-        elif (call := await intent_of(event, converter)) is not None:
-            state = _fold(state, call, event)
+            (state,) = await converter.decode(list(payloads), [kind])
+        elif state is not None:
+            state = await fold(state, event, converter)
     if state is None:
-        raise NotFound(f"{handle.id}: its history is gone")
+        raise NotFound(f"{workflow_id}: its history is gone")
+    return state
+
+
+async def _fold_event(state: MachineState, event: HistoryEvent, converter: DataConverter) -> MachineState:
+    if (asked := await _create_of(event, converter)) is not None:
+        return _attempted(state, asked)
+    if (call := await intent_of(event, converter)) is not None:
+        return _fold(state, call, event)
     return state
 
 

@@ -10,10 +10,17 @@ from typing import Any
 from canaries import assert_no_canary, texts_of
 from lifekit import Stack
 
-from planners.hot_update import MUST_PREFIXES
 from resources.machine import MachineState
 from resources.messages import Happening
-from resources.names import CORDON_ANNOTATION, INSTANCE_NOT_READY_TAINT, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID
+from resources.names import (
+    CORDON_ANNOTATION,
+    INSTANCE_NOT_READY_TAINT,
+    MUST_PREFIXES,
+    TAG_CLUSTER,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_UID,
+)
 from simulator.ec2 import Vm
 from simulator.frame import Call
 

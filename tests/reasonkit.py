@@ -86,9 +86,9 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
     elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and file.endswith(HISTORY.name):
         found.add(_read(node.value.elts[0], function, local) or set(), Kind.HAPPENING)
     elif isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef):
-        # Each intent of a machine is told as asked, whether it came by update or by signal.
+        # Each intent of a machine is told as asked, whether it came by update or by signal; some are every entity's.
         intents = {i.capitalize() + "Asked" for i in map(_update, node.decorator_list) if i}
-        found.add(intents if file.startswith("workflows/machine") else set(), Kind.HAPPENING)
+        found.add(intents if file.startswith(("workflows/machine", "workflows/entity")) else set(), Kind.HAPPENING)
 
 
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:

@@ -47,7 +47,6 @@ class ClusterWorkflow(Entity):
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
-        self.renewal_wanted = False
         self._phase = ""
         self._nodes: workflow.ActivityHandle[Cursor] | None = None
         self._untold = False
@@ -66,7 +65,7 @@ class ClusterWorkflow(Entity):
             self._tell_machines()
             await self.until(self._something_to_do)
             await self._collect()
-            if self._renewal():
+            if self.wants_renewal(self.s.messages):
                 await self._stop()
                 await self.renew()
         await self._stop()
@@ -140,7 +139,7 @@ class ClusterWorkflow(Entity):
     def _something_to_do(self) -> bool:
         return (
             self.s.removed
-            or self._renewal()
+            or self.wants_renewal(self.s.messages)
             or (self._nodes is not None and self._nodes.done())
             or any(h.done() for h in self._clouds.values())
             or bool(self._unwatched())
@@ -267,21 +266,10 @@ class ClusterWorkflow(Entity):
 
         return self.once(intent, act)
 
-    @workflow.update(name="renew")
-    def renew_by_update(self, intent: Intent) -> Answer:
-        return self.once(intent, self._want_renewal)
-
-    @workflow.signal(name="renew")
-    def renew_by_signal(self, intent: Intent) -> None:
-        self.once(intent, self._want_renewal)
-
-    def _want_renewal(self) -> str:
+    def want_renewal(self) -> str:
         self.s.parked = None
         self.renewal_wanted = True
         return "a new run begins when the watch has returned"
-
-    def _renewal(self) -> bool:
-        return self.renewal_wanted or self.should_renew(self.s.messages)
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

@@ -46,6 +46,7 @@ class Entity:
         """Effects that must be known before the life may end or start anew."""
         known = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}
+        self.renewal_wanted = False
         self._timer: asyncio.Task[None] | None = None
         self._armed: datetime | None = None
 
@@ -65,6 +66,10 @@ class Entity:
 
     def begin_anew(self) -> object:
         """The state that the next run begins with."""
+        raise NotImplementedError
+
+    def want_renewal(self) -> str:
+        """Record that an operator wants a new run, and what stands still tried again; in words, what will happen."""
         raise NotImplementedError
 
     def upsert(self, values: Mapping[Any, Any], quiet: Collection[Any] = ()) -> None:
@@ -184,5 +189,14 @@ class Entity:
             self.begin_anew(), initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         )
 
-    def should_renew(self, messages: int) -> bool:
-        return messages >= RENEW_AFTER or workflow.info().is_continue_as_new_suggested()
+    @workflow.update(name="renew")
+    def renew_by_update(self, intent: Intent) -> Answer:
+        return self.once(intent, self.want_renewal)
+
+    @workflow.signal(name="renew")
+    def renew_by_signal(self, intent: Intent) -> None:
+        self.once(intent, self.want_renewal)
+
+    def wants_renewal(self, messages: int) -> bool:
+        """By an operator, or after so many messages in this run."""
+        return self.renewal_wanted or messages >= RENEW_AFTER or workflow.info().is_continue_as_new_suggested()

@@ -55,7 +55,6 @@ class MachineClassWorkflow(Entity):
     def __init__(self, state: ClassState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
-        self.renewal_wanted = False
         self._news = False
         """Something was said since the last look: what people read is written anew."""
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
@@ -79,7 +78,7 @@ class MachineClassWorkflow(Entity):
             self._news = False
             await self.until(self._something_to_do)
             await self._collect()
-            if self._renewal() and self._telling is None:
+            if self.wants_renewal(self.s.messages) and self._telling is None:
                 await self.renew()
         await workflow.wait_condition(workflow.all_handlers_finished)
 
@@ -143,7 +142,11 @@ class MachineClassWorkflow(Entity):
             self.deadlines["silence"] = look
 
     def _something_to_do(self) -> bool:
-        return self._news or self._over() or (self._telling.done() if self._telling is not None else self._renewal())
+        return (
+            self._news
+            or self._over()
+            or (self._telling.done() if self._telling is not None else self.wants_renewal(self.s.messages))
+        )
 
     async def _collect(self) -> None:
         if self.due("silence"):
@@ -351,21 +354,10 @@ class MachineClassWorkflow(Entity):
 
         return self.once(intent, act)
 
-    @workflow.update(name="renew")
-    def renew_by_update(self, intent: Intent) -> Answer:
-        return self.once(intent, self._want_renewal)
-
-    @workflow.signal(name="renew")
-    def renew_by_signal(self, intent: Intent) -> None:
-        self.once(intent, self._want_renewal)
-
-    def _want_renewal(self) -> str:
+    def want_renewal(self) -> str:
         self.s.parked = None
         self.renewal_wanted = True
         return "a new run begins when its users have been told"
-
-    def _renewal(self) -> bool:
-        return self.renewal_wanted or self.should_renew(self.s.messages)
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

@@ -20,11 +20,11 @@ from drivers.base import Identity, UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError, PartialUpdate
 from planners.hot_update import TagPlan, TooManyTags, applied_after, compare, plan_tags
 from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
-from resources.errors import ErrorClass
+from resources.errors import PASSING, ErrorClass
 from resources.messages import ResourceUpdate
 from resources.names import TAG_UID
 
-ALL_ALIKE = (ErrorClass.THROTTLED, ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
+ALL_ALIKE = PASSING | {ErrorClass.CONFLICT}
 """Of a call for several resources, such an error says nothing about one of them: to ask for each would not help."""
 _OPTIONS = (
     ("HttpTokens", "http_tokens"),

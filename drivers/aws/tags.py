@@ -12,11 +12,19 @@ from drivers.base import Identity
 from drivers.errors import DriverError
 from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
 from resources.errors import ErrorClass
-from resources.names import OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
+from resources.names import (
+    CLUSTER_PREFIX,
+    MUST_PREFIXES,
+    OWNER,
+    ROLE_PREFIX,
+    TAG_CLUSTER,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_RELEASED,
+    TAG_UID,
+)
 
 OURS = (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
-CLUSTER_PREFIX = "kubernetes.io/cluster/"
-ROLE_PREFIX = "kubernetes.io/role/"
 MAX_VALUE = 256  # characters (EC2 user guide, Tag restrictions)
 
 ClassField = Literal["vm", "disk", "nic"]
@@ -48,7 +56,7 @@ def must_tags(spec: AwsProviderSpec, machine: Identity) -> Tags:
 
 def is_protected(key: str) -> bool:
     """Never the class's to give or to take on a resource: must-tags, ours, and the mark of a released one."""
-    return key in (*OURS, TAG_RELEASED, "Name") or key.startswith((CLUSTER_PREFIX, ROLE_PREFIX))
+    return key in (*OURS, TAG_RELEASED, "Name") or key.startswith(MUST_PREFIXES)
 
 
 def class_tags(spec: AwsProviderSpec, field: ClassField) -> Tags:

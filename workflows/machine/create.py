@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.creation import Retry, after_failed_create, after_lost_token, plan_attempt
     from planners.provider_spec import spec_hash
     from resources.errors import IDEMPOTENCY
-    from resources.machine import ATTEMPTED_KEPT, AppliedSpec, Attempt, OperationState, OperationType, Phase
+    from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
     from resources.messages import CreateInput, CreateOutput
 
@@ -81,8 +81,8 @@ def _remember(m: MachineEntity, former: Attempt | None) -> None:
     s = m.s
     assert s.attempt is not None
     spec = former.machine_class.provider_spec if former else None
-    if spec is not None and spec != s.attempt.machine_class.provider_spec and spec not in s.attempted_specs:
-        s.attempted_specs = [*s.attempted_specs, spec][-ATTEMPTED_KEPT:]
+    if spec is not None and spec != s.attempt.machine_class.provider_spec:
+        m.attempted(spec)
 
 
 def _told(m: MachineEntity, state: UpdateState) -> None:

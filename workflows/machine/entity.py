@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.base import format_duration
     from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass
     from resources.machine import (
+        ATTEMPTED_KEPT,
         AppliedSpec,
         ClassSnapshot,
         Condition,
@@ -63,7 +64,6 @@ class MachineEntity(Entity):
     def __init__(self, state: MachineState) -> None:
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
-        self.renewal_wanted = False
         self.updating: HotUpdate | None = None
         self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
         """Whether the updatable fields of the two differ."""
@@ -101,6 +101,11 @@ class MachineEntity(Entity):
     @property
     def cloud(self) -> str:
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
+
+    def attempted(self, spec: dict[str, Any]) -> None:
+        """Remember that the VM may carry parts of this provider spec."""
+        if spec not in self.s.attempted_specs:
+            self.s.attempted_specs = [*self.s.attempted_specs, spec][-ATTEMPTED_KEPT:]
 
     def target(self) -> Target:
         """By the class that the VM was made from, while there is one; its credentials by the newest."""
@@ -322,7 +327,7 @@ class MachineEntity(Entity):
         """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
         next one starts it."""
         under_way = self.in_flight or self.updating
-        return not under_way and (self.renewal_wanted or self.should_renew(self.s.messages))
+        return not under_way and self.wants_renewal(self.s.messages)
 
     async def renew_if_due(self) -> None:
         if self.renewal_due:

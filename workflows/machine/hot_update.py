@@ -23,7 +23,6 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import wait_after_update
     from resources.errors import Code, ErrorClass
     from resources.machine import (
-        ATTEMPTED_KEPT,
         AppliedSpec,
         ClassSnapshot,
         MachineState,
@@ -142,14 +141,13 @@ def _carried(m: MachineEntity, applied: AppliedSpec) -> dict[str, Any]:
 
 def _begin(m: MachineEntity) -> None:
     """One call. A class that changes meanwhile is the next one's: the newest wins."""
-    s, applied, wanted = m.s, m.status.last_applied_provider_spec, m.snapshot
+    applied, wanted = m.status.last_applied_provider_spec, m.snapshot
     assert applied is not None
     m.deadlines.pop("update", None)
     last = _carried(m, applied)
     desired = applied_after(wanted.provider, applied.provider_spec, wanted.provider_spec)
     fields = fields_of(compare(wanted.provider, last, desired).hot)
-    if desired not in s.attempted_specs:  # intent before effect: what half of a call has done must be known later
-        s.attempted_specs = [*s.attempted_specs, desired][-ATTEMPTED_KEPT:]
+    m.attempted(desired)  # intent before effect: what half of a call has done must be known later
     _operation(m, OperationState.PROCESSING, f"hot update of {fields}")
     handle = m.start(
         MachineActivities.update_machine,

@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
         OperationType,
     )
     from resources.machine_class import ClassNews
-    from resources.messages import Answer, DeleteIntent, Intent, NodeFacts, Reachability, RecreateIntent, VmFacts
+    from resources.messages import Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
     from resources.names import is_label, is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
@@ -227,18 +227,7 @@ class MachineWorkflow(MachineEntity):
             return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
         return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"
 
-    @workflow.update(name="renew")
-    def renew_by_update(self, intent: Intent) -> Answer:
-        return self._renew(intent)
-
-    @workflow.signal(name="renew")
-    def renew_by_signal(self, intent: Intent) -> None:
-        self._renew(intent)
-
-    def _renew(self, intent: Intent) -> Answer:
-        return self.once(intent, self._want_renewal)
-
-    def _want_renewal(self) -> str:
+    def want_renewal(self) -> str:
         if self.s.parked:
             self.s.parked = None
             return "the phase that failed is tried again"
