@@ -208,6 +208,12 @@ class MachineState(Model):
     queue_prefix: str = DEFAULT_QUEUE
     """The workflow's own task queue, from which the others are named."""
     timings: Timings = Field(default_factory=Timings)
+    pool: str = ""
+    """The pool that made it, plans its end and hears of it; "": none."""
+    revision: int = 0
+    """Of the pool, that it was made from."""
+    template: int = 0
+    """Generation of the pool's template that its spec is of."""
 
     status: Status = Field(default_factory=Status)
 
@@ -246,6 +252,14 @@ class MachineState(Model):
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False
     """Began with a VM that was found by its owner tags."""
+    asks_permit: bool = False
+    """Found ill for healthTimeout, it asks its pool whether it may be Failed."""
+    permitted: bool = False
+    """The pool has said so."""
+    told_pool: str = ""
+    """The last report to the pool, without its number, to see whether there is anything new to say."""
+    reports: int = 0
+    """To the pool, so far."""
     drain_began: datetime | None = None
     drained: bool = False
     vm_gone: bool = False

@@ -443,6 +443,20 @@ class NewsInput(Value):
     api: Reachability
 
 
+class ClusterNews(Value):
+    """From a cluster to its pools (signal `cluster_news`): whether it can be seen, whether a person has paused it."""
+
+    reachable: bool = True
+    message: str = ""
+    """Why it is not."""
+    paused: bool = False
+    paused_by: str = ""
+    reason: str = ""
+    """Why it is paused, in the person's words."""
+    time: datetime
+    """News older than the last changes nothing."""
+
+
 class Note(Value):
     """Something odd that the watch saw, for the cluster's journal."""
 

@@ -9,6 +9,14 @@ API_VERSION = "machine.sapcloud.io/v1alpha1"
 # Gardener's keys (machine-controller-manager, pkg/util/provider/machineutils/utils.go), so that its users find them.
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
 MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
+TRIGGER_DELETION_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
+"""On a pool, by cluster-autoscaler: `MACHINE~TIME,…`, the machines that shall go when it lowers the replicas."""
+MARKED_ANNOTATION = "machine.sapcloud.io/marked-for-deletion-time"
+"""On a machine's Node: it goes, whether the replicas change or not. An RFC 3339 time."""
+ROLLOUT_TAINT = "deployment.machine.sapcloud.io/prefer-no-schedule"
+SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+SCALE_DOWN_DISABLED_BY = "hostler.io/scale-down-disabled-by-rollout"
+"""Beside the one above where we have set it: one that a person has set stays."""
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
 """On a machine, or on a pool's template: the lower, the earlier it is deleted when its pool becomes smaller."""
 STARTUP_TAINTS = (
@@ -66,6 +74,27 @@ def cluster_id(cluster: str) -> str:
 
 def class_id(cluster: str, name: str) -> str:
     return f"machineclass/{cluster}/{name}"
+
+
+def pool_id(cluster: str, name: str) -> str:
+    return f"machinedeployment/{cluster}/{name}"
+
+
+def rollout_id(cluster: str, pool: str, revision: int) -> str:
+    return f"rollout/{cluster}/{pool}/{revision}"
+
+
+POOL_USER = "pool/"
+
+
+def pool_user(name: str) -> str:
+    """A pool among the users of a class, whose other users are machines: no machine's name has a slash."""
+    return POOL_USER + name
+
+
+def user_id(cluster: str, user: str) -> str:
+    """The workflow id of a class's user."""
+    return pool_id(cluster, user.removeprefix(POOL_USER)) if user.startswith(POOL_USER) else machine_id(cluster, user)
 
 
 def sweep_id(cluster: str, sweep: str) -> str:

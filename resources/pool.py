@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer
 from resources.base import Model, Value
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
-from resources.messages import Happening
+from resources.messages import ClusterNews, Happening
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, PRIORITY_ANNOTATION
 from resources.timings import Timings
 
@@ -122,6 +122,10 @@ class Member(NamedTuple):
     """Failed, and its node holds no pods any more that a drain would move."""
     node_marked: Flag = False
     """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
+    template: int = 0
+    """The newest generation of the pool's template that its spec and its Node have."""
+    seq: int = 0
+    """Of its last report: an older one that was overtaken changes nothing."""
 
     @property
     def leaving(self) -> bool:
@@ -195,6 +199,15 @@ class Rollout(Value):
     """A person has let it go on beyond pauseAfter."""
 
 
+class PoolWait(Value):
+    """Something that the pool wants and does not do now."""
+
+    reason: str
+    """CamelCase, of resources.reasons."""
+    message: str
+    since: datetime
+
+
 class PoolState(Model):
     """The only argument of a pool's workflow. A person may start one with plain JSON:
 
@@ -207,17 +220,34 @@ class PoolState(Model):
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     spec: MachineDeploymentSpec
+    machine_class: ClassSnapshot | None = None
+    """The newest generation that the pool knows; without one it asks the class. What machines are made from is their
+    revision's."""
     queue_prefix: str = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
     created: datetime | None = None
+    template: int = Field(default=1, ge=1)
+    """Generation of what may be changed of the template without new machines."""
     members: dict[str, Member] = Field(default_factory=dict)
     """By machine name."""
     revisions: list[Revision] = Field(default_factory=list)
     """Oldest first; the last one is what new machines are made from."""
     rollout: Rollout | None = None
     pace: Pace = Field(default_factory=Pace)
-    cluster_paused: bool = False
+    paused: bool = False
+    """By a person (`hostler rollout pause`), beside what the manifest says."""
+    paused_by: str = ""
+    news: ClusterNews | None = None
+    """What the cluster said last."""
+    waits: list[PoolWait] = Field(default_factory=list)
+    """By the last plan."""
+    unstarted: list[str] = Field(default_factory=list)
+    """Machines whose start is not confirmed."""
+    classes: list[str] = Field(default_factory=list)
+    """Names of those that count the pool among their users."""
+    searched: bool = False
+    """Machines of the pool that were there before this workflow have been looked for."""
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
     deadlines: dict[str, datetime] = Field(default_factory=dict)
@@ -225,3 +255,8 @@ class PoolState(Model):
     parked: str | None = None
     messages: int = 0
     """Since the last continue-as-new."""
+
+    @property
+    def revision(self) -> int:
+        """The newest; 0 before there is one."""
+        return self.revisions[-1].counter if self.revisions else 0

@@ -1,0 +1,120 @@
+"""What goes between a machine and the pool that made it: signals both ways, each a whole snapshot."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from pydantic import Field
+
+from resources.base import Value
+from resources.errors import ErrorClass
+from resources.machine import MachineState, Phase
+from resources.machine_deployment import MachineTemplate
+from resources.messages import DeleteIntent
+from resources.pool import PreservedBy, Trouble, Vm
+
+
+class CreateFailure(Value):
+    """Of a create call; the pool slows down for it."""
+
+    error_class: ErrorClass
+    message: str
+
+
+class MemberReport(Value):
+    """From a machine to its pool (signal `report`), when something of it has changed."""
+
+    machine: str
+    seq: int
+    """Grows with each; one that was overtaken on its way changes nothing."""
+    phase: Phase
+    since: datetime
+    """When it entered the phase."""
+    vm: Vm = Vm.UNBORN
+    trouble: Trouble = Trouble.NONE
+    message: str = ""
+    """Of the trouble, for people."""
+    asks: bool = False
+    """Two fresh looks after healthTimeout found it ill: it waits for the permit to be Failed."""
+    drained: bool = False
+    """Failed, and nothing is left on its Node that a drain would move."""
+    priority: int | None = None
+    """By the annotation on its Node; None: the template's."""
+    marked: datetime | None = None
+    """Marked for deletion, by the annotation on its Node."""
+    preserved_until: datetime | None = None
+    preserved_by: PreservedBy = PreservedBy.NOBODY
+    failure: CreateFailure | None = None
+    """Of the last create call, while there is no VM."""
+    failures: int = 0
+    """Create calls that failed: the same error twice is two failures."""
+    template: int = 0
+    """The newest generation of the pool's template that its spec and its Node have."""
+    ended: bool = False
+    """Nothing is left of it; the last report of all."""
+
+
+class Permit(Value):
+    """From a pool to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
+
+    reason: str
+
+
+class TemplateNews(Value):
+    """From a pool to a machine (signal `template_changed`): the template as it is; an older generation is dropped."""
+
+    generation: int
+    template: MachineTemplate
+    requested_by: str = ""
+
+
+# -- activities of a pool ---------------------------------------------------------------------------------------------
+
+
+class PoolRef(Value):
+    cluster: str
+    name: str
+
+
+class StartMachinesInput(Value):
+    """Machines to be started, that differ in their names only."""
+
+    names: list[str]
+    state: MachineState
+    """As each begins; its name is one of those above."""
+
+
+class StartMachinesOutput(Value):
+    used: list[str] = Field(default_factory=list)
+    """Names that a machine has had that is gone: its workflow is not started again."""
+
+
+class TellMachinesInput(Value):
+    """One signal for many machines; exactly one of the messages is given. Without any they are asked to report."""
+
+    cluster: str
+    names: list[str]
+    delete: DeleteIntent | None = None
+    permit: Permit | None = None
+    template: TemplateNews | None = None
+
+
+class TellMachinesOutput(Value):
+    gone: list[str] = Field(default_factory=list)
+    """Those whose workflow has ended in order: nothing is left of them."""
+    lost: dict[str, str] = Field(default_factory=dict)
+    """Those whose workflow was ended from outside, with its status, or was never started (""): there may be a VM."""
+
+
+class MembersFound(Value):
+    names: list[str] = Field(default_factory=list)
+    """Running machines that say they are the pool's."""
+
+
+class MarkNodesInput(Value):
+    """Marks of a rollout on the Nodes of these machines; off where `on` is False."""
+
+    cluster: str
+    pool: str
+    machines: list[str]
+    on: bool
