@@ -34,9 +34,11 @@ from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.instances import InstancesActivities
 from activities.machine import MachineActivities
+from activities.marks import MarkActivities
 from activities.news import NewsActivities
 from activities.node import NodeActivities
 from activities.orphans import OrphanActivities
+from activities.pools import PoolActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
@@ -45,10 +47,19 @@ from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
+from workflows.pool import MachineDeploymentWorkflow
+from workflows.rollout import RolloutWorkflow
 
 log = logging.getLogger("hostler.worker")
 
-WORKFLOWS = [MachineWorkflow, MachineClassWorkflow, ClusterWorkflow, OrphanSweepWorkflow]
+WORKFLOWS = [
+    MachineWorkflow,
+    MachineDeploymentWorkflow,
+    RolloutWorkflow,
+    MachineClassWorkflow,
+    ClusterWorkflow,
+    OrphanSweepWorkflow,
+]
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
 # Seconds. The SDK's own end at 10, where a machine's life begins.
@@ -73,6 +84,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
     orphans, classes = OrphanActivities(deps), ClassActivities(deps)
+    pools, marks = PoolActivities(deps), MarkActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -95,6 +107,13 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                     classes.report_to_class,
                     classes.ask_class,
                     classes.find_users,
+                    pools.start_machines,
+                    pools.tell_members,
+                    pools.find_members,
+                    pools.find_pools,
+                    pools.register_pool,
+                    pools.forget_pool,
+                    pools.start_rollout,
                 ],
                 workflow_runner=sandbox(ours.strict_sandbox),
                 max_cached_workflows=ours.max_cached_workflows,
@@ -114,6 +133,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                     node.remove_ready_taint,
                     node.look_at_node,
                     node.forget_machine,
+                    marks.mark_nodes,
                 ],
             ),
             "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Any
 
 from resources.messages import NodeFacts
-from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
+from resources.names import INSTANCE_NOT_READY_TAINT, MARKED_ANNOTATION, PRIORITY_ANNOTATION, STARTUP_TAINTS
 
 HEALTHY_WHEN_FALSE = "False"
+ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION)
+"""Those that a machine reads; a change of another is no news."""
 
 
 def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
@@ -20,6 +22,7 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
     taints = {t.get("key") for t in spec.get("taints") or ()}
+    annotations = metadata.get("annotations") or {}
     return NodeFacts(
         epoch=epoch,
         seq=seq,
@@ -40,6 +43,7 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
         unschedulable=bool(spec.get("unschedulable")),
         deleting=bool(metadata.get("deletionTimestamp")),
         addresses=sorted({a["address"] for a in status.get("addresses") or () if a.get("address")}),
+        annotations={k: annotations[k] for k in ANNOTATIONS if k in annotations},
     )
 
 
@@ -53,7 +57,9 @@ def _reason(ready: dict[str, Any]) -> str:
 def digest(facts: NodeFacts) -> str:
     """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
     removal, which is our own deed; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
-    which move with every report."""
+    which move with every report. Without annotations it is what it was before there were any: an upgrade tells nobody
+    the same again."""
     words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
-    content = words.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint"})
+    none = set() if facts.annotations else {"annotations"}
+    content = words.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint", *none})
     return base64.b64encode(hashlib.sha256(content.encode()).digest()[:8]).decode()

@@ -6,10 +6,27 @@ from datetime import datetime, timedelta
 
 from pydantic import Field
 
-from resources.base import Duration, Model
-from resources.messages import Account, Cursor, Happening, InstancesOutput, Reachability
+from resources.base import Duration, Model, Value
+from resources.messages import Account, ClusterNews, Cursor, Happening, InstancesOutput, Reachability
 from resources.names import DEFAULT_QUEUE
 from resources.timings import Timings
+
+
+class Pause(Value):
+    """Everything voluntary of the cluster's pools stands still, because a person wants it."""
+
+    time: datetime
+    requested_by: str = ""
+    reason: str = ""
+
+
+class PoolsInput(Value):
+    cluster: str
+
+
+class PoolsFound(Value):
+    names: list[str] = Field(default_factory=list)
+    """Pools that run."""
 
 
 class ClusterState(Model):
@@ -30,6 +47,13 @@ class ClusterState(Model):
     clouds: dict[str, Reachability] = Field(default_factory=dict)
     """By account: whether it answers."""
     api: Reachability | None = None
+    pools: dict[str, datetime | None] = Field(default_factory=dict)
+    """By name: the time of the news that it was told last; None: it is to be told."""
+    searched: bool = False
+    """Pools that were there before this workflow have been looked for."""
+    pause: Pause | None = None
+    news: ClusterNews | None = None
+    """What pools are told, since its last change."""
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
     deadlines: dict[str, datetime] = Field(default_factory=dict)

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
-from resources.errors import Code
+from resources.errors import Code, ErrorInfo
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
 from resources.messages import Happening, Intent, NodeFacts, NodeLook, ResourceUpdate, VmFacts, VmLook
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
@@ -131,6 +131,15 @@ class UpdateTrouble(Value):
     """None: the driver cannot update a VM that runs, so it is not tried again."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
     """What became of each resource: some may have been updated."""
+
+
+class Mark(Value):
+    """That somebody has marked the machine for deletion, on its Node."""
+
+    text: str
+    """As it was written."""
+    time: datetime
+    """As it was meant; where it cannot be read, when it was first seen."""
 
 
 class Illness(Value):
@@ -256,8 +265,16 @@ class MachineState(Model):
     """Found ill for healthTimeout, it asks its pool whether it may be Failed."""
     permitted: bool = False
     """The pool has said so."""
+    mark: Mark | None = None
+    """On its Node."""
+    template_applied: int = 0
+    """The newest generation of the pool's template that the Node carries, once there is one."""
+    create_failure: ErrorInfo | None = None
+    """Of the last create call, while there is no VM."""
+    create_failures: int = 0
+    """Create calls that failed."""
     told_pool: str = ""
-    """The last report to the pool, without its number, to see whether there is anything new to say."""
+    """The last report to the pool as a hash, without its number, to see whether there is anything new to say."""
     reports: int = 0
     """To the pool, so far."""
     drain_began: datetime | None = None

@@ -111,7 +111,7 @@ class Secret(Manifest):
         return data | {k: v.get_secret_value().encode() for k, v in self.string_data.items()}
 
 
-AnyManifest = Machine | MachineClass | Secret
+AnyManifest = Machine | MachineClass | MachineDeployment | Secret
 KINDS: dict[str, type[Manifest]] = {
     "Machine": Machine,
     "MachineClass": MachineClass,

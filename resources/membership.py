@@ -52,6 +52,11 @@ class MemberReport(Value):
     """The newest generation of the pool's template that its spec and its Node have."""
     ended: bool = False
     """Nothing is left of it; the last report of all."""
+    machine_class: str = ""
+    """The class that its VM was or will be made from. This and the hash only after `report_again`: a pool that does not
+    know the machine finds its revision by them."""
+    hash: str = ""
+    """planners.hot_update.rolling_hash of that class."""
 
 
 class Permit(Value):
@@ -118,3 +123,10 @@ class MarkNodesInput(Value):
     pool: str
     machines: list[str]
     on: bool
+
+
+class ForgetPoolInput(Value):
+    cluster: str
+    name: str
+    classes: list[str] = Field(default_factory=list)
+    """Names of those whose user it is no more."""

@@ -73,6 +73,8 @@ class NodeFacts(Value):
     unschedulable: bool = False
     deleting: bool = False
     addresses: list[str] = Field(default_factory=list)
+    annotations: dict[str, str] = Field(default_factory=dict)
+    """Of those on it the ones that its machine reads."""
 
     def newer_than(self, other: NodeFacts | None) -> bool:
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)

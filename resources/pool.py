@@ -208,6 +208,20 @@ class PoolWait(Value):
     since: datetime
 
 
+class Story(Value):
+    """A rollout as it is told to its workflow: what was not told yet, and how it ended."""
+
+    started: bool = False
+    """Its workflow is there."""
+    untold: list[Happening] = Field(default_factory=list)
+    outcome: str = ""
+    """resources.rollout.Outcome; "": it goes on."""
+    message: str = ""
+    """Of the outcome."""
+    undone: bool = False
+    """A person has gone back to a former revision."""
+
+
 class PoolState(Model):
     """The only argument of a pool's workflow. A person may start one with plain JSON:
 
@@ -229,6 +243,10 @@ class PoolState(Model):
     created: datetime | None = None
     template: int = Field(default=1, ge=1)
     """Generation of what may be changed of the template without new machines."""
+    told: dict[str, datetime] = Field(default_factory=dict)
+    """When machines were told of it that have not taken it."""
+    template_by: str = ""
+    """Who changed it last."""
     members: dict[str, Member] = Field(default_factory=dict)
     """By machine name."""
     revisions: list[Revision] = Field(default_factory=list)
@@ -244,14 +262,26 @@ class PoolState(Model):
     """By the last plan."""
     unstarted: list[str] = Field(default_factory=list)
     """Machines whose start is not confirmed."""
+    unmarked: dict[str, bool] = Field(default_factory=dict)
+    """Machines whose Nodes could not be given a rollout's marks (True), or freed of them (False)."""
     classes: list[str] = Field(default_factory=list)
     """Names of those that count the pool among their users."""
+    class_told: str = ""
+    """What its class was told last: name and generation."""
     searched: bool = False
     """Machines of the pool that were there before this workflow have been looked for."""
+    expected: list[str] = Field(default_factory=list)
+    """Those that were found and have not said yet how they are: nothing is decided without them."""
+    lost: dict[str, str] = Field(default_factory=dict)
+    """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
+    stories: dict[int, Story] = Field(default_factory=dict)
+    """Rollouts that are told, by revision."""
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
     deadlines: dict[str, datetime] = Field(default_factory=dict)
     deleted: bool = False
+    force: bool = False
+    """Of the deletion: drains are short."""
     parked: str | None = None
     messages: int = 0
     """Since the last continue-as-new."""

@@ -55,6 +55,8 @@ class PoolQuestion(Value):
     to: int | None = None
     """Of undo."""
     restart: bool = False
+    remove: list[str] = Field(default_factory=list)
+    """Machines that go first, as of scale."""
     delete: bool = False
 
 

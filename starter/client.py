@@ -1,4 +1,4 @@
-"""HostlerClient: what the `hostler` command can do with machines, for programs.
+"""HostlerClient: what the `hostler` command can do with machines and pools, for programs.
 
     async with HostlerClient.connect(load_settings(), cluster="demo") as hostler:
         for applied in await hostler.apply(machine_class, machine):
@@ -25,7 +25,7 @@ from temporalio.service import RPCError
 
 from resources import names
 from resources.machine import ApplyIntent, MachineState, Phase
-from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, cluster_of
+from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, MachineDeployment, cluster_of
 from resources.messages import DeleteIntent, Intent, RecreateIntent, SweepReport
 from resources.settings import Settings, load_settings
 from starter import adoption, history, intents, live, orphans, waiting
@@ -34,6 +34,7 @@ from starter.clusters import Clusters
 from starter.connection import connect
 from starter.errors import NoAnswer, NotFound, Refused, Unreachable, no_such_workflow, translated
 from starter.plan import PARALLEL, Plan, Planner
+from starter.pools import Pools
 from starter.results import Adopted, Applied, Description, Event, Life, MachineSummary, Selected, Sent
 from starter.selectors import Selector, parse
 from starter.waiting import Progress, since
@@ -59,6 +60,7 @@ class HostlerClient:
         self.requested_by = requested_by or intents.whoami()
         self.clusters = Clusters(self)
         self.classes = Classes(self)
+        self.pools = Pools(self)
 
     @classmethod
     @asynccontextmanager
@@ -77,7 +79,7 @@ class HostlerClient:
 
     # -- apply --------------------------------------------------------------------------------------------------------
 
-    async def apply(self, *manifests: AnyManifest) -> builtins.list[Applied]:
+    async def apply(self, *manifests: AnyManifest | MachineDeployment) -> builtins.list[Applied]:
         """Creates or changes; all manifests are judged before anything is sent.
 
         Raises Refused with everything that is wrong, or with what failed after the others were done.
@@ -85,7 +87,7 @@ class HostlerClient:
         plan = await self.plan(*manifests)
         return [applied async for applied in plan.execute()]
 
-    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> Plan:
+    async def plan(self, *manifests: AnyManifest | MachineDeployment, cluster: str | None = None) -> Plan:
         """What `apply` would do. `cluster` overrides the manifests' own."""
         loaded = Loaded()
         for m in manifests:
@@ -93,12 +95,14 @@ class HostlerClient:
                 loaded.machines.append(m)
             elif isinstance(m, MachineClass):
                 loaded.classes.append(m)
+            elif isinstance(m, MachineDeployment):
+                loaded.pools.append(m)
             else:
                 loaded.secrets.append(m)
         with translated():
             return await Planner(self, cluster).plan(loaded)
 
-    def cluster_of(self, manifest: Machine | MachineClass, cluster: str | None = None) -> str:
+    def cluster_of(self, manifest: Machine | MachineClass | MachineDeployment, cluster: str | None = None) -> str:
         """`cluster`, else the manifest's annotation, else the settings' map of its namespace, else the default."""
         namespace = manifest.metadata.namespace
         mapped = (name for name, c in sorted(self.settings.clusters.items()) if namespace in c.namespaces)
@@ -123,10 +127,12 @@ class HostlerClient:
         cluster: str | None = None,
         all_clusters: bool = False,
         machine_class: str | None = None,
+        pool: str | None = None,
         phase: Phase | None = None,
     ) -> builtins.list[MachineSummary]:
         """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind."""
         where = {"HostlerClass": _word(machine_class)} if machine_class else {}
+        where |= {"HostlerPool": _word(pool)} if pool else {}
         where |= {"HostlerPhase": str(phase)} if phase else {}
         query = live.machines_of(None if all_clusters else _word(cluster or self.cluster), **where)
         with translated():

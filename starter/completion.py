@@ -77,7 +77,14 @@ def clusters(ctx: typer.Context, incomplete: str) -> Candidates:
 def goals(ctx: typer.Context, incomplete: str) -> Candidates:
     """What may be waited for."""
     from resources.machine import Phase
+    from starter.commands.common import ALIASES, POOL
 
+    if ALIASES.get((ctx.params.get("kind") or "").partition("/")[0]) == POOL:
+        return [
+            ("rolled-out", "all machines are of the newest revision, and available"),
+            ("ready", "as many machines as wanted are available"),
+            ("deleted", "it is gone"),
+        ]
     return [("deleted", "it is gone"), *((f"phase={p}", "") for p in Phase)]
 
 
@@ -101,16 +108,16 @@ def providers(ctx: typer.Context, incomplete: str) -> Candidates:
 def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
     import asyncio
 
-    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE
+    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL
 
     which = ALIASES.get(kind)
     if which == CLUSTER:
         return clusters(ctx, beginning)
-    if which not in (MACHINE, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
+    if which not in (MACHINE, POOL, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
-    ask = {MACHINE: _machines, CLASS: _classes, NODE: _nodes}[which]
+    ask = {MACHINE: _machines, POOL: _pools, CLASS: _classes, NODE: _nodes}[which]
     return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
 
 
@@ -127,15 +134,24 @@ async def _machines(settings: Settings, cluster: str, beginning: str) -> Candida
 
 
 async def _classes(settings: Settings, cluster: str, beginning: str) -> Candidates:
-    from resources.attributes import PHASE
     from resources.names import class_id
+
+    return await _workflows(settings, "MachineClassWorkflow", class_id(cluster, beginning))
+
+
+async def _pools(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.names import pool_id
+
+    return await _workflows(settings, "MachineDeploymentWorkflow", pool_id(cluster, beginning))
+
+
+async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidates:
+    """Names and phases, by the beginning of the workflow's id."""
+    from resources.attributes import PHASE
     from starter.client import HostlerClient
 
     async with HostlerClient.connect(settings) as client:
-        query = (
-            "WorkflowType='MachineClassWorkflow' AND ExecutionStatus='Running' "
-            f"AND WorkflowId STARTS_WITH '{class_id(cluster, beginning)}'"
-        )
+        query = f"WorkflowType='{kind}' AND ExecutionStatus='Running' AND WorkflowId STARTS_WITH '{beginning}'"
         found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
     return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
 
@@ -143,6 +159,11 @@ async def _classes(settings: Settings, cluster: str, beginning: str) -> Candidat
 def class_names(ctx: typer.Context, incomplete: str) -> Candidates:
     """Where only a class may stand."""
     return _names(ctx, "class", incomplete)
+
+
+def pool_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a pool may stand."""
+    return _names(ctx, "pool", incomplete)
 
 
 def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:

@@ -5,19 +5,26 @@ What a class's field does is judged by the class's workflow, as it will be when 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pydantic.alias_generators import to_camel
 
+from resources.effects import Effect, effects
 from resources.machine import ClassSnapshot, MachineState
 from resources.machine_class import ClassPreview
+from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import Machine
+from resources.names import POOL_USER
+from resources.pool_intents import Rehearsal
+from starter import rehearsal
 from starter.classes import named
 from starter.errors import HostlerError
 from starter.plan import Plan, Step
 from starter.plan_classes import ClassPlan, own_annotations, same_content
+from starter.plan_pools import KIND, PoolPlan
 from starter.results import Verb, snapshot_fields
 
 if TYPE_CHECKING:
@@ -28,7 +35,12 @@ REPLACE = "needs replacement (Outdated)"
 REFUSED = "refused"
 IN_PLACE = "taken in place"
 NOTHING = "touches no VM that runs"
+ROLL = "needs replacement (a rollout)"
+ROLL_OR_OUTDATED = "needs replacement (pools roll; single machines are Outdated)"
+POOL = "pool: no machine is changed or replaced for it"
 PROVIDER_SPEC = "providerSpec"
+POOL_EFFECTS = dict(effects(MachineDeploymentSpec))
+EFFECT_WORDS = {Effect.POOL: POOL, Effect.HOT: HOT, Effect.HASH: ROLL, Effect.POST_START: ROLL, Effect.NONE: POOL}
 SHOWN = 60
 """Characters of a value; what is longer is cut."""
 
@@ -57,16 +69,18 @@ class Difference:
     refusals: tuple[str, ...] = ()
     """Why it would not be taken at all, and what to do."""
     machines: tuple[str, ...] = ()
-    """Names of the machines that a changed class touches."""
+    """Names of the single machines that a changed class touches."""
+    more: tuple[str, ...] = ()
+    """Of a changed class what it does to pools; of a pool what it would do, step by step."""
     note: str = ""
 
     def lines(self) -> list[str]:
         found = [f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")]
         found += [f"  {field}" for field in self.fields]
         found += [f"  {REFUSED}: {why}" for why in self.refusals]
-        if self.kind == "machineclass" and self.fields:
+        if self.kind == "machineclass" and self.fields and (self.machines or not self.more):
             found.append(f"  touches {named(list(self.machines))}")
-        return found
+        return found + [f"  {line}" for line in self.more]
 
 
 async def differences(client: HostlerClient, plan: Plan) -> list[Difference]:
@@ -78,6 +92,8 @@ async def _of(client: HostlerClient, step: Step) -> Difference:
     of = step.machine_class
     if step.kind == "machineclass" and of is not None:
         return _of_class(step, of)
+    if step.pool is not None and step.pool.state is not None:
+        return await _of_pool(client, step.pool)
     if step.former is not None and step.wanted is not None and of is not None:
         return await _of_machine(client, step, step.former, step.wanted, of)
     note = "its values, which are not shown" if step.kind == "secret" and step.verb is Verb.CONFIGURED else step.note
@@ -92,9 +108,13 @@ def _of_class(step: Step, of: ClassPlan) -> Difference:
     before = {"labels": of.state.labels, "annotations": of.state.annotations}
     after = {"labels": meta.labels, "annotations": own_annotations(meta.annotations)}
     fields += [FieldChange(*c, NOTHING) for c in changes(before, after, "metadata")]
-    machines = tuple(sorted(of.state.users)) if of.new_content else ()
+    users = sorted(of.state.users) if of.new_content else []
+    machines = tuple(u for u in users if not u.startswith(POOL_USER))
+    if step.pools:
+        fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""
-    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, machines, note)
+    more = tuple(str(pool) for pool in step.pools)
+    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, machines, more, note)
 
 
 async def _of_machine(
@@ -114,6 +134,49 @@ async def _of_machine(
         fields += class_changes(has, of.snapshot, preview, why_not)
         refusals = tuple(preview.refused) if preview else ()
     return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, note=step.note)
+
+
+async def _of_pool(client: HostlerClient, plan: PoolPlan) -> Difference:
+    former, meta, of = plan.state, plan.manifest.metadata, plan.of
+    assert former is not None
+    fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(_plain(former.spec), _plain(plan.manifest.spec))]
+    fields = [replace(f, path=f"spec.{f.path}") for f in fields]
+    before = {"labels": former.labels, "annotations": former.annotations, "namespace": former.namespace}
+    after = {
+        "labels": meta.labels,
+        "annotations": own_annotations(meta.annotations),
+        "namespace": meta.namespace,
+    }
+    fields += [FieldChange(*c, POOL) for c in changes(before, after, "metadata")]
+    has = former.machine_class
+    if has is not None and has.name != of.name:
+        preview, why_not = await _preview(client, of, has)
+        fields += [
+            replace(c, effect=ROLL) if c.effect == REPLACE else c
+            for c in class_changes(has, of.snapshot, preview, why_not)
+        ]
+    refusals, more = await _rehearsed(client, plan)
+    return Difference(KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
+
+
+async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Why the pool would not take it, and what it would do."""
+    try:
+        found: Rehearsal = await client.pools.rehearse(plan.name, plan.question, cluster=plan.cluster)
+    except HostlerError as e:
+        return (), (f"what it would do is not known: {e}",)
+    return ((found.refused,), ()) if found.refused else ((), tuple(rehearsal.lines(found)))
+
+
+def _pool_effect(path: str) -> str:
+    """Of a field of a pool's spec: its own mark, or that of the nearest field above it, or the most of those below."""
+    plain = re.sub(r"\[\d+\]", "[]", path)
+    above = [p for p in POOL_EFFECTS if _within(plain, p) and len(p) <= len(plain)]
+    if above:
+        return EFFECT_WORDS[POOL_EFFECTS[max(above, key=len)]]
+    below = {e for p, e in POOL_EFFECTS.items() if _within(plain, p)}
+    worst = next((e for e in (Effect.HASH, Effect.HOT) if e in below), Effect.POOL)
+    return EFFECT_WORDS[worst]
 
 
 async def _preview(client: HostlerClient, of: ClassPlan, has: ClassSnapshot) -> tuple[ClassPreview | None, str]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from resources.manifests import Loaded, ManifestError, load_manifests
+from resources.manifests import AnyManifest, Loaded, MachineDeployment, ManifestError, load_manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -20,16 +20,19 @@ def read(sources: Iterable[str]) -> Loaded:
     given = list(sources)
     for text, source in _texts(given):
         part = load_manifests(text, source)
-        if part.pools:
-            names = ", ".join(p.metadata.name for p in part.pools)
-            raise ManifestError(f"{source}: MachineDeployment {names}: this version only checks pools; apply machines")
+        whole.pools += part.pools
         whole.machines += part.machines
         whole.classes += part.classes
         whole.secrets += part.secrets
         whole.warnings += part.warnings
-    if not (whole.machines or whole.classes or whole.secrets):
+    if not (whole.machines or whole.pools or whole.classes or whole.secrets):
         raise ManifestError(f"{', '.join(given)}: no manifests in it")
     return whole
+
+
+def every(loaded: Loaded) -> list[AnyManifest | MachineDeployment]:
+    """All manifests, in the order in which `apply` sends them."""
+    return [*loaded.secrets, *loaded.classes, *loaded.pools, *loaded.machines]
 
 
 def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:

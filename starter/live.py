@@ -34,6 +34,7 @@ from resources import attributes
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
 from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE
+from resources.starts import MEMO_CREATED
 from starter.errors import NoAnswer, NotFound, no_such_workflow
 from starter.results import Life, MachineSummary, PendingActivity
 from starter.spelling import did_you_mean
@@ -42,8 +43,6 @@ QUERY_TIMEOUT = 3.0
 """Seconds that a workflow may take to answer before nobody is taken to be there."""
 POLL_WINDOW = 70.0
 """Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
-MEMO_CREATED = "created"
-"""When the machine was applied: visibility knows the start of the latest run only."""
 
 Handle = WorkflowHandle[Any, MachineResult]
 StateT = TypeVar("StateT")
@@ -68,6 +67,7 @@ async def summary_of(execution: WorkflowExecution) -> MachineSummary:
         reason=found.get(attributes.REASON, ""),
         node=found.get(attributes.NODE, ""),
         machine_class=found.get(attributes.CLASS, ""),
+        pool=found.get(attributes.POOL, ""),
         provider_id=found.get(attributes.PROVIDER_ID, ""),
         deadline=found.get(attributes.DEADLINE),
     )

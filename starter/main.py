@@ -59,6 +59,7 @@ COMMANDS = {
     "renew": Lazy("delete", "renew", "Let machines go on with the newest code and try again."),
     "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node; or classes."),
     "recreate": Lazy("recreate", "recreate", "Replace machines: delete to the end, then a new life of the same name."),
+    "rollout": Lazy("rollout", "app", "Follow and steer the rollouts of pools.", group=True),
     "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one, with its VM."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
     "doctor": Lazy("doctor", "doctor", "Find out what is wrong with settings, Temporal, workers and clusters."),

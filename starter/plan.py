@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
@@ -14,11 +14,13 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
-from resources.manifests import Loaded, Machine, MachineClass, Secret
+from resources.manifests import Loaded, Machine, MachineClass, MachineDeployment, Secret
 from resources.settings import Settings
 from starter.errors import HostlerError, Refused, translated
 from starter.intents import new_id
 from starter.plan_classes import ClassPlan, ClassPlanner, own_annotations, same_content
+from starter.plan_pools import KIND as POOL_KIND
+from starter.plan_pools import PoolPlan, PoolPlanner, PoolTouched
 from starter.results import Applied, Life, Verb
 from starter.starts import start_cluster, start_machine
 
@@ -45,6 +47,10 @@ class Step:
     former: MachineState | None = None
     """Of a machine that is there: as it is."""
     wanted: Machine | None = None
+    pool: PoolPlan | None = None
+    """Of a pool: itself."""
+    pools: tuple[PoolTouched, ...] = ()
+    """Of a class that is changed: what that does to the pools that use it."""
 
     def told(self, note: str = "", verb: Verb | None = None) -> Applied:
         return Applied(self.kind, self.name, verb or self.verb, note or self.note)
@@ -52,43 +58,31 @@ class Step:
 
 @dataclass
 class Plan:
-    """Steps in the order in which they are done: Secrets, clusters, classes, machines."""
+    """Steps in the order in which they are done: Secrets, clusters, classes, pools, machines."""
 
     secrets: list[Step] = field(default_factory=list)
     clusters: list[Step] = field(default_factory=list)
     classes: list[Step] = field(default_factory=list)
+    pools: list[Step] = field(default_factory=list)
     machines: list[Step] = field(default_factory=list)
 
     @property
     def steps(self) -> list[Step]:
-        return [*self.secrets, *self.clusters, *self.classes, *self.machines]
+        return [*self.secrets, *self.clusters, *self.classes, *self.pools, *self.machines]
 
     async def execute(self) -> AsyncIterator[Applied]:
         """Does every step and tells of each as soon as it and those before it are done.
 
-        A failed Secret, cluster or class ends it; a failed machine does not hold up the others. Raises HostlerError
-        with every failure at the end, and Refused before anything is done where a class will not be taken.
+        A failed Secret, cluster or class ends it; a failed pool or machine does not hold up the others. Raises
+        HostlerError with every failure at the end, and Refused before anything is done where a class will not be taken.
         """
         self.judge()
         for step in (*self.secrets, *self.clusters, *self.classes):
             yield await _run(step)
-        slots = asyncio.Semaphore(PARALLEL)
-
-        async def one(step: Step) -> Applied:
-            async with slots:
-                return await _run(step)
-
         failures: list[str] = []
-        tasks = [asyncio.create_task(one(step)) for step in self.machines]
-        try:
-            for task in tasks:
-                try:
-                    yield await task
-                except HostlerError as e:
-                    failures.append(str(e))
-        finally:
-            for task in tasks:
-                task.cancel()
+        for steps in (self.pools, self.machines):
+            async for applied in _side_by_side(steps, failures):
+                yield applied
         if failures:
             raise Refused("\n".join(failures))
 
@@ -99,6 +93,25 @@ class Plan:
         ]
         if every:
             raise Refused("\n".join(every))
+
+
+async def _side_by_side(steps: Sequence[Step], failures: list[str]) -> AsyncIterator[Applied]:
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def one(step: Step) -> Applied:
+        async with slots:
+            return await _run(step)
+
+    tasks = [asyncio.create_task(one(step)) for step in steps]
+    try:
+        for task in tasks:
+            try:
+                yield await task
+            except HostlerError as e:
+                failures.append(str(e))
+    finally:
+        for task in tasks:
+            task.cancel()
 
 
 async def _run(step: Step) -> Applied:
@@ -118,24 +131,28 @@ class Planner:
         self._settings: Settings = client.settings
         self._cluster = cluster
         self._classes = ClassPlanner(client)
+        self._pools = PoolPlanner(client)
 
     async def plan(self, loaded: Loaded) -> Plan:
         """Raises Refused with everything that is wrong, one line each."""
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}
+        pools = {(self._cluster_of(p), p.metadata.name): p for p in loaded.pools}
         manifests = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
         self._no_twins(loaded)
-        clusters = {cluster for cluster, _ in (*machines, *manifests)}
+        clusters = {cluster for cluster, _ in (*machines, *pools, *manifests)}
         self._known(clusters)
         plan = Plan(secrets=await self._plan_secrets(loaded.secrets))
         named = {(cluster, m.spec.class_.name) for (cluster, _), m in machines.items()}
+        named |= {(cluster, p.spec.template.spec.class_.name) for (cluster, _), p in pools.items()}
         await gather(partial(self._classes.add, *key, manifests.get(key)) for key in sorted(named | set(manifests)))
-        plan.classes = [self._class_step(self._classes.plans[key]) for key in manifests]
+        plan.classes = [await self._class_step(self._classes.plans[key], pools) for key in manifests]
+        plan.pools = await gather(partial(self._pool_step, key, pool) for key, pool in pools.items())
         plan.machines = await gather(partial(self.machine, key, machine) for key, machine in machines.items())
         plan.clusters = await gather(partial(self._cluster_step, c) for c in sorted(clusters))
         plan.clusters = [s for s in plan.clusters if s.verb is not Verb.UNCHANGED]
         return plan
 
-    def _cluster_of(self, manifest: Machine | MachineClass) -> str:
+    def _cluster_of(self, manifest: Machine | MachineClass | MachineDeployment) -> str:
         return self._client.cluster_of(manifest, self._cluster)
 
     def _known(self, clusters: set[str]) -> None:
@@ -146,6 +163,7 @@ class Planner:
 
     def _no_twins(self, loaded: Loaded) -> None:
         keys = [f"machine {m.metadata.name} of cluster {self._cluster_of(m)}" for m in loaded.machines]
+        keys += [f"pool {p.metadata.name} of cluster {self._cluster_of(p)}" for p in loaded.pools]
         keys += [f"machineclass {c.metadata.name} of cluster {self._cluster_of(c)}" for c in loaded.classes]
         keys += [f"secret {s.metadata.namespace}/{s.metadata.name}" for s in loaded.secrets]
         twins = [key for key, count in Counter(keys).items() if count > 1]
@@ -187,9 +205,10 @@ class Planner:
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
-    def _class_step(self, plan: ClassPlan) -> Step:
+    async def _class_step(self, plan: ClassPlan, pools: Mapping[Key, MachineDeployment]) -> Step:
         run = None if plan.verb is Verb.UNCHANGED else partial(self._classes.carry_out, plan)
-        return Step("machineclass", plan.name, plan.verb, run=run, machine_class=plan)
+        touched = tuple(await self._pools.touched(plan, pools))
+        return Step("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
 
     def _class_of(self, key: Key, manifest: Machine, state: MachineState | None) -> ClassPlan:
         """Raises Refused where nothing is known of the class, but by the machine itself."""
@@ -200,6 +219,19 @@ class Planner:
         has = state.machine_class if state else None
         # Raises Refused for any other class than the one that the machine has.
         return ClassPlan(name, key[0], Verb.UNCHANGED, snapshot_of(None, has, name))
+
+    # -- pools --------------------------------------------------------------------------------------------------------
+
+    async def _pool_step(self, key: Key, manifest: MachineDeployment) -> Step:
+        """Raises Refused in the pool's name."""
+        cluster, name = key
+        of = self._classes.plans.get((cluster, manifest.spec.template.spec.class_.name))
+        try:
+            plan = await self._pools.plan(key, manifest, of)
+        except Refused as e:
+            raise Refused(f"pool {name}: {e}") from None
+        run = partial(self._pools.carry_out, plan) if plan.told else None
+        return Step(POOL_KIND, name, plan.verb, plan.note, run, plan.of, pool=plan)
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -270,7 +302,7 @@ class Planner:
             id=new_id(),
             requested_by=self._client.requested_by,
             spec=manifest.spec,
-            machine_class=of.for_machine(state),
+            machine_class=of.for_user(state.machine_class),
             labels=manifest.metadata.labels,
             annotations=own_annotations(manifest.metadata.annotations),
         )

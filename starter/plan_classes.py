@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.machine import ClassSnapshot, MachineState
+from resources.machine import ClassSnapshot
 from resources.machine_class import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
 from resources.manifests import MachineClass
 from resources.names import CLUSTER_ANNOTATION
@@ -51,14 +51,13 @@ class ClassPlan:
         """Whether machines will hear of it."""
         return self.state is not None and self.snapshot.generation != self.state.generation
 
-    def tells(self, machine: str) -> bool:
-        """Whether the class itself tells this machine of the change, a few machines at a time."""
-        return self.state is not None and machine in self.state.users
+    def tells(self, user: str) -> bool:
+        """Whether the class itself tells this user of the change, a few at a time."""
+        return self.state is not None and user in self.state.users
 
-    def for_machine(self, machine: MachineState | None) -> ClassSnapshot:
-        """One that the machine does not take for old news: a machine may have a generation of a former class of this
-        name, whose workflow was ended from outside. The class raises its own when it hears of that."""
-        has = machine.machine_class if machine else None
+    def for_user(self, has: ClassSnapshot | None) -> ClassSnapshot:
+        """One that a machine or pool does not take for old news: what it `has` may be a generation of a former class of
+        this name, whose workflow was ended from outside. The class raises its own when it hears of that."""
         if has is None or has.name != self.name or has.generation < self.snapshot.generation:
             return self.snapshot
         if same_content(has, self.snapshot):

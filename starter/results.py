@@ -32,7 +32,7 @@ class Applied:
     """What became of one manifest."""
 
     kind: str
-    """Lower case, as kubectl writes it: machine, machineclass, secret, cluster."""
+    """Lower case, as kubectl writes it: machine, machinedeployment, machineclass, secret, cluster."""
     name: str
     verb: Verb
     note: str = ""
@@ -76,6 +76,7 @@ class MachineSummary:
     reason: str = ""
     node: str = ""
     machine_class: str = ""
+    pool: str = ""
     provider_id: str = ""
     deadline: datetime | None = None
 

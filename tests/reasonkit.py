@@ -31,6 +31,17 @@ SAID: dict[str, tuple[int | str, Kind]] = {
     "Happening": ("reason", Kind.HAPPENING),
     "Note": ("reason", Kind.HAPPENING),
 }
+POOL: dict[str, tuple[int | str, Kind]] = {
+    "Wait": (0, Kind.WAIT),
+    "wait": (0, Kind.WAIT),
+    "_back_off": (1, Kind.WAIT),
+    "Create": (2, Kind.HAPPENING),
+    "Delete": (1, Kind.HAPPENING),
+    "delete": (1, Kind.HAPPENING),
+    "Grant": (1, Kind.HAPPENING),
+    "MarkNodes": (2, Kind.HAPPENING),
+}
+"""In a pool's plan only: elsewhere these words mean something else."""
 PASSED_ON = {"reason_of", "_happened"}
 """Functions whose answer is a reason that is found where it is made."""
 
@@ -94,11 +105,12 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and what it is met as, where the call says one."""
     name = _name(call.func)
-    if name not in SAID or (name == "tell" and not file.endswith(HISTORY.name)):
+    words = {**SAID, **POOL} if file.startswith("planners/pool/") else SAID
+    if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):
         return None
     if name == "Health" and isinstance(call.args[0], ast.Constant) and call.args[0].value is True:
         return None  # nobody waits for a healthy node
-    place, kind = SAID[name]
+    place, kind = words[name]
     if isinstance(place, int):
         return (call.args[place], kind) if len(call.args) > place else None
     return next(((k.value, kind) for k in call.keywords if k.arg == place), None)

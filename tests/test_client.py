@@ -158,7 +158,7 @@ def test_a_machine_never_takes_a_class_for_old_news(has: int, tags: dict[str, st
     (manifest,) = load_manifests(text(class_yaml(team="b")), "test").classes
     state = MachineState(name="m1", spec=machine.spec, machine_class=ClassSnapshot.of(former, has))
     plan = ClassPlan("c1", "demo", Verb.CONFIGURED, ClassSnapshot.of(manifest, 2))
-    taken = plan.for_machine(state)
+    taken = plan.for_user(state.machine_class)
     assert (taken.generation, taken.provider_spec["vmTags"]) == (expected, {"team": "b"})
 
 

@@ -61,6 +61,25 @@ def test_a_reason_is_found(code: str, reasons: dict[str, Kind]) -> None:
     assert (found.reasons, found.unread) == (reasons, [])
 
 
+@pytest.mark.parametrize(
+    ("code", "reasons"),
+    [
+        ('return Wait("A", "words")', {"A": Kind.WAIT}),
+        ('draft.wait("A", "words")', {"A": Kind.WAIT}),
+        ('return _back_off(pace, "A", "words")', {"A": Kind.WAIT}),
+        ('draft.delete(names, "A", "words")', {"A": Kind.HAPPENING}),
+        ('draft.do(Create(1, 2, "A", "words"))', {"A": Kind.HAPPENING}),
+        ('draft.do(MarkNodes(names, False, "A", "words"))', {"A": Kind.HAPPENING}),
+        ('draft.do(Grant(names, reason, "words"))', {}),
+    ],
+)
+def test_a_reason_of_a_pools_plan_is_found(code: str, reasons: dict[str, Kind]) -> None:
+    source = f"def f(draft, names, reason):\n  {code}"
+    found = find({"planners/pool/x.py": source})
+    assert (found.reasons, found.unread) == (reasons, [])
+    assert find({"workflows/x.py": source}).reasons == {}, "elsewhere these words mean something else"
+
+
 @pytest.mark.parametrize("code", ['m.waiting(f"Waits{x}", "words")', "m.note(names[0], 'words')", "m.note(x, 'words')"])
 def test_a_reason_that_cannot_be_found_is_seen(code: str) -> None:
     assert len(find({"workflows/x.py": f"def f(m):\n  {code}"}).unread) == 1
@@ -93,16 +112,25 @@ def test_the_words_of_a_reason(name: str) -> None:
         if words[1] not in ("doctor", "explain"):
             where = "--cluster" if "--cluster" in words else "cluster"
             assert words[words.index(where) + 1] == "prod", "a command that is copied must not hit another cluster"
-        if "machine" in words:
-            assert words[words.index("machine") + 1] == "m-1"
+        if words[1:3] != ["resume", "cluster"]:
+            for kind in {"machine", "pool", "status", "resume", "undo"} & set(words):
+                assert words[words.index(kind) + 1] == "m-1"
 
 
 def test_a_reason_that_is_not_known_has_a_next_step_too() -> None:
     assert next_step("Odd", "prod", "m-1") == (
         "This version does not know the reason: `hostler events machine m-1 --cluster prod` tells the story."
     )
+    assert next_step("Odd", "prod", "p1", "pool") == (
+        "This version does not know the reason: `hostler describe pool p1 --cluster prod` tells the story."
+    )
     assert (is_warning("Odd"), nothing_to_do("Odd")) == (False, False)
     assert (is_warning("CreationTimeout"), nothing_to_do("Settling")) == (True, True)
+
+
+def test_a_reason_that_machines_and_pools_share_names_the_one_that_has_it() -> None:
+    assert "`hostler renew machine m-1 --cluster prod`" in next_step("InternalError", "prod", "m-1")
+    assert "`hostler renew pool p1 --cluster prod`" in next_step("InternalError", "prod", "p1", "pool")
 
 
 def test_what_makes_a_machine_failed_is_a_warning() -> None:

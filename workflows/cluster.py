@@ -6,26 +6,31 @@ removed. Continues as new when the watch has returned and enough was said; never
 
 from __future__ import annotations
 
+import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
 from temporalio.common import RetryPolicy
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from temporalio.workflow import ActivityCancellationType
 
 from workflows.calls import SHORT, Urgency, failure_of, poller
+from workflows.cluster_words import details, held, pause_words, phase_of, refusal
 from workflows.entity import NEVER, Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
     from activities.news import NewsActivities
+    from activities.pools import PoolActivities
     from activities.watch import WatchActivities
+    from planners.cluster_news import news_of, to_search, untold
     from resources import attributes as at
-    from resources.cluster import ClusterState
+    from resources.cluster import ClusterState, Pause, PoolsFound, PoolsInput
     from resources.messages import (
         Announcement,
         Answer,
         CloudReachability,
+        ClusterNews,
         Cursor,
         InstancesInput,
         InstancesOutput,
@@ -36,7 +41,7 @@ with workflow.unsafe.imports_passed_through():
         VmsTold,
         WatchInput,
     )
-    from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
+    from resources.names import cloud_queue, pool_id, provider_key, watch_queue, workflow_queue
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 
@@ -51,6 +56,7 @@ class ClusterWorkflow(Entity):
         self._nodes: workflow.ActivityHandle[Cursor] | None = None
         self._untold = False
         self._clouds: dict[str, workflow.ActivityHandle[InstancesOutput]] = {}
+        self._search: workflow.ActivityHandle[PoolsFound] | None = None
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
@@ -63,6 +69,8 @@ class ClusterWorkflow(Entity):
             self._watch_nodes()
             self._watch_clouds()
             self._tell_machines()
+            self._search_pools()
+            await self._tell_pools()
             await self.until(self._something_to_do)
             await self._collect()
             if self.wants_renewal(self.s.messages):
@@ -133,6 +141,53 @@ class ClusterWorkflow(Entity):
         )
         unheard(handle)
 
+    # -- its pools ----------------------------------------------------------------------------------------------------
+
+    def _search_pools(self) -> None:
+        """Those of a former workflow of this cluster: nobody else would tell them."""
+        if self._search is not None or not to_search(self.s):
+            return
+        self._search = workflow.start_activity_method(
+            PoolActivities.find_pools,
+            PoolsInput(cluster=self.s.name),
+            task_queue=workflow_queue(self.s.queue_prefix),
+            start_to_close_timeout=timedelta(minutes=1),
+            heartbeat_timeout=self.s.heartbeat,
+            retry_policy=WATCH_RETRY,
+            summary=f"pools of {self.s.name} that were there before",
+            priority=Urgency.POLL,
+        )
+
+    async def _tell_pools(self) -> None:
+        """That one is told is in state before it happens: one that registers meanwhile is told once more."""
+        s = self.s
+        if names := untold(s, workflow.now()):
+            s.news = news_of(s, workflow.now())
+            s.pools |= dict.fromkeys(names, s.news.time)
+            await asyncio.gather(*(self._tell_pool(name, s.news) for name in names))
+
+    async def _tell_pool(self, name: str, news: ClusterNews) -> None:
+        s = self.s
+        try:
+            await workflow.get_external_workflow_handle(pool_id(s.name, name)).signal("cluster_news", news)
+        except FailureError:
+            if s.pools.get(name) == news.time:
+                del s.pools[name]
+                self.note("PoolMissing", f"pool {name} has no workflow that runs, and has not said that it ends")
+
+    @workflow.signal
+    def register_pool(self, name: str) -> None:
+        """Also one that is known: it may be a new life of that name, which has not been told anything."""
+        self.s.messages += 1
+        self.s.pools[name] = None
+
+    @workflow.signal
+    def forget_pool(self, name: str) -> None:
+        self.s.messages += 1
+        self.s.pools.pop(name, None)
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
     def _unwatched(self) -> list[str]:
         return sorted(k for k in self.s.accounts if k not in self._clouds) if self.s.machines else []
 
@@ -144,6 +199,8 @@ class ClusterWorkflow(Entity):
             or any(h.done() for h in self._clouds.values())
             or bool(self._unwatched())
             or self._untold
+            or bool(untold(self.s, workflow.now()))
+            or (self._search.done() if self._search is not None else to_search(self.s))
         )
 
     async def _collect(self) -> None:
@@ -159,6 +216,9 @@ class ClusterWorkflow(Entity):
                 self.s.api = Reachability(reachable=False, message=failure.info.message, time=workflow.now())
                 self.deadlines["retry"] = workflow.now() + 3 * self.s.heartbeat
             self._nodes = None
+        if self._search is not None and self._search.done():
+            self.s.pools = dict.fromkeys((await self._search).names) | self.s.pools
+            self._search, self.s.searched = None, True
         for key in sorted(k for k, h in self._clouds.items() if h.done()):
             try:
                 self.s.vms[key] = await self._clouds.pop(key)
@@ -170,6 +230,8 @@ class ClusterWorkflow(Entity):
         """Ask the watches to return. One that cannot answer any more is no loss: its last cursor serves."""
         for key in sorted(self._clouds):
             self.drop(self._clouds.pop(key))
+        if self._search is not None:
+            self.drop(self._search)
         if self._nodes is not None:
             self._nodes.cancel()
             try:
@@ -239,25 +301,57 @@ class ClusterWorkflow(Entity):
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
+    @workflow.update(name="pause")
+    def pause(self, intent: Intent) -> Answer:
+        return self.once(intent, lambda: self._pause(intent))
+
+    @workflow.signal(name="pause")
+    def pause_by_signal(self, intent: Intent) -> None:
+        self.once(intent, lambda: self._pause(intent))
+
+    def _pause(self, intent: Intent) -> str:
+        s = self.s
+        s.messages += 1
+        if s.pause is not None:
+            return f"cluster {s.name} is paused already, {pause_words(s.pause)}"
+        s.pause = Pause(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
+        self.note("Paused", pause_words(s.pause))
+        return f"cluster {s.name} is paused: {held(len(s.pools))} until hostler resume cluster {s.name}"
+
+    @workflow.update(name="resume")
+    def resume(self, intent: Intent) -> Answer:
+        return self.once(intent, lambda: self._resume(intent))
+
+    @workflow.signal(name="resume")
+    def resume_by_signal(self, intent: Intent) -> None:
+        self.once(intent, lambda: self._resume(intent))
+
+    def _resume(self, intent: Intent) -> str:
+        s = self.s
+        s.messages += 1
+        if s.pause is None:
+            return f"cluster {s.name} is not paused"
+        by = f" by {intent.requested_by}" if intent.requested_by else ""
+        why = f": {intent.reason}" if intent.reason else ""
+        self.note("Resumed", f"after {workflow.now() - s.pause.time}{by}{why}")
+        s.pause = None
+        return f"cluster {s.name} goes on"
+
     @workflow.update(name="remove")
     def remove(self, intent: Intent) -> Answer:
         return self._remove(intent)
 
     @remove.validator
     def check_remove(self, intent: Intent) -> None:
-        if self.s.machines:
-            raise ApplicationError(self._refusal(), type="Refused", non_retryable=True)
+        if words := refusal(self.s):
+            raise ApplicationError(words, type="Refused", non_retryable=True)
 
     @workflow.signal(name="remove")
     def remove_by_signal(self, intent: Intent) -> None:
-        if self.s.machines:
-            self.note("Refused", self._refusal())
+        if words := refusal(self.s):
+            self.note("Refused", words)
         else:
             self._remove(intent)
-
-    def _refusal(self) -> str:
-        some = ", ".join(sorted(set(self.s.machines.values()))[:5])
-        return f"cluster {self.s.name} still has {len(self.s.machines)} machines ({some}); delete them first"
 
     def _remove(self, intent: Intent) -> Answer:
         def act() -> str:
@@ -274,24 +368,11 @@ class ClusterWorkflow(Entity):
     # -- Entity -------------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        phase = "Parked" if self.s.parked else "Watching"
-        if self.s.api is not None and not self.s.api.reachable:
-            phase = "APIUnreachable"
+        phase = phase_of(self.s)
         if phase != self._phase:
             workflow.upsert_search_attributes([at.PHASE.value_set(phase)])
             self._phase = phase
-        api = self.s.api
-        words = "not known yet" if api is None else "answers" if api.reachable else f"cannot be reached: {api.message}"
-        workflow.set_current_details(
-            f"### Cluster {self.s.name}: {phase}\n\n- API server: {words}\n- VMs announced: {len(self.s.machines)}\n"
-            f"- Nodes told to their machines: {len(self.s.cursor.told)}\n{self._cloud_words()}"
-        )
-
-    def _cloud_words(self) -> str:
-        lines = []
-        for key, cloud in sorted(self.s.clouds.items()):
-            lines.append(f"- {key}: {'answers' if cloud.reachable else f'cannot be reached: {cloud.message}'}")
-        return "\n".join(lines)
+        workflow.set_current_details(details(self.s))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"
@@ -301,5 +382,7 @@ class ClusterWorkflow(Entity):
         self.note("CancelIgnored", "somebody cancelled the workflow; send the intent `remove` to end it")
 
     def begin_anew(self) -> ClusterState:
+        """All pools are told once more: those that were ended from outside are found out by it."""
         self.s.messages = 0
+        self.s.pools = dict.fromkeys(self.s.pools)
         return self.s

@@ -50,11 +50,14 @@ def joined(pace: Pace) -> Pace:
     return pace.model_copy(update={"joins_failed": 0, "backoffs": 0})
 
 
-def create_failed(pace: Pace, error: ErrorClass, message: str, now: datetime, jitter: float) -> Pace:
-    """A machine's create call failed. `jitter`: 0 to 1, from the workflow's own chance."""
+def create_failed(
+    pace: Pace, error: ErrorClass, message: str, now: datetime, jitter: float, wait: timedelta | None = None
+) -> Pace:
+    """A machine's create call failed. `jitter`: 0 to 1, from the workflow's own chance; `wait`: instead of the class's
+    own."""
     if error in PASSING:
         return pace
-    return _back_off(pace, REASON[error], message, WAIT[error], now, jitter)
+    return _back_off(pace, REASON[error], message, WAIT[error] if wait is None else wait, now, jitter)
 
 
 def never_joined(pace: Pace, message: str, now: datetime, jitter: float) -> Pace:

@@ -10,6 +10,7 @@ from resources.names import MACHINE_NAME_LABEL
 from resources.reasons.classes import CLASS
 from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
 from resources.reasons.others import ANY_TIME, CLUSTER, STORY
+from resources.reasons.pools import POOL
 from resources.reasons.reason import Kind, Reason
 from resources.reasons.times import TIMES
 
@@ -21,6 +22,7 @@ GROUPS: dict[str, dict[str, Reason]] = {
     "Running, Unknown, Failed": LIVING,
     "Deleting": LEAVING,
     "At any time": ANY_TIME,
+    "Pools": POOL,
     "Machine classes": CLASS,
     "Clusters": CLUSTER,
     "Told by hostler events": STORY,
@@ -30,17 +32,20 @@ GROUPS: dict[str, dict[str, Reason]] = {
 REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.items()}
 
 
-def next_step(reason: str, cluster: str, machine: str = "NAME") -> str:
-    """What can be done, in commands that may be copied. `cluster` and `machine` are names.
+def next_step(reason: str, cluster: str, name: str = "NAME", kind: str = "machine") -> str:
+    """What can be done, in commands that may be copied. `name` is whose reason it is, of that kind: a machine or a
+    pool, which share some.
 
     Also for a reason that is not known here: one of a newer worker, or one that somebody signalled by hand.
     """
-    known = REASONS.get(reason)
-    todo = known.todo if known else "This version does not know the reason: `hostler events {machine}` tells the story."
+    known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
+    unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."
+    todo = known.todo if known else unknown
     return todo.format(
-        machine=f"machine {machine} --cluster {cluster}",
+        machine=f"{kind} {name} --cluster {cluster}",
+        pool=f"{name} --cluster {cluster}",
         cluster=cluster,
-        node=f"kubectl describe node -l {MACHINE_NAME_LABEL}={machine}",
+        node=f"kubectl describe node -l {MACHINE_NAME_LABEL}={name}",
     )
 
 

@@ -217,7 +217,7 @@ JOINING: dict[str, Reason] = {
     "VMGone": Reason(
         Kind.WAIT | Kind.FAILURE,
         "The cloud says that the VM does not exist any more.",
-        f"Find out who deleted it (the cloud's audit log); then {REPLACE}.",
+        f"Find out who deleted it (the cloud's audit log). A pool replaces its machine by itself; else {REPLACE}.",
         warning=True,
     ),
 }

@@ -24,7 +24,8 @@ class Reason(NamedTuple):
     meaning: str
     """What is so, in one sentence."""
     todo: str
-    """What a person can do, in commands with `{machine}`, `{cluster}` and `{node}` to be filled in by `next_step`. It
-    begins with "Nothing" where it goes on by itself, and then says when that is no longer normal."""
+    """What a person can do, in commands with `{machine}` (or whatever else it is that has the reason), `{cluster}`,
+    `{node}`, and `{pool}`, a name only, to be filled in by `next_step`. It begins with "Nothing" where it goes on by
+    itself, and then says when that is no longer normal."""
     warning: bool = False
     """Its Kubernetes Event is of type Warning."""

@@ -21,11 +21,12 @@ def apply(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Create or change machines, their classes and Secrets from manifests.
+    """Create or change pools, machines, their classes and Secrets from manifests.
 
     Everything is judged before anything is sent. Secrets go to the settings' source of secrets, never to Temporal.
-    A changed class is told to every machine that uses it, a few at a time: `hostler describe class NAME` shows how far
-    it is. `hostler diff` (or --dry-run) says beforehand what is updated in place and what needs a new VM.
+    A changed class is told to every pool and machine that uses it, a few at a time: `hostler describe class NAME` shows
+    how far it is; which pools it rolls is said first. `hostler diff` (or --dry-run) says beforehand what is updated in
+    place, what needs a new VM, and what each pool would do, step by step.
     """
     from starter import files as manifests
     from starter.client import HostlerClient
@@ -39,7 +40,7 @@ def apply(
 
     async def body(client: HostlerClient) -> None:
         async with Busy("looking at what is there") as busy:
-            plan = await client.plan(*loaded.secrets, *loaded.classes, *loaded.machines, cluster=here.cluster)
+            plan = await client.plan(*manifests.every(loaded), cluster=here.cluster)
             if dry_run:
                 changed = {(d.kind, d.name): d.lines() for d in await differences(client, plan)}
                 for step in plan.steps:
@@ -47,6 +48,9 @@ def apply(
                     busy.echo("\n".join([f"{head} (dry run)", *fields]))
                 plan.judge()
                 return
+            for step in plan.classes:
+                for pool in (p for p in step.pools if p.grave):  # before anything is done: one may still stop it
+                    busy.echo(f"machineclass/{step.name} {pool}")
             busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
             async for applied in plan.execute():
                 busy.echo(str(applied))

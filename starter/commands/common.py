@@ -24,12 +24,14 @@ MACHINE = "machine"
 NODE = "node"
 CLUSTER = "cluster"
 CLASS = "machineclass"
+POOL = "machinedeployment"
 ORPHAN = "orphan"
 ALIASES = {
     **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
     **dict.fromkeys(("node", "nodes", "no"), NODE),
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
     **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
+    **dict.fromkeys(("pool", "pools", "mcd", "machinedeployment", "machinedeployments"), POOL),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 
@@ -56,8 +58,8 @@ KindArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND",
-        help="machine, class or cluster; also machine/NAME.",
-        autocompletion=completion.kinds(MACHINE, "class", CLUSTER),
+        help="machine, pool, class or cluster; also machine/NAME.",
+        autocompletion=completion.kinds(MACHINE, "pool", "class", CLUSTER),
     ),
 ]
 NameArgument = Annotated[
@@ -73,6 +75,14 @@ SelectorOption = Annotated[
         "--selector",
         help="Those with these labels, as kubectl: pool=demo,zone!=a; 'zone in (a, b)'; gpu; !gpu.",
         show_default=False,
+    ),
+]
+PoolArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        help="pool; also machinedeployment, mcd, pool/NAME.",
+        autocompletion=completion.kinds("pool"),
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All machines of the cluster.")]

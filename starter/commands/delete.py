@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter import completion
-from starter.commands import classes
+from starter.commands import classes, pools
 from starter.commands.common import (
     CLASS,
     CLUSTER,
     MACHINE,
+    POOL,
     AllClustersOption,
     AllOption,
     AsOption,
@@ -34,9 +35,11 @@ from starter.commands.common import (
 from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
+    from datetime import timedelta
+
     from starter.client import HostlerClient
 
-KINDS = (MACHINE, CLASS, CLUSTER)
+KINDS = (MACHINE, POOL, CLASS, CLUSTER)
 
 
 def delete(
@@ -45,14 +48,15 @@ def delete(
         str | None,
         typer.Argument(
             metavar="KIND",
-            help="machine, class or cluster.",
+            help="machine, pool, class or cluster.",
             show_default=False,
-            autocompletion=completion.kinds(MACHINE, "class", CLUSTER),
+            autocompletion=completion.kinds(MACHINE, "pool", "class", CLUSTER),
         ),
     ] = None,
     names: NamesArgument = None,
     files: Annotated[
-        list[str] | None, typer.Option("-f", "--filename", help="Delete the Machines of these manifests; repeatable.")
+        list[str] | None,
+        typer.Option("-f", "--filename", help="Delete the pools and Machines of these manifests; repeatable."),
     ] = None,
     selector: SelectorOption = None,
     everything: AllOption = False,
@@ -66,7 +70,8 @@ def delete(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Delete machines: drain, then the VM, its disks and its Node. Classes and Secrets of a file are left alone.
+    """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and Secrets
+    of a file are left alone. A machine of a pool that is deleted is replaced: `hostler scale` makes a pool smaller.
 
     `delete class NAME` is refused while machines use the class.
     `delete cluster NAME` ends the watch of a cluster that has no machines any more; the cluster itself is not touched.
@@ -84,14 +89,23 @@ def delete(
             raise typer.BadParameter("of classes: delete class NAME... [--reason TEXT] [--dry-run]")
         classes.delete_classes(here, classes.named(given), reason, dry_run)
         return
+    if which == POOL:
+        if selector is not None or everything or all_clusters or files:
+            raise typer.BadParameter("of pools: delete pool NAME... [--force] [--wait] [--reason TEXT] [--dry-run]")
+        keys = pools.named(given)
+        here.run(lambda c: _pools(c, [(c.cluster, name) for name in keys], force, reason, dry_run, wait, limit))
+        return
     if files and (given or selector is not None or everything):
         raise typer.BadParameter("files (-f), or machines: one of them")
     chosen = Selection() if files else choice(given, selector, everything, all_clusters)
 
     async def body(client: HostlerClient) -> None:
-        machines = _of_files(client, here.cluster, files) if files else await chosen.keys(client)
-        if not machines:
+        in_files, machines = _of_files(client, here.cluster, files) if files else ([], await chosen.keys(client))
+        if in_files:
+            await _pools(client, in_files, force, reason, dry_run, wait, limit)
+        if not machines and not in_files:
             typer.echo(chosen.nothing(client), err=True)
+        if not machines:
             return
         if dry_run:
             for its_cluster, machine in machines:
@@ -112,8 +126,25 @@ def delete(
     here.run(body)
 
 
-def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> list[Key]:
-    """Cluster and name of every Machine of the files."""
+async def _pools(
+    client: HostlerClient,
+    keys: list[Key],
+    force: bool,
+    reason: str,
+    dry_run: bool,
+    wait: bool,
+    limit: timedelta | None,
+) -> None:
+    await pools.delete_pools(client, keys, force, reason, dry_run)
+    if wait and not dry_run:
+        from starter.commands.wait import wait_for_pools
+        from starter.pool_waiting import Goal
+
+        await wait_for_pools(client, keys, Goal.DELETED, limit)
+
+
+def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> tuple[list[Key], list[Key]]:
+    """Cluster and name of every pool, and of every Machine, of the files."""
     from starter import files as manifests
     from starter.output import warn
 
@@ -122,7 +153,8 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> l
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
         warn(f"{', '.join(left)}: left alone; machines that are going still need them")
-    return [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
+    in_files = [(client.cluster_of(p, cluster), p.metadata.name) for p in loaded.pools]
+    return in_files, [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
 
 
 async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
@@ -142,7 +174,7 @@ def renew(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Let machines, classes, or a cluster's watch, go on with the newest code, and try again what stands still."""
+    """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try again what stands still."""
     here = session(ctx, cluster, settings, requested_by)
     which, given = target(kind, names or [], KINDS)
     if which == CLUSTER:
@@ -154,6 +186,11 @@ def renew(
         if selector is not None or everything or all_clusters:
             raise typer.BadParameter("of classes: renew class NAME... [--reason TEXT]")
         classes.renew_classes(here, classes.named(given), reason)
+        return
+    if which == POOL:
+        if selector is not None or everything or all_clusters:
+            raise typer.BadParameter("of pools: renew pool NAME... [--reason TEXT]")
+        pools.renew_pools(here, pools.named(given), reason)
         return
     chosen = choice(given, selector, everything, all_clusters)
 

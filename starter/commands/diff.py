@@ -24,8 +24,9 @@ def diff(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Say what `hostler apply` would change, field by field: a hot update of the VMs that run, or a new VM (Outdated),
-    or nothing that a VM carries, or refused; and which machines a changed class touches.
+    """Say what `hostler apply` would change, field by field: a hot update of the VMs that run, or a new VM (pools roll,
+    a single machine is Outdated), or nothing that a VM carries, or refused; which machines and pools a changed class
+    touches; and what a pool would do, step by step.
 
     Exit code 0: no difference; 1: differences; more than 1: an error, as kubectl diff.
     """
@@ -62,7 +63,7 @@ def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: P
     async def body(client: HostlerClient) -> None:
         nonlocal different
         async with Busy("looking at what is there") as busy:
-            plan = await client.plan(*loaded.secrets, *loaded.classes, *loaded.machines, cluster=here.cluster)
+            plan = await client.plan(*manifests.every(loaded), cluster=here.cluster)
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):
                 busy.echo(line)

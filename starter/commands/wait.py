@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from starter import completion
+from starter.commands import pools
 from starter.commands.common import (
+    MACHINE,
+    POOL,
     AllClustersOption,
     AllOption,
     ClusterOption,
-    MachineArgument,
     NamesArgument,
     SelectorOption,
     SettingsOption,
@@ -26,17 +28,30 @@ from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
+    from starter.pool_waiting import Goal
     from starter.results import Life
 
 
 def wait(
     ctx: typer.Context,
-    kind: MachineArgument,
+    kind: Annotated[
+        str,
+        typer.Argument(
+            metavar="KIND",
+            help="machine or pool; also machine/NAME.",
+            autocompletion=completion.kinds(MACHINE, "pool"),
+        ),
+    ],
     names: NamesArgument = None,
     until: Annotated[
-        str,
-        typer.Option("--for", help="phase=Running (or another phase), or deleted.", autocompletion=completion.goals),
-    ] = "phase=Running",
+        str | None,
+        typer.Option(
+            "--for",
+            help="phase=Running (or another phase), or deleted; of a pool rolled-out, ready or deleted.",
+            show_default="phase=Running; rolled-out",
+            autocompletion=completion.goals,
+        ),
+    ] = None,
     timeout: Annotated[
         str, typer.Option("--timeout", help="Give up after so long (20m, 1h30m), in all: exit code 124.")
     ] = "20m",
@@ -48,13 +63,23 @@ def wait(
 ) -> None:
     """Wait until machines are in a phase, or gone. Those that -l and --all mean are those of the beginning.
 
-    A machine that is being recreated may come to any phase yet, as the new one.
+    A machine that is being recreated may come to any phase yet, as the new one. A pool is rolled-out when all its
+    machines are of the newest revision and available; ready, when as many as wanted are available.
 
-    Exit code 0: reached; 1: one ended otherwise, or cannot come there any more; 124: not in time.
+    Exit code 0: reached; 1: one ended otherwise, or cannot come there any more, or a person must let a rollout go on;
+    124: not in time.
     """
-    chosen = choice(target(kind, names or [])[1], selector, everything, all_clusters)
-    goal = parse_goal(until)
-    limit = span(timeout)
+    which, given = target(kind, names or [], (MACHINE, POOL))
+    here, limit = session(ctx, cluster, settings), span(timeout)
+    if which == POOL:
+        if selector is not None or everything or all_clusters:
+            raise typer.BadParameter("of pools: wait pool NAME... [--for rolled-out|ready|deleted]")
+        wanted = pools.parse_goal(until or "rolled-out")
+        keys = pools.named(given)
+        here.run(lambda c: wait_for_pools(c, [(c.cluster, name) for name in keys], wanted, limit))
+        return
+    chosen = choice(given, selector, everything, all_clusters)
+    goal = parse_goal(until or "phase=Running")
 
     async def body(client: HostlerClient) -> None:
         from starter.errors import NotFound
@@ -64,7 +89,7 @@ def wait(
             raise NotFound(chosen.nothing(client))
         await wait_for_all(client, machines, chosen, goal, limit)
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)
 
 
 def parse_goal(text: str) -> str:
@@ -91,15 +116,31 @@ async def wait_for_all(
     """Waits for one after the other, within `limit` in all, with progress, and prints each end as kubectl does.
 
     `unlike`: uids of machines that are being recreated; only the new ones count.
-    Raises at the end what failed; WaitTimeout when nothing else did.
+    Raises as `each_in_time`.
     """
+
+    async def one(key: Key, left: timedelta | None) -> None:
+        await _wait_for(client, key, chosen, goal, left, (unlike or {}).get(key))
+
+    await each_in_time(machines, limit, one)
+
+
+async def wait_for_pools(client: HostlerClient, keys: list[Key], goal: Goal, limit: timedelta | None) -> None:
+    """As `wait_for_all`."""
+    await each_in_time(keys, limit, lambda key, left: pools.wait_for_pool(client, key, goal, left))
+
+
+async def each_in_time(
+    keys: list[Key], limit: timedelta | None, one: Callable[[Key, timedelta | None], Awaitable[None]]
+) -> None:
+    """One after the other, within `limit` in all. Raises at the end what failed; WaitTimeout when nothing else did."""
     from starter.errors import HostlerError, Unreachable, WaitTimeout
 
     left, end = limit, None if limit is None else time.monotonic() + limit.total_seconds()
     late, failed = [], []
-    for key in machines:
+    for key in keys:
         try:
-            await _wait_for(client, key, chosen, goal, left, (unlike or {}).get(key))
+            await one(key, left)
         except WaitTimeout as e:
             late.append(str(e))
         except Unreachable:

@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import Failure, Urgency, failure_of
 from workflows.entity import NEVER
+from workflows.machine import membership
 from workflows.machine.entity import MachineEntity, describe_failure
 
 with workflow.unsafe.imports_passed_through():
@@ -80,7 +81,8 @@ def _refused(m: MachineEntity) -> bool:
 
 
 async def health(m: MachineEntity) -> None:
-    """An unhealthy machine near its health deadline: Failed when two looks agree."""
+    """An unhealthy machine near its health deadline: Failed when two looks agree, and its pool permits it, where it has
+    one."""
     s = m.s
     seen = await _look(m)
     if seen is None:
@@ -96,12 +98,15 @@ async def health(m: MachineEntity) -> None:
     said = confirm(s.suspicion, look, provider_id, s.spec.node_conditions, deadline, s.timings)
     _take_node(m, look.node.node)
     _take_vm(m, provider_id, look.vm)
-    if said.outcome == Outcome.FAILED:
+    if said.outcome == Outcome.FAILED and membership.must_ask(m, look.vm.state):
+        membership.ask(m, said.message)
+    elif said.outcome == Outcome.FAILED:
         words = f"unhealthy for healthTimeout ({m.health_timeout}): {said.message}"
         m.fail(OperationType.HEALTH_CHECK, "HealthTimeout", words)
     elif said.outcome == Outcome.WELL:
         s.suspicion = None
         m.deadlines.pop("confirm", None)
+        membership.withdraw(m)
         m.note_news("NotConfirmed", said.message)
     else:
         s.suspicion = look
@@ -183,7 +188,7 @@ def _take_node(m: MachineEntity, facts: NodeFacts) -> None:
         return
     if former is not None:
         facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": facts.name or former.name})
-    m.s.node = facts
+    membership.take_node(m, facts)
 
 
 def _take_vm(m: MachineEntity, provider_id: str, look: VmLook) -> None:

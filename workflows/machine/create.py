@@ -69,6 +69,7 @@ async def _try(m: MachineEntity) -> Retry | None:
     except ActivityError as e:
         failure = failure_of(e)
         info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
+        s.create_failure, s.create_failures = info, s.create_failures + 1
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
@@ -103,6 +104,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     else:
         s.attempted_specs = []
     s.made = max(workflow.now(), output.made or workflow.now())  # now() may be older: see confirm.py, Seen.time
+    s.create_failure = None
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses

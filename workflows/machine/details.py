@@ -28,6 +28,7 @@ def details(s: MachineState) -> str:
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
     applied = status.last_applied_provider_spec
     facts = [
+        ("Pool", f"{s.pool}, revision {s.revision}" if s.pool else None),
         ("VM", status.provider_id),
         ("Node", status.node_name),
         ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Any, NamedTuple, TypeVar
@@ -65,6 +66,10 @@ class MachineEntity(Entity):
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
         self.updating: HotUpdate | None = None
+        self.telling: set[asyncio.Task[None]] = set()
+        """Reports on their way to the pool."""
+        self.told_all = False
+        """The pool has been told the end: nothing may be told after it."""
         self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
         """Whether the updatable fields of the two differ."""
 
@@ -194,7 +199,7 @@ class MachineEntity(Entity):
         self.status.conditions[:] = [c for c in self.status.conditions if c.type != type]
 
     def fail(self, operation: OperationType, reason: str, message: str) -> None:
-        """A machine of no pool stays Failed; what is left to do is a person's choice."""
+        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none."""
         self.deadlines.clear()
         self.operation(operation, OperationState.FAILED, message)
         self.condition("Failed", reason, message)
@@ -303,6 +308,7 @@ class MachineEntity(Entity):
         reason = status.waiting_for.reason if status.waiting_for else ""
         values: dict[Any, Any] = {
             at.CLUSTER: self.s.cluster,
+            at.POOL: self.s.pool or None,
             at.PHASE: str(status.phase),
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,
@@ -335,6 +341,8 @@ class MachineEntity(Entity):
 
     def begin_anew(self) -> MachineState:
         self.s.messages = 0
+        if self.telling:
+            self.s.told_pool = ""  # a report that is on its way may be lost with this run: the next one tells it again
         return self.s
 
     def new_life(self) -> MachineState:

@@ -94,6 +94,17 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
     return "; ".join(compare(now.provider, applied.provider_spec, wanted.provider_spec).refused) or None
 
 
+def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
+    """What a machine takes of its changed class: a pool's machine the updatable fields and the credentials only. What
+    needs a new VM is a new revision's, and the pool's affair; nor may a create call that is repeated make its VM from
+    another image than its revision's."""
+    own = s.machine_class
+    if not s.pool or own is None or own.provider != wanted.provider:
+        return wanted
+    spec = applied_after(own.provider, own.provider_spec, wanted.provider_spec)
+    return wanted.model_copy(update={"provider_spec": spec})
+
+
 def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
     """A changed class starts afresh: a former failure says nothing of it. In words, what it will do to the machine."""
     if m.s.machine_class is not None and m.s.machine_class.name != wanted.name:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from workflows.machine import confirm, hot_update, terminate
+from workflows.machine import confirm, hot_update, membership, terminate
 from workflows.machine.entity import MachineEntity
 from workflows.machine.join import apply_template, join_again
 from workflows.machine.report import heard, report
@@ -87,6 +87,7 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
     s = m.s
     if health.healthy or s.illness is None or s.spec.disable_health_timeout:
         s.suspicion = None
+        membership.withdraw(m)
         m.deadlines.pop("health", None)
         m.deadlines.pop("confirm", None)
         if not health.healthy:
@@ -96,13 +97,17 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
     if m.deadlines.get("health") != deadline or "confirm" not in m.deadlines:
         m.deadlines["health"] = deadline
         confirm.arm(m, deadline)
-    if s.suspicion is None and not confirm.undecided(m):
+        if deadline > workflow.now():
+            membership.withdraw(m)  # it was given more time
+    if s.asks_permit and not s.permitted and not confirm.undecided(m):
+        membership.wait_for_permit(m, health.message)
+    elif s.suspicion is None and not confirm.undecided(m):
         end = f"Failed at {deadline:%Y-%m-%d %H:%M:%S}, if two fresh looks find it so"
         m.waiting(health.reason, f"{health.message}; {end}", m.deadlines["confirm"])
 
 
 async def fail(m: MachineEntity) -> None:
-    """A machine of no pool that fails is drained, stays Failed and says so."""
+    """A machine that fails is drained, stays Failed and says so. Its pool deletes it, or a person where it has none."""
     if m.s.deletion is not None or m.status.phase != Phase.FAILED:
         return
     why = m.status.last_operation

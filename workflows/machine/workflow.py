@@ -1,6 +1,6 @@
 """MachineWorkflow: the handlers, and the life as a list of phases.
 
-Identity: `machine/<cluster>/<name>`. Started by the command line or SDK (later by a pool, through a client). Ends when
+Identity: `machine/<cluster>/<name>`. Started by the command line or SDK, or by a pool through a client. Ends when
 its VM, disks, NICs, Node and tokens are confirmed gone. Never: a run timeout, a second VM, an end by cancellation.
 """
 
@@ -12,7 +12,7 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.entity import NEVER
-from workflows.machine import ask, confirm, create, hot_update, join, post_start, running, terminate
+from workflows.machine import ask, confirm, create, hot_update, join, membership, post_start, running, terminate
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
 
@@ -28,6 +28,8 @@ with workflow.unsafe.imports_passed_through():
         OperationType,
     )
     from resources.machine_class import ClassNews
+    from resources.manifests import MachineSpec
+    from resources.membership import Permit, TemplateNews
     from resources.messages import Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
     from resources.names import is_label, is_name, provider_key
 
@@ -109,6 +111,7 @@ class MachineWorkflow(MachineEntity):
             await self.renew()
         self.publish()
         await workflow.wait_condition(workflow.all_handlers_finished)
+        await membership.tell_the_end(self)
         return MachineResult(
             name=s.name,
             cluster=s.cluster,
@@ -117,6 +120,14 @@ class MachineWorkflow(MachineEntity):
             kept=s.status.kept,
             journal=s.journal,
         )
+
+    def publish(self) -> None:
+        super().publish()
+        membership.tell(self)
+
+    async def renew(self) -> None:
+        await membership.all_told(self)
+        await super().renew()
 
     # -- queries and facts --------------------------------------------------------------------------------------------
 
@@ -131,7 +142,7 @@ class MachineWorkflow(MachineEntity):
         ours = self.status.provider_id
         another = ours and facts.provider_id and provider_key(facts.provider_id) != provider_key(ours)
         if facts.newer_than(self.s.node) and not another:
-            self.s.node = facts
+            membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
 
     @workflow.signal
@@ -140,6 +151,7 @@ class MachineWorkflow(MachineEntity):
         self.s.messages += 1
         if facts.provider_id == self.status.provider_id and facts.newer_than(self.s.vm):
             self.s.vm = facts
+            membership.tell(self)  # whatever the life is at, its pool must hear of a VM that is gone
 
     @workflow.signal
     def cluster_news(self, api: Reachability) -> None:
@@ -155,7 +167,7 @@ class MachineWorkflow(MachineEntity):
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
         """The class has a new generation; an older one is dropped. A class that is not the machine's learns so."""
-        s, wanted = self.s, news.machine_class
+        s, wanted = self.s, hot_update.of_pool(self.s, news.machine_class)
         s.messages += 1
         if wanted.name == s.spec.class_.name and wanted != s.machine_class:
             if not (refusal := hot_update.refusal(s, wanted)):
@@ -164,6 +176,33 @@ class MachineWorkflow(MachineEntity):
                 self.note("Refused", refusal)
         s.reported = []  # who tells it has not heard how far it is
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
+
+    # -- from its pool ------------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def permit(self, permit: Permit) -> None:
+        """It may be Failed for its health, if one more fresh look finds it ill."""
+        self.s.messages += 1
+        membership.permitted(self, permit.reason)
+
+    @workflow.signal
+    def template_changed(self, news: TemplateNews) -> None:
+        """What the pool's template says now of what needs no new machine."""
+        s = self.s
+        s.messages += 1
+        spec = membership.template_of(self, news)
+        if spec is None:
+            return
+        s.template = news.generation
+        self._take_spec(spec, news.template.metadata.labels, news.template.metadata.annotations)
+        self.note("Applied", f"template of pool {s.pool}, generation {news.generation}")
+        membership.tell(self)  # of a change that is no work to do nobody else would tell
+
+    @workflow.signal
+    def report_again(self) -> None:
+        """The pool does not know the machine, or not any more."""
+        self.s.messages += 1
+        membership.tell(self, again=True)
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
@@ -184,7 +223,8 @@ class MachineWorkflow(MachineEntity):
             s.deletion = Deletion(
                 time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason, force=intent.force
             )
-            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}"
+            then = f"; pool {s.pool} makes another, if it is to have so many" if s.pool else ""
+            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}"
         if former.recreate and not isinstance(intent, RecreateIntent):
             s.deletion = former.model_copy(update={"recreate": False, "force": former.force or intent.force})
             return f"machine {s.name} is being deleted already, and is not recreated any more"
@@ -210,7 +250,10 @@ class MachineWorkflow(MachineEntity):
             self._recreate(intent)
 
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
-        deletion = self.s.deletion
+        s, deletion = self.s, self.s.deletion
+        if s.pool:
+            again = f"`hostler delete machine {s.name} --cluster {s.cluster}`"
+            return f"machine {s.name} has no second life: pool {s.pool} replaces what is deleted; use {again}"
         if deletion is None or deletion.recreate or intent.id in self.s.intents:
             return None
         return f"machine {self.s.name} is being deleted; apply it again when it is gone"
@@ -253,6 +296,11 @@ class MachineWorkflow(MachineEntity):
 
     def _refusal(self, intent: ApplyIntent) -> str | None:
         s = self.s
+        if s.pool:
+            return (
+                f"machine {s.name} is made from the template of pool {s.pool}; change that, or its class: "
+                f"`hostler apply -f FILE --cluster {s.cluster}` with MachineDeployment {s.pool}"
+            )
         if s.deletion is not None:
             return f"machine {s.name} is being deleted; nothing can be applied to it any more"
         return hot_update.refusal(s, intent.machine_class)
@@ -264,10 +312,14 @@ class MachineWorkflow(MachineEntity):
         s = self.s
         if (intent.spec, intent.machine_class) == (s.spec, s.machine_class):
             return "unchanged"
-        s.spec, s.labels, s.annotations = intent.spec, intent.labels, intent.annotations
+        self._take_spec(intent.spec, intent.labels, intent.annotations)
+        return hot_update.take(self, intent.machine_class)
+
+    def _take_spec(self, spec: MachineSpec, labels: dict[str, str], annotations: dict[str, str]) -> None:
+        s = self.s
+        s.spec, s.labels, s.annotations = spec, labels, annotations
         if "creation" in self.deadlines and s.created is not None:
             self.deadlines["creation"] = s.created + s.spec.creation_timeout
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])
-        return hot_update.take(self, intent.machine_class)

@@ -1,0 +1,40 @@
+"""One deed for many things, some at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+from activities.boundary import progress
+
+PARALLEL = 10
+"""At the same time: a large pool must not make everybody else wait."""
+
+A = TypeVar("A")
+T = TypeVar("T")
+
+
+async def each(items: Sequence[A], deed: Callable[[A], Awaitable[T]], words: Callable[[int], str]) -> list[T]:
+    """The answers, in the order of the items. `words` tell how far it is.
+
+    All are tried; then the first error is raised, if there was one: one in trouble must not keep the others from being
+    reached, and a repetition finds them done.
+    """
+    slots = asyncio.Semaphore(PARALLEL)
+    done = 0
+
+    async def one(item: A) -> T:
+        nonlocal done
+        async with slots:
+            answer = await deed(item)
+        done += 1
+        progress(words(done))
+        return answer
+
+    answers: list[T] = []
+    for answer in await asyncio.gather(*map(one, items), return_exceptions=True):
+        if isinstance(answer, BaseException):
+            raise answer
+        answers.append(answer)
+    return answers

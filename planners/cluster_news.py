@@ -1,0 +1,52 @@
+"""What a cluster tells its pools: whether everything can be seen that they decide by, and whether a person has paused it.
+
+Invariant I5: nothing is destroyed while the truth is unknown.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from resources.cluster import ClusterState
+from resources.messages import ClusterNews
+
+TICK = timedelta(milliseconds=1)
+
+
+def news_of(s: ClusterState, now: datetime) -> ClusterNews:
+    """The news that was told last, where nothing has changed since."""
+    trouble = "; ".join(troubles(s))
+    said = {"reachable": not trouble, "message": trouble, "paused": s.pause is not None}
+    if s.pause is not None:
+        said |= {"paused_by": s.pause.requested_by, "reason": s.pause.reason}
+    if s.news is None:
+        return ClusterNews(**said, time=now)
+    if ClusterNews(**said, time=s.news.time) == s.news:
+        return s.news
+    # A pool drops news that is older than the last: another server's clock may be behind the one before.
+    return ClusterNews(**said, time=max(now, s.news.time + TICK))
+
+
+def troubles(s: ClusterState) -> list[str]:
+    """What does not answer. Only an account that is listed now can say that it answers again: of the others the last
+    word is old, and pools would wait for ever."""
+    found = []
+    if s.api is not None and not s.api.reachable:
+        found.append(f"the API server: {s.api.message}")
+    listed = s.accounts if s.machines else {}
+    silent = {key: cloud for key, cloud in s.clouds.items() if key in listed and not cloud.reachable}
+    return found + [f"{key}: {cloud.message}" for key, cloud in sorted(silent.items())]
+
+
+def untold(s: ClusterState, now: datetime) -> list[str]:
+    """Pools that have not been told the newest."""
+    if not s.pools:
+        return []
+    newest = news_of(s, now).time
+    return sorted(name for name, told in s.pools.items() if told != newest)
+
+
+def to_search(s: ClusterState) -> bool:
+    """Whether pools that were there before this workflow are to be looked for: of a former one that was ended from
+    outside. Not before there is something to tell them."""
+    return not s.searched and (bool(s.pools) or s.pause is not None or bool(troubles(s)))

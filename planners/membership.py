@@ -1,0 +1,109 @@
+"""What a machine tells its pool: a snapshot of what the pool plans by, made from the machine's state alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+
+from planners.hot_update import rolling_hash
+from resources.machine import Condition, MachineState, Mark, Phase
+from resources.membership import CreateFailure, MemberReport
+from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
+from resources.pool import Trouble, Vm
+
+GONE = "gone"
+"""A VM's state when a fresh read by id has confirmed it."""
+
+
+def report_of(s: MachineState, seq: int = 0, *, ended: bool = False) -> MemberReport:
+    """Of a machine that has begun to live; `seq` is the report's number."""
+    assert s.status.phase_since is not None
+    trouble, message = _trouble(s)
+    failure = s.create_failure
+    return MemberReport(
+        machine=s.name,
+        seq=seq,
+        phase=s.status.phase,
+        since=s.status.phase_since,
+        vm=_vm(s),
+        trouble=trouble,
+        message=message,
+        asks=s.asks_permit,
+        drained=s.status.phase is Phase.FAILED and (s.drained or not s.joined),
+        priority=_priority(s),
+        marked=s.mark.time if s.mark else None,
+        failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
+        failures=s.create_failures,
+        template=s.template_applied,
+        ended=ended,
+    )
+
+
+def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
+    """The report with what a pool that does not know the machine finds its revision by."""
+    made_from = s.attempt.machine_class if s.attempt else s.machine_class
+    if made_from is None:
+        return report
+    found = rolling_hash(made_from.provider, made_from.provider_spec)
+    return report.model_copy(update={"machine_class": made_from.name, "hash": found})
+
+
+def template_applied(s: MachineState) -> int:
+    """The newest generation of the pool's template that the machine has: of the Node's part, once it has joined, only
+    what is on it. To one that Failed or leaves nothing is brought any more."""
+    over = s.deletion is not None or s.status.phase is Phase.FAILED
+    carried = not s.joined or over or s.spec.node_template == s.status.last_applied_node_template
+    return s.template if carried else s.template_applied
+
+
+def mark_of(annotations: Mapping[str, str], former: Mark | None, now: datetime) -> Mark | None:
+    """By the annotation on the Node. One whose time cannot be read counts from now on: whoever set it wants the machine
+    to go."""
+    text = annotations.get(MARKED_ANNOTATION)
+    if text is None or (former is not None and former.text == text):
+        return former if text is not None else None
+    return Mark(text=text, time=time_of(text) or now)
+
+
+def time_of(text: str) -> datetime | None:
+    """An RFC 3339 time; one without a zone is UTC. None when it is none."""
+    try:
+        time = datetime.fromisoformat(text.strip())
+    except ValueError:
+        return None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _vm(s: MachineState) -> Vm:
+    failed = _failed(s)
+    if s.vm_gone or _seen_gone(s) or (failed is not None and failed.reason == "VMGone"):
+        return Vm.GONE
+    return Vm.LIVES if s.status.provider_id else Vm.UNBORN
+
+
+def _trouble(s: MachineState) -> tuple[Trouble, str]:
+    """And its words. That it Failed is not forgotten when it is deleted: it is a repair until its VM is gone."""
+    failed = _failed(s)
+    if failed is None:
+        if _seen_gone(s) and s.deletion is None:
+            return Trouble.GONE, f"{s.status.provider_id} was deleted by somebody"
+        return Trouble.NONE, ""
+    if failed.reason == "VMGone" or (s.was_running and _seen_gone(s)):
+        return Trouble.GONE, failed.message
+    return (Trouble.HEALTH if s.was_running else Trouble.JOIN), failed.message
+
+
+def _seen_gone(s: MachineState) -> bool:
+    return s.vm is not None and s.vm.state == GONE
+
+
+def _failed(s: MachineState) -> Condition | None:
+    return next((c for c in s.status.conditions if c.type == "Failed"), None)
+
+
+def _priority(s: MachineState) -> int | None:
+    """By the annotation on the Node; None where there is none, or one that is no number."""
+    try:
+        return int(s.node.annotations[PRIORITY_ANNOTATION]) if s.node else None
+    except (KeyError, ValueError):
+        return None

@@ -1,0 +1,72 @@
+"""What a machine's report makes of what its pool knows: of the member, and of the pace.
+
+A report is a whole snapshot; one that was overtaken by a newer one changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from planners.pool import pace
+from planners.waits import WAIT
+from resources.machine import Phase
+from resources.membership import MemberReport
+from resources.pool import Member, Pace, Permit, Revision, Trouble, Vm, priority_of
+from resources.timings import Timings
+
+ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
+
+
+def hear(member: Member, report: MemberReport, revisions: Sequence[Revision]) -> Member:
+    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays."""
+    made_from = next((r for r in revisions if r.counter == member.revision), None)
+    priority = report.priority
+    if priority is None:
+        priority = priority_of(made_from.template.metadata.annotations) if made_from else member.priority
+    return member._replace(
+        since=report.since,
+        phase=report.phase,
+        vm=report.vm,
+        trouble=report.trouble,
+        permit=_permit(member.permit, report),
+        priority=priority,
+        marked=report.marked or member.marked,  # a person may have marked it here
+        preserved_until=report.preserved_until,
+        preserved_by=report.preserved_by,
+        drained=report.drained,
+        template=report.template,
+        seq=report.seq,
+    )
+
+
+def _permit(permit: Permit, report: MemberReport) -> Permit:
+    """One that was given stays until the machine has taken its question back; a Failed one has used it."""
+    if report.asks:
+        return permit if permit is Permit.GRANTED else Permit.ASKED
+    return permit if report.phase is Phase.FAILED and permit is Permit.GRANTED else Permit.NONE
+
+
+def first_heard(report: MemberReport, revisions: Sequence[Revision]) -> Member:
+    """Of a machine that was there before its pool's workflow: of the newest revision that is made alike, else of none,
+    and so an old one."""
+    alike = [r for r in revisions if (r.machine_class.name, r.hash) == (report.machine_class, report.hash)]
+    revision = alike[-1].counter if alike else 0
+    return hear(Member(revision, report.since, report.since), report, revisions)
+
+
+def pace_after(
+    speed: Pace, former: Member, report: MemberReport, timings: Timings, now: datetime, jitter: float
+) -> Pace:
+    """How fast the pool may go on. `speed` is the newest revision's, and so must the machine be."""
+    if former.vm is Vm.UNBORN and report.vm is Vm.LIVES:
+        speed = pace.born(speed)
+    if former.phase in ON_THE_WAY and report.phase is Phase.RUNNING:
+        speed = pace.joined(speed)
+    if former.trouble is not Trouble.JOIN and report.trouble is Trouble.JOIN:
+        speed = pace.never_joined(speed, f"{report.machine}: {report.message}", now, jitter)
+    elif report.failure is not None and report.phase in ON_THE_WAY:
+        error = report.failure.error_class
+        wait = timings.retry.get(error, WAIT[error])
+        speed = pace.create_failed(speed, error, f"{report.machine}: {report.failure.message}", now, jitter, wait)
+    return speed

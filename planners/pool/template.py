@@ -1,0 +1,39 @@
+"""Which machines are told next of a template that changed in what needs no new machine: node template, timeouts.
+
+So many at a time (hostler.io/update-concurrency), like the users of a class: a wrong taint must not reach all Nodes at
+once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+
+from resources.machine import Phase
+from resources.pool import Member
+
+PATIENCE = timedelta(minutes=2)
+"""A machine that was told and says nothing for so long does not hold up the others, and is told again."""
+
+
+def pending(members: Mapping[str, Member], generation: int) -> list[str]:
+    """Machines that have not taken it, and stay; one that Failed takes nothing any more."""
+    return sorted(
+        n for n, m in members.items() if m.template < generation and not m.leaving and m.phase is not Phase.FAILED
+    )
+
+
+def to_tell(
+    members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, limit: int, now: datetime
+) -> list[str]:
+    """`told`: when those were told of this generation that have not taken it. Those never told first, then the longest
+    silent."""
+    waiting = pending(members, generation)
+    at_work = [n for n in waiting if n in told and now < told[n] + PATIENCE]
+    others = sorted((n for n in waiting if n not in at_work), key=lambda n: (n in told, told.get(n, now), n))
+    return others[: max(0, limit - len(at_work))]
+
+
+def next_look(members: Mapping[str, Member], told: Mapping[str, datetime], generation: int) -> datetime | None:
+    """When the first of those that were told has been silent for too long."""
+    return min((told[n] + PATIENCE for n in pending(members, generation) if n in told), default=None)

@@ -1,0 +1,160 @@
+"""What a pool does and waits for: the steps of its plans, in their order, and what holds them up."""
+
+from __future__ import annotations
+
+from resources.reasons.reason import Kind, Reason
+
+POOL: dict[str, Reason] = {
+    "ReplicasMissing": Reason(
+        Kind.HAPPENING,
+        "Machines were made because there were fewer than replicas.",
+        "Nothing.",
+    ),
+    "ScaledDown": Reason(
+        Kind.HAPPENING,
+        "Machines were deleted because there were more than replicas, in a rollout more than that and maxSurge.",
+        "Nothing. Who goes first, and how to choose, is in docs/pools.md.",
+    ),
+    "MarkedForDeletion": Reason(
+        Kind.HAPPENING,
+        "Machines were deleted because somebody, as a rule cluster-autoscaler, marked them.",
+        "Nothing.",
+    ),
+    "Hibernated": Reason(
+        Kind.HAPPENING,
+        "Machines were deleted because the pool is hibernated.",
+        "Nothing: `hostler wake pool {pool}` makes them again.",
+    ),
+    "PoolDeleted": Reason(
+        Kind.HAPPENING,
+        "Machines were deleted because their pool was.",
+        "Nothing: the pool ends when the last one is gone.",
+    ),
+    "NeverJoined": Reason(
+        Kind.HAPPENING,
+        "Machines that had no Node within creationTimeout were deleted, and are made again.",
+        "Nothing, if it comes once. Else read what the next one says: `hostler describe pool {pool}` names it.",
+        warning=True,
+    ),
+    "Unhealthy": Reason(
+        Kind.HAPPENING,
+        "Machines that failed for their health were deleted once they were drained, and are replaced.",
+        "Nothing. If it comes again and again, find out what makes them ill: `hostler describe pool {pool}`.",
+        warning=True,
+    ),
+    "RepairGranted": Reason(
+        Kind.HAPPENING,
+        "Machines may fail for their health, and so be drained and replaced.",
+        "Nothing.",
+        warning=True,
+    ),
+    "RolledOut": Reason(
+        Kind.HAPPENING,
+        "A rollout made machines of its revision, as many as maxSurge allows.",
+        "Nothing.",
+    ),
+    "Replaced": Reason(
+        Kind.HAPPENING,
+        "A rollout deleted machines of older revisions, as many as can be spared.",
+        "Nothing.",
+    ),
+    "ReplacedUnavailable": Reason(
+        Kind.HAPPENING,
+        "A rollout deleted machines of older revisions that were not available anyway.",
+        "Nothing.",
+    ),
+    "RolloutMarks": Reason(
+        Kind.HAPPENING,
+        "Nodes that a rollout will replace got its marks, or lost them: PreferNoSchedule, scale-down-disabled.",
+        "Nothing.",
+    ),
+    "ClusterPaused": Reason(
+        Kind.WAIT,
+        "Somebody has paused the cluster, so the pool does nothing; the message says what it would do.",
+        "`hostler resume cluster {cluster}`, when what it was paused for is over; `hostler describe cluster {cluster}` "
+        "says who paused it and why.",
+        warning=True,
+    ),
+    "Unreachable": Reason(
+        Kind.WAIT,
+        "The API server or the cloud does not answer, so nothing is chosen or replaced on old news.",
+        "Make it answer again: `hostler describe cluster {cluster}` says which one and since when, `hostler doctor` "
+        "what fails. It goes on by itself then.",
+        warning=True,
+    ),
+    "TooManyUnhealthy": Reason(
+        Kind.WAIT,
+        "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
+        "Look at the network and the API server first: so many are rarely ill by themselves. It goes on when fewer "
+        "are. Are they really lost, raise repair.pauseAboveUnhealthy and `hostler apply -f FILE --cluster {cluster}`, "
+        "or delete them one by one.",
+        warning=True,
+    ),
+    "RepairBudget": Reason(
+        Kind.WAIT,
+        "More machines are to be repaired than repair.maxConcurrent allows at a time.",
+        "Nothing: the next one has its turn when the VM of one before it is gone, which takes minutes. With "
+        "`maxConcurrent: 0` none ever has.",
+    ),
+    "SlowStart": Reason(
+        Kind.WAIT,
+        "Machines are made one by one first, and more at a time with each that gets its VM.",
+        "Nothing: it takes seconds for each. After 6 minutes look at those on the way: `hostler describe pool {pool}`.",
+    ),
+    "MachinesNeverJoin": Reason(
+        Kind.WAIT,
+        "Three machines in a row had no Node within creationTimeout, so the next ones wait.",
+        "Find out why they do not join (image, user data, network, bootstrap token): the message has the last one's "
+        "words. Then correct the class: `hostler apply -f FILE --cluster {cluster}`. It is tried again after 5 "
+        "minutes, later after up to an hour.",
+        warning=True,
+    ),
+    "WaitsForVMsToGo": Reason(
+        Kind.WAIT,
+        "The next machines wait until VMs that are being deleted are gone: they count against the limit.",
+        "Nothing: it takes as long as their drain and the cloud. After 15 minutes see what holds them: `hostler "
+        "describe pool {pool}` names them.",
+    ),
+    "NewMachinesNotReady": Reason(
+        Kind.WAIT,
+        "The rollout has made what it may, and waits for new machines to be available before it deletes old ones.",
+        "Nothing: it takes as long as a machine needs to boot and join, and minReadySeconds. After 15 minutes see why "
+        "they do not: `hostler describe pool {pool}`.",
+    ),
+    "NewMachinesNeverJoin": Reason(
+        Kind.WAIT,
+        "As many new machines of the rollout as may be lost never joined; the others are kept, for their console.",
+        "Look at one that is kept. Then correct the class and apply it, or go back: `hostler rollout undo {pool}`. To "
+        "try the same again: `hostler rollout resume {pool}`.",
+        warning=True,
+    ),
+    "ProgressDeadlineExceeded": Reason(
+        Kind.WAIT,
+        "The rollout has stopped: no new machine became available within progressDeadlineSeconds.",
+        "See why they do not: `hostler describe pool {pool}`. Then correct the class and apply it, or go back: "
+        "`hostler rollout undo {pool}`. `hostler rollout resume {pool}` gives it the same time again.",
+        warning=True,
+    ),
+    "Canary": Reason(
+        Kind.WAIT,
+        "As many new machines as strategy.rollingUpdate.pauseAfter are there, and a person is to look at them.",
+        "If they are well: `hostler rollout resume {pool}`. If not: `hostler rollout undo {pool}`.",
+    ),
+    "RolloutPaused": Reason(
+        Kind.WAIT,
+        "The rollout is paused, by a person or by `paused` in the manifest; replicas are kept up all the same.",
+        "`hostler rollout resume {pool}`; where the manifest says `paused: true`, take it out and apply it.",
+    ),
+    "RolloutAborted": Reason(
+        Kind.WAIT,
+        "The rollout was aborted: what is replaced stays replaced, the other old machines stay.",
+        "Go back with `hostler rollout undo {pool}`, or go on after all: `hostler rollout resume {pool}`.",
+    ),
+    "OnDelete": Reason(
+        Kind.WAIT,
+        "Machines of older revisions stay until somebody deletes them, as strategy OnDelete says.",
+        "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --cluster "
+        "{cluster}` lists them.",
+    ),
+}
+"""Of a pool: `hostler describe pool`, `hostler rollout status`. A pool also waits by the clouds' errors above."""

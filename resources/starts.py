@@ -1,0 +1,65 @@
+"""How each kind of workflow is started: id, queue and what visibility knows of it from the first moment.
+
+Said once, since the way in and activities both start machines and clusters. Each answer is the keyword arguments of
+`Client.start_workflow`, without the policies, which are the caller's.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from resources import attributes, names
+from resources.cluster import ClusterState
+from resources.machine import MachineState, Phase
+from resources.rollout import RolloutState
+
+MEMO_CREATED = "created"
+"""When the machine was applied: visibility knows the start of the latest run only."""
+
+
+def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[str, Any]:
+    """`reason` is what it waits for first."""
+    found = [
+        SearchAttributePair(attributes.CLUSTER, state.cluster),
+        SearchAttributePair(attributes.PHASE, str(Phase.PENDING)),
+        SearchAttributePair(attributes.REASON, reason),
+        SearchAttributePair(attributes.CLASS, state.spec.class_.name),
+    ]
+    if state.pool:
+        found.append(SearchAttributePair(attributes.POOL, state.pool))
+    if state.status.provider_id:
+        found.append(SearchAttributePair(attributes.PROVIDER_ID, state.status.provider_id))
+    return {
+        "id": names.machine_id(state.cluster, state.name),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes(found),
+        "memo": {MEMO_CREATED: created.isoformat()},
+        "static_summary": f"Machine {state.name} of cluster {state.cluster}",
+    }
+
+
+def of_cluster(state: ClusterState) -> dict[str, Any]:
+    return {
+        "id": names.cluster_id(state.name),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, state.name)]),
+        "static_summary": f"Cluster {state.name}: watches its nodes",
+    }
+
+
+def of_rollout(state: RolloutState) -> dict[str, Any]:
+    return {
+        "id": names.rollout_id(state.cluster, state.pool, state.revision),
+        "task_queue": names.workflow_queue(state.queue_prefix),
+        "search_attributes": TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.POOL, state.pool),
+                SearchAttributePair(attributes.PHASE, "Rolling"),
+            ]
+        ),
+        "static_summary": f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}",
+    }

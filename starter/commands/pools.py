@@ -1,0 +1,299 @@
+"""hostler scale, hibernate, wake; and pools in hostler get|delete|renew|wait."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from starter.commands.common import (
+    POOL,
+    AsOption,
+    ClusterOption,
+    NamesArgument,
+    PoolArgument,
+    ReasonOption,
+    Session,
+    SettingsOption,
+    session,
+    target,
+    tell_each,
+)
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from resources.pool import PoolState
+    from resources.pool_intents import PoolQuestion
+    from starter.client import HostlerClient
+    from starter.commands.rows import Form, Row
+    from starter.pool_results import PoolDescription, PoolListed
+    from starter.pool_waiting import Goal
+    from starter.results import Sent
+
+COLUMNS = ("NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE")
+WIDE = (*COLUMNS, "CLASS", "MACHINES", "LEAVING", "PRESERVED")
+Key = tuple[str, str]
+"""Cluster and name."""
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Say what the pool would do, step by step; change nothing.")
+]
+
+
+# -- scale, hibernate, wake -------------------------------------------------------------------------------------------
+
+
+def scale(
+    ctx: typer.Context,
+    kind: PoolArgument,
+    names: NamesArgument = None,
+    replicas: Annotated[
+        int | None, typer.Option("--replicas", min=0, max=5000, help="So many machines.", show_default=False)
+    ] = None,
+    current: Annotated[
+        int | None,
+        typer.Option("--current-replicas", min=0, help="Only if there shall be so many now.", show_default=False),
+    ] = None,
+    remove: Annotated[
+        list[str] | None,
+        typer.Option("--remove", metavar="MACHINE", help="This machine goes first; repeatable.", show_default=False),
+    ] = None,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Change how many machines a pool has: scale pool NAME --replicas N; as kubectl, also scale --replicas=N pool/NAME.
+
+    --remove says which machines go first; without fewer replicas, new ones take their place. A rollout under way goes
+    on with the new number.
+    """
+    pools = named(target(kind, names or [], (POOL,))[1])
+    if replicas is None and not remove:
+        raise typer.BadParameter("say how many: --replicas N; or which go: --remove MACHINE")
+    if remove and len(pools) > 1:
+        raise typer.BadParameter("--remove names machines of one pool: give one pool")
+
+    async def rehearse(client: HostlerClient, pool: str) -> list[str]:
+        from resources.pool_intents import PoolQuestion
+        from starter.errors import Refused
+
+        state = await client.pools.get(pool)
+        if current not in (None, state.spec.replicas):
+            raise Refused(f"pool {pool} has {state.spec.replicas} replicas, not {current}: nothing would be changed")
+        return await _rehearsed(client, pool, PoolQuestion(replicas=replicas, remove=remove or []))
+
+    def send(client: HostlerClient, pool: str) -> Awaitable[Sent]:
+        return client.pools.scale(pool, replicas, current=current, remove=remove, reason=reason)
+
+    here = session(ctx, cluster, settings, requested_by)
+    _each(here, pools, "scaling", "scaled", send, rehearse if dry_run else None)
+
+
+def hibernate(
+    ctx: typer.Context,
+    kind: PoolArgument,
+    names: NamesArgument = None,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Let pools have no machines for now, whatever replicas says; `hostler wake pool NAME` brings them back."""
+    here = session(ctx, cluster, settings, requested_by)
+    pools = named(target(kind, names or [], (POOL,))[1])
+    rehearse = _slumber(True) if dry_run else None
+    _each(here, pools, "hibernation", "hibernated", lambda c, p: c.pools.hibernate(p, reason=reason), rehearse)
+
+
+def wake(
+    ctx: typer.Context,
+    kind: PoolArgument,
+    names: NamesArgument = None,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Give hibernated pools their machines again, as many as replicas says."""
+    here = session(ctx, cluster, settings, requested_by)
+    pools = named(target(kind, names or [], (POOL,))[1])
+    rehearse = _slumber(False) if dry_run else None
+    _each(here, pools, "waking", "woken", lambda c, p: c.pools.wake(p, reason=reason), rehearse)
+
+
+def _slumber(hibernated: bool) -> Callable[[HostlerClient, str], Awaitable[list[str]]]:
+    async def rehearse(client: HostlerClient, pool: str) -> list[str]:
+        from resources.pool_intents import PoolQuestion
+
+        spec = (await client.pools.get(pool)).spec.model_copy(update={"hibernated": hibernated})
+        return await _rehearsed(client, pool, PoolQuestion(spec=spec))
+
+    return rehearse
+
+
+async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
+    """Raises Refused where the pool would not take it."""
+    from starter import rehearsal
+    from starter.errors import Refused
+
+    found = await client.pools.rehearse(pool, question, cluster=cluster)
+    if found.refused:
+        raise Refused(f"pool {pool}: {found.refused}")
+    return rehearsal.lines(found)
+
+
+def _each(
+    here: Session,
+    pools: Sequence[str],
+    noun: str,
+    done: str,
+    send: Callable[[HostlerClient, str], Awaitable[Sent]],
+    rehearse: Callable[[HostlerClient, str], Awaitable[list[str]]] | None,
+) -> None:
+    """`machinedeployment/p1 scaled; …` with the pool's own words; or its rehearsal."""
+
+    async def body(client: HostlerClient) -> None:
+        async def ask(pool: str) -> str:
+            if rehearse is not None:
+                return "\n  ".join([f"{noun} (dry run)", *await rehearse(client, pool)])
+            message = (await send(client, pool)).message
+            return message if message.startswith(done) else f"{noun}: {message}"
+
+        await tell_each({pool: f"{POOL}/{pool}" for pool in pools}, ask)
+
+    here.run(body)
+
+
+def named(names: list[str]) -> list[str]:
+    """Raises a usage error where none is given."""
+    if not names:
+        raise typer.BadParameter("say which: pool NAME...")
+    return names
+
+
+# -- get --------------------------------------------------------------------------------------------------------------
+
+
+async def listing(client: HostlerClient, names: list[str], all_clusters: bool, form: Form, watch: bool) -> None:
+    from starter.commands.rows import OF, print_objects, print_rows
+
+    async def found() -> list[PoolListed]:
+        if names:
+            return [await _one(client, name) for name in names]
+        return await client.pools.list(all_clusters=all_clusters)
+
+    if form in ("json", "yaml"):
+        await print_objects(await _manifests(client, await found()), form, single=len(names) == 1)
+        return
+
+    async def rows() -> list[Row]:
+        return [_row(p, all_clusters) for p in await found()]
+
+    columns = WIDE if form == "wide" else COLUMNS
+    where = "any cluster" if all_clusters else f"cluster {client.cluster}"
+    nothing = f"No pools found in {where}."
+    await print_rows((OF, *columns) if all_clusters else columns, "PHASE", rows, form, watch, nothing)
+
+
+async def _one(client: HostlerClient, name: str) -> PoolListed:
+    from starter.errors import NotFound
+    from starter.pool_results import since
+
+    found = await client.pools.look(name)
+    if not found.running:
+        raise NotFound(f"pool {name} is gone{since(found)}: hostler describe pool {name} says what is left of it")
+    return found.listed
+
+
+def _row(p: PoolListed, all_clusters: bool) -> Row:
+    from starter.commands.rows import OF, Row
+    from starter.output import age
+
+    cells = {OF: p.cluster, "NAME": p.name, "AGE": age(datetime.now(UTC) - p.created), "CLASS": p.machine_class}
+    cells |= {"PHASE": p.phase, "REASON": p.reason}
+    s = p.summary
+    numbers = (s.replicas, s.updated, s.available, s.unhealthy, s.revision) if s else [""] * 5
+    cells |= zip(("REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION"), map(str, numbers), strict=True)
+    more = (s.machines, s.leaving, s.preserved) if s else [""] * 3
+    cells |= zip(("MACHINES", "LEAVING", "PRESERVED"), map(str, more), strict=True)
+    return Row((POOL, p.cluster, p.name) if all_clusters else (POOL, p.name), cells)
+
+
+async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dict[str, Any]]:
+    from starter.output import warn
+    from starter.pool_results import pool_manifest
+
+    objects = []
+    for pool in found:
+        state: PoolState | None
+        described = await client.pools.describe(pool.name, cluster=pool.cluster)
+        state = described.state if described.running else None
+        if state is None:
+            continue  # gone since it was listed
+        if described.no_answer:
+            warn(f"pool {pool.name}: {described.no_answer}: the spec is what was asked for; the status is not known")
+        objects.append(pool_manifest(state, described.summary))
+    return objects
+
+
+# -- delete, renew, wait ----------------------------------------------------------------------------------------------
+
+
+async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool, reason: str, dry_run: bool) -> None:
+    async def ask(key: Key) -> str:
+        cluster, name = key
+        if dry_run:
+            return await _would_delete(client, key)
+        sent = await client.pools.delete(name, force=force, reason=reason, cluster=cluster)
+        return sent.message if sent.gone else f"deletion: {sent.message}"
+
+    await tell_each({key: f"{POOL}/{key[1]}" for key in pools}, ask)
+
+
+async def _would_delete(client: HostlerClient, key: Key) -> str:
+    from resources.pool_intents import PoolQuestion
+    from starter.errors import NoAnswer
+
+    cluster, name = key
+    found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
+    words = f"deletion, with {found.machines} machine{'s' if found.machines != 1 else ''} (dry run)"
+    try:
+        steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster) if found.running else []
+    except NoAnswer as e:
+        steps = [f"which go first is not known: {e}"]
+    return "\n  ".join([words, *steps])
+
+
+def renew_pools(here: Session, names: Sequence[str], reason: str) -> None:
+    _each(here, names, "renewal", "renewed", lambda client, pool: client.pools.renew(pool, reason=reason), None)
+
+
+def parse_goal(text: str) -> Goal:
+    """Raises a usage error."""
+    from starter.pool_waiting import Goal
+
+    words = {"delete": Goal.DELETED, "rolledout": Goal.ROLLED_OUT, "condition=available": Goal.READY}
+    goals = {**words, **{str(goal): goal for goal in Goal}}
+    if text.lower() not in goals:
+        raise typer.BadParameter(f"--for={text}: of a pool, write one of {', '.join(Goal)}")
+    return goals[text.lower()]
+
+
+async def wait_for_pool(client: HostlerClient, key: Key, goal: Goal, limit: timedelta | None) -> None:
+    from starter.output import Busy
+    from starter.pool_waiting import Goal, where
+
+    cluster, name = key
+    async with Busy(f"{POOL}/{name}: waiting") as busy:
+
+        async def progress(found: PoolDescription) -> None:
+            busy.text = f"{POOL}/{name}: {where(found)}"
+
+        await client.pools.wait(name, goal, timeout=limit, progress=progress, cluster=cluster)
+        busy.echo(f"{POOL}/{name} {goal if goal is Goal.DELETED else f'is {goal}'}")

@@ -1,0 +1,291 @@
+"""`hostler rollout …`: how a pool comes to a new revision, followed and steered; kubectl's words."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter import completion
+from starter.commands.common import (
+    ALIASES,
+    POOL,
+    AsOption,
+    ClusterOption,
+    ReasonOption,
+    SettingsOption,
+    session,
+    span,
+    tell_each,
+)
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+    from starter.results import Sent
+
+app = typer.Typer(
+    help="Follow and steer the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+PoolsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="POOL",
+        help="p1, pool/p1 or machinedeployment/p1.",
+        show_default=False,
+        autocompletion=completion.pool_names,
+    ),
+]
+DryRunOption = Annotated[
+    bool, typer.Option("--dry-run", help="Print what the pool would do, step by step; do nothing.")
+]
+RevisionOption = Annotated[int | None, typer.Option("--revision", help="All about this one.", show_default=False)]
+
+
+def pools(words: list[str] | None) -> list[str]:
+    """Names, of `p1 p2`, `pool/p1`, `pool p1`. Raises a usage error."""
+    words = list(words or [])
+    if len(words) > 1 and ALIASES.get(words[0]) == POOL:
+        words = words[1:]
+    names = []
+    for word in words:
+        kind, slash, name = word.rpartition("/")
+        if slash and ALIASES.get(kind) != POOL:
+            raise typer.BadParameter(f"{word!r}: only pools have rollouts; write pool/NAME, or NAME")
+        if not name:
+            raise typer.BadParameter(f"{word!r} names nothing; write pool/NAME, or NAME")
+        names.append(name)
+    return names
+
+
+def some_pools(words: list[str] | None) -> list[str]:
+    if not (names := pools(words)):
+        raise typer.BadParameter("say which pool: POOL, or pool/POOL")
+    return names
+
+
+# -- read -------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def status(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    watch: Annotated[
+        bool,
+        typer.Option(
+            "-w/-W",
+            "--watch/--no-watch",
+            help="Follow it to its end (default, as kubectl), or look once.",
+            show_default=False,
+        ),
+    ] = True,
+    timeout: Annotated[
+        str | None, typer.Option("--timeout", help="Give up after so long (20m, 1h30m).", show_default="no limit")
+    ] = None,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """Say how rollouts stand, step by step and why; follow them to their end. Without POOL, of all pools.
+
+    Exit code, as kubectl's: 0 when rolled out (with --no-watch also while it goes on by itself); 1 when it was undone,
+    when it stands until a person does something, or when time is over.
+    """
+    given, limit = pools(names), span(timeout)
+    if limit is not None and not watch:
+        raise typer.BadParameter("--timeout goes with --watch")
+
+    async def body(client: HostlerClient) -> None:
+        from rich.console import Console
+
+        from starter.rollout_follow import follow
+        from starter.rollout_view import view
+
+        found = given or [p.name for p in await client.pools.list()]
+        if not found:
+            typer.echo(f"No pools found in cluster {client.cluster}.", err=True)
+        elif watch:
+            await follow(client, found, view(Console()), limit)
+        else:
+            await _once(client, found)
+
+    session(ctx, cluster, settings).run(body)
+
+
+async def _once(client: HostlerClient, names: list[str]) -> None:
+    from starter.errors import HostlerError, NoAnswer
+    from starter.rollout_status import Stand, look, verdict
+    from starter.rollout_view import page
+
+    failed = []
+    for number, name in enumerate(names):
+        found = await look(client, name)
+        said = await verdict(client, found.pool)
+        if found.pool.running and found.pool.summary is None:
+            raise NoAnswer(said.words)
+        typer.echo("\n".join(["", *page(found, datetime.now(UTC))] if number else page(found, datetime.now(UTC))))
+        if said.stand is Stand.STANDS:
+            failed.append(said.words.splitlines()[0])
+    if failed:
+        raise HostlerError("\n".join(failed))
+
+
+@app.command()
+def history(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    revision: RevisionOption = None,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """List the revisions of a pool, who made them and why, and what became of their rollouts."""
+    given = some_pools(names)
+    if revision is not None and len(given) > 1:
+        raise typer.BadParameter("--revision is of one pool")
+
+    async def body(client: HostlerClient) -> None:
+        from starter.commands import rollout_history
+
+        for number, name in enumerate(given):
+            if number:
+                typer.echo("")
+            if revision is None:
+                lines = await rollout_history.table(client, name, titled=len(given) > 1)
+            else:
+                lines = await rollout_history.page(client, name, revision)
+            typer.echo("\n".join(lines))
+
+    session(ctx, cluster, settings).run(body)
+
+
+# -- steer ------------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def pause(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Hold rollouts, those to come too, until `resume`. Replicas are kept up, machines that fail are replaced."""
+    here = session(ctx, cluster, settings, requested_by)
+    here.run(_each(some_pools(names), lambda client, name: client.pools.pause(name, reason=reason)))
+
+
+@app.command()
+def resume(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Let rollouts go on: past a pause, a canary (pauseAfter), an abort, the progress deadline, lost machines."""
+    here = session(ctx, cluster, settings, requested_by)
+    here.run(_each(some_pools(names), lambda client, name: client.pools.resume(name, reason=reason)))
+
+
+@app.command()
+def abort(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Stop rollouts where they are: the old machines that are left stay, and lose the rollout's marks."""
+    here = session(ctx, cluster, settings, requested_by)
+    here.run(_each(some_pools(names), lambda client, name: client.pools.abort(name, reason=reason)))
+
+
+@app.command()
+def undo(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    to: Annotated[
+        int | None, typer.Option("--to-revision", help="Go back to this one; default: the one before the newest.")
+    ] = None,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Go back to a former revision, as a new one. Machines of it that are still there are not replaced."""
+    given = some_pools(names)
+    if to is not None and len(given) > 1:
+        raise typer.BadParameter("--to-revision is of one pool")
+    here = session(ctx, cluster, settings, requested_by)
+    if dry_run:
+        here.run(lambda client: _rehearse(client, given, "rolled back", undo=True, to=to))
+    else:
+        here.run(_each(given, lambda client, name: client.pools.undo(name, to, reason=reason)))
+
+
+@app.command()
+def restart(
+    ctx: typer.Context,
+    names: PoolsArgument = None,
+    dry_run: DryRunOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Replace all machines by the pool's strategy, though nothing else has changed."""
+    given, here = some_pools(names), session(ctx, cluster, settings, requested_by)
+    if dry_run:
+        here.run(lambda client: _rehearse(client, given, "restarted", restart=True))
+    else:
+        here.run(_each(given, lambda client, name: client.pools.restart(name, reason=reason)))
+
+
+def _each(
+    names: list[str], ask: Callable[[HostlerClient, str], Awaitable[Sent]]
+) -> Callable[[HostlerClient], Awaitable[None]]:
+    async def body(client: HostlerClient) -> None:
+        async def one(name: str) -> str:
+            return (await ask(client, name)).message
+
+        await tell_each({name: label(name) for name in names}, one)
+
+    return body
+
+
+async def _rehearse(
+    client: HostlerClient,
+    names: list[str],
+    done: str,
+    *,
+    undo: bool = False,
+    to: int | None = None,
+    restart: bool = False,
+) -> None:
+    """By the pool's own planner, from how it is now."""
+    from resources.pool_intents import PoolQuestion
+    from starter.errors import Refused
+    from starter.rehearsal import lines
+
+    refused = []
+    for name in names:
+        found = await client.pools.rehearse(name, PoolQuestion(undo=undo, to=to, restart=restart))
+        if found.refused:
+            refused.append(f"{label(name)}: {found.refused}")
+        else:
+            typer.echo("\n".join([f"{label(name)} {done} (dry run)", *lines(found)]))
+    if refused:
+        raise Refused("\n".join(refused))
+
+
+def label(name: str) -> str:
+    return f"machinedeployment/{name}"

@@ -1,0 +1,117 @@
+"""`hostler rollout history`: the revisions of a pool, and what became of their rollouts."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from resources.pool import Revision
+    from resources.pool_intents import PoolSummary
+    from resources.rollout import RolloutCounts
+    from starter.client import HostlerClient
+    from starter.pool_results import RolloutListed
+
+COLUMNS = ("REVISION", "AGE", "CLASS", "GENERATION", "MACHINES", "ROLLOUT", "BY", "REASON")
+
+
+async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
+    """Oldest first, as kubectl has it. Without a worker the rollouts that Temporal keeps."""
+    from starter.errors import NoAnswer
+    from starter.output import Table, warn
+
+    stories = {r.revision: r for r in await client.pools.rollouts(name)}
+    try:
+        summary = await client.pools.summary(name)
+    except NoAnswer as e:
+        warn(f"{e}; these are the rollouts that Temporal keeps, and no revision without one")
+        rows = [_told(r) for _, r in sorted(stories.items())]
+    else:
+        rows = _rows(summary, stories)
+    lines = Table(COLUMNS).lines(rows)
+    return [f"machinedeployment/{name}", *lines] if titled else lines
+
+
+def _rows(summary: PoolSummary, stories: dict[int, RolloutListed]) -> list[tuple[str, ...]]:
+    from starter.output import age
+
+    now, rows = datetime.now(UTC), list[tuple[str, ...]]()
+    for r in summary.revisions:
+        story = stories.get(r.revision)
+        cells = (str(r.revision), age(now - r.created), r.machine_class, str(r.generation), str(r.machines))
+        rows.append((*cells, story.phase if story else "", r.requested_by, r.reason))
+    return rows
+
+
+def _told(r: RolloutListed) -> tuple[str, ...]:
+    from starter.output import age
+
+    return (str(r.revision), age(datetime.now(UTC) - r.began), "", "", "", r.phase, "", r.reason)
+
+
+async def page(client: HostlerClient, name: str, number: int) -> list[str]:
+    """Everything that is known of one revision: what machines are made from, and the story of its rollout."""
+    from starter.errors import NoAnswer, NotFound
+    from starter.output import warn
+
+    revision, others = None, list[int]()
+    try:
+        state = await client.pools.get(name)
+        others = [r.counter for r in state.revisions]
+        revision = next((r for r in state.revisions if r.counter == number), None)
+    except NoAnswer as e:
+        warn(str(e))
+    story = next((r for r in await client.pools.rollouts(name) if r.revision == number), None)
+    if revision is None and story is None:
+        known = f"; it has {', '.join(map(str, others))}" if others else ""
+        raise NotFound(
+            f"revision {number} of pool {name} is not known{known}: `hostler rollout history {name} --cluster "
+            f"{client.cluster}` lists them"
+        )
+    now = datetime.now(UTC)
+    lines = [f"machinedeployment/{name} with revision {number}"]
+    lines += _made_from(revision, now) if revision else []
+    return lines + (
+        _story(story, now) if story else ["", "It replaced no machine, or Temporal keeps its story no more."]
+    )
+
+
+def _made_from(revision: Revision, now: datetime) -> list[str]:
+    from starter.output import dump, fields, moment
+
+    mine = revision.machine_class
+    pairs = [
+        ("Created", moment(revision.created, now)),
+        ("By", revision.requested_by),
+        ("Reason", revision.reason),
+        ("Class", f"{mine.name}, generation {mine.generation}"),
+    ]
+    made_from = {
+        "template": revision.template.model_dump(mode="json", by_alias=True, exclude_defaults=True),
+        "providerSpec": mine.provider_spec,
+    }
+    return [*fields(pairs), "", *dump([made_from], "yaml", single=True).splitlines()]
+
+
+def _story(story: RolloutListed, now: datetime) -> list[str]:
+    from starter.output import fields, moment
+
+    told = story.result or story.state
+    message = f": {story.result.message}" if story.result else ""
+    pairs = [
+        ("Rollout", f"{story.phase}{message}"),
+        ("Began", moment(story.began, now)),
+        ("Ended", moment(story.ended, now)),
+        ("Machines", _numbers(told.counts) if told else ""),
+    ]
+    lines = ["", *fields(pairs)]
+    if told is None or not told.steps:
+        return lines
+    left_out = f" (the newest {len(told.steps)}; {told.steps_dropped} are not kept)" if told.steps_dropped else ""
+    steps = [f"  {s.time:%Y-%m-%d %H:%M:%S} {s.reason}: {s.message}" for s in told.steps]
+    return [*lines, f"Steps{left_out}:", *steps]
+
+
+def _numbers(c: RolloutCounts) -> str:
+    lost = f", {c.lost} never joined" if c.lost else ""
+    return f"{c.updated} of {c.replicas} updated, {c.available} of them available, {c.old} old ones left{lost}"

@@ -1,0 +1,208 @@
+"""The pools of one run of `apply`: as they are, as they will be, and what the edit of a class does to others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from resources.manifests import MachineDeployment
+from resources.names import POOL_USER, pool_user
+from resources.pool import PoolState
+from resources.pool_intents import PoolIntent, PoolQuestion
+from starter.errors import HostlerError, NotFound, Refused
+from starter.intents import new_id
+from starter.plan_classes import ClassPlan, own_annotations, same_content
+from starter.pool_results import PoolDescription
+from starter.results import Applied, Verb
+from starter.starts import start_pool
+
+if TYPE_CHECKING:
+    from starter.client import HostlerClient
+
+KIND = "machinedeployment"
+PARALLEL = 10
+"""Pools that are asked at the same time what an edit of their class does to them."""
+Key = tuple[str, str]
+"""Cluster and name."""
+
+
+@dataclass(frozen=True)
+class PoolPlan:
+    """A pool that a manifest of the run names."""
+
+    name: str
+    cluster: str
+    verb: Verb
+    manifest: MachineDeployment
+    of: ClassPlan
+    """The class that it will have."""
+    state: PoolState | None = None
+    """As it is; None: there is none yet."""
+    note: str = ""
+    told: bool = True
+    """It hears of its change from here; else from its class, or nothing changes."""
+
+    @property
+    def question(self) -> PoolQuestion:
+        """What it would do with this."""
+        return PoolQuestion(
+            spec=self.manifest.spec, machine_class=self.of.for_user(self.state.machine_class if self.state else None)
+        )
+
+
+@dataclass(frozen=True)
+class PoolTouched:
+    """What the edit of a class does to a pool that uses it."""
+
+    pool: str
+    rolls: int = 0
+    """Machines that it replaces."""
+    unknown: str = ""
+    """Why nobody can tell."""
+
+    def __str__(self) -> str:
+        if self.unknown:
+            return f"pool {self.pool}: what it does to it is not known: {self.unknown}"
+        if self.rolls:
+            return f"rolls pool {self.pool}: {_machines(self.rolls)} will be replaced"
+        return f"pool {self.pool}: no machine is replaced"
+
+    @property
+    def grave(self) -> bool:
+        """What one should know before it is done."""
+        return bool(self.rolls or self.unknown)
+
+
+def _machines(count: int) -> str:
+    return f"{count} machine{'s' if count != 1 else ''}"
+
+
+@dataclass
+class PoolPlanner:
+    """Reads pools and judges their manifests."""
+
+    client: HostlerClient
+
+    async def plan(self, key: Key, manifest: MachineDeployment, of: ClassPlan | None) -> PoolPlan:
+        """`of` is what is known of its class. Raises Refused."""
+        cluster, name = key
+        found = await self.client.pools.find(name, cluster=cluster)
+        state = await self.client.pools.current(name, cluster=cluster) if found and found.running else None
+        if of is None:
+            of = _own_class(cluster, manifest.spec.template.spec.class_.name, state)
+        if state is None:
+            note = _of_former(found) if found is not None else ""
+            return PoolPlan(name, cluster, Verb.CREATED, manifest, of, note=note)
+        if state.deleted:
+            raise Refused(
+                f"it is being deleted: wait for its end (hostler wait pool {name} --for=deleted), then apply again"
+            )
+        return _change(PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state), state)
+
+    async def carry_out(self, plan: PoolPlan) -> Applied:
+        if plan.state is None:
+            try:
+                return await self._start(plan)
+            except WorkflowAlreadyStartedError:
+                pass  # somebody else applied it between our look and our start: it is told like any other
+        meta = plan.manifest.metadata
+        intent = PoolIntent(
+            id=new_id(),
+            requested_by=self.client.requested_by,
+            spec=plan.manifest.spec,
+            machine_class=plan.of.for_user(plan.state.machine_class if plan.state else None),
+            namespace=meta.namespace,
+            labels=meta.labels,
+            annotations=own_annotations(meta.annotations),
+        )
+        sent = await self.client.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
+        verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
+        return Applied(KIND, plan.name, verb, sent.message.removeprefix(verb).lstrip("; "))
+
+    async def _start(self, plan: PoolPlan) -> Applied:
+        meta = plan.manifest.metadata
+        state = PoolState(
+            name=plan.name,
+            cluster=plan.cluster,
+            namespace=meta.namespace,
+            labels=meta.labels,
+            annotations=own_annotations(meta.annotations),
+            spec=plan.manifest.spec,
+            machine_class=plan.of.snapshot,
+            queue_prefix=self.client.settings.queue_prefix,
+            timings=self.client.settings.timings,
+        )
+        await start_pool(self.client.temporal, state, created=datetime.now(UTC))
+        return Applied(KIND, plan.name, Verb.CREATED, plan.note)
+
+    async def touched(self, of: ClassPlan, manifests: Mapping[Key, MachineDeployment]) -> list[PoolTouched]:
+        """What the edit of a class does to the pools that use it, each as it will be after this run. A pool of
+        `manifests` that takes another class is left out: it has a line of its own."""
+        if of.state is None or not of.new_content:
+            return []
+        pools = sorted(u.removeprefix(POOL_USER) for u in of.state.users if u.startswith(POOL_USER))
+        slots = asyncio.Semaphore(PARALLEL)
+
+        async def one(pool: str) -> PoolTouched | None:
+            manifest = manifests.get((of.cluster, pool))
+            if manifest is not None and manifest.spec.template.spec.class_.name != of.name:
+                return None
+            question = PoolQuestion(spec=manifest.spec if manifest else None, machine_class=of.snapshot)
+            async with slots:
+                try:
+                    found = await self.client.pools.rehearse(pool, question, cluster=of.cluster)
+                except NotFound:
+                    return None  # it has gone since; its class has not heard of that yet
+                except HostlerError as e:
+                    return PoolTouched(pool, unknown=str(e))
+            return PoolTouched(pool, found.rolls, found.refused)
+
+        return [t for t in await asyncio.gather(*(one(p) for p in pools)) if t is not None]
+
+
+def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
+    """What its class alone changes for it, the class tells it; all else is told here."""
+    meta, of = plan.manifest.metadata, plan.of
+    own = (
+        _plain(plan.manifest) != state.spec.model_dump(mode="json", by_alias=True)
+        or (meta.namespace, meta.labels) != (state.namespace, state.labels)
+        or own_annotations(meta.annotations) != state.annotations
+    )
+    if own:
+        return plan
+    has = state.machine_class
+    if has is not None and has.name == of.name and same_content(has, of.snapshot):
+        return PoolPlan(plan.name, plan.cluster, Verb.UNCHANGED, plan.manifest, of, state, told=False)
+    if of.tells(pool_user(plan.name)):
+        verb, note = (Verb.CONFIGURED, "its class tells it") if of.new_content else (Verb.UNCHANGED, "")
+        return PoolPlan(plan.name, plan.cluster, verb, plan.manifest, of, state, note, told=False)
+    return plan
+
+
+def _plain(manifest: MachineDeployment) -> object:
+    return manifest.spec.model_dump(mode="json", by_alias=True)
+
+
+def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:
+    """The one that the pool has, of which nothing else is known. Raises Refused for any other."""
+    has = state.machine_class if state else None
+    if has is not None and has.name == name:
+        return ClassPlan(name, cluster, Verb.UNCHANGED, has)
+    another = f"; the pool has another one ({has.name})" if has else ""
+    raise Refused(f"class {name!r} is in none of the files, and not applied before{another}: add the MachineClass (-f)")
+
+
+def _of_former(found: PoolDescription) -> str:
+    """What is said to a new pool of a name that was used before."""
+    note = f"a pool of this name is gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
+    if found.status != "COMPLETED":
+        note += (
+            f". The former one's workflow was ended from outside ({found.status}): the machines of it that still run "
+            "are taken over"
+        )
+    return note

@@ -1,0 +1,57 @@
+"""What was asked for of a pool, without a worker: from its history."""
+
+from __future__ import annotations
+
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+
+from resources.machine_class import ClassNews
+from resources.messages import DeleteIntent, Intent
+from resources.pool import PoolState
+from resources.pool_intents import PoolIntent, ScaleIntent
+from starter import live
+
+_MESSAGES: dict[str, type] = {
+    "apply": PoolIntent,
+    "scale": ScaleIntent,
+    "hibernate": Intent,
+    "wake": Intent,
+    "delete": DeleteIntent,
+    "class_changed": ClassNews,
+}
+
+
+async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:
+    """The state that the run began with, and what was asked for since. Raises NotFound without a history."""
+    return await live.folded(temporal, workflow_id, run_id, PoolState, _fold)
+
+
+async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter) -> PoolState:
+    """What the workflow refuses changes nothing, as far as that is known without it."""
+    name, payloads = live.message_of(event) or ("", [])
+    if name not in _MESSAGES or not payloads:
+        return state
+    try:
+        (said,) = await converter.decode(list(payloads)[:1], [_MESSAGES[name]])
+    except (RuntimeError, ValueError, TypeError):
+        return state  # typed by hand in the web UI, and wrong: the workflow refuses it too
+    if state.deleted:
+        return state
+    match said:
+        case PoolIntent():
+            fields = ("spec", "machine_class", "namespace", "labels", "annotations")
+            return state.model_copy(update={f: getattr(said, f) for f in fields})
+        case ScaleIntent(replicas=int(replicas), current=current) if current in (None, state.spec.replicas):
+            return _with(state, replicas=replicas)
+        case DeleteIntent():
+            return state.model_copy(update={"deleted": True})
+        case ClassNews(machine_class=of) if of.name == state.spec.template.spec.class_.name:
+            known = state.machine_class
+            newer = known is None or known.name != of.name or of.generation > known.generation
+            return state.model_copy(update={"machine_class": of}) if newer else state
+    return _with(state, hibernated=name == "hibernate") if name in ("hibernate", "wake") else state
+
+
+def _with(state: PoolState, **changed: int | bool) -> PoolState:
+    return state.model_copy(update={"spec": state.spec.model_copy(update=changed)})

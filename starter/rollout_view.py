@@ -1,0 +1,202 @@
+"""How `hostler rollout status` shows rollouts under way: bars on a terminal, lines of what is new anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from resources.messages import Happening
+from resources.pool import PoolWait
+from resources.reasons import next_step
+from starter.output import age, fields, moment, relative
+from starter.rollout_status import Look, Stand, Verdict, counts, fresh, judge, numbers
+
+SOME = 10
+"""Steps that are told of what was before."""
+BAR = 30
+
+
+class View(Protocol):
+    def say(self, line: str) -> None: ...
+
+    def show(self, look: Look, now: datetime) -> None:
+        """The rollout as it is now, and its steps since it was shown last."""
+
+    def running(self) -> AbstractContextManager[object]:
+        """Within it, `show` is seen."""
+
+
+def view(console: Console) -> View:
+    return LiveView(console) if console.is_terminal else LineView()
+
+
+class Told:
+    """What has been said of each pool."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, set[Happening]] = {}
+
+    def news(self, look: Look) -> list[str]:
+        """Lines about steps; of what was before the first look the last ones."""
+        first = look.name not in self._steps
+        new = fresh(self._steps.setdefault(look.name, set()), look.steps)
+        earlier = look.dropped + max(0, len(new) - SOME) if first else 0
+        lines = [step_line(look.name, step) for step in (new[-SOME:] if first else new)]
+        where = f"hostler rollout history {look.name} --revision {look.revision} --cluster {look.pool.listed.cluster}"
+        return [f"{earlier} earlier steps: {where}", *lines] if earlier else lines
+
+
+def step_line(pool: str, step: Happening) -> str:
+    return f"{step.time:%H:%M:%S} {pool}: {step.reason}: {step.message}"
+
+
+class LineView:
+    """For pipes and CI. A line is printed when it is news."""
+
+    def __init__(self) -> None:
+        self._told = Told()
+        self._shown: dict[str, set[str]] = {}
+
+    def say(self, line: str) -> None:
+        print(line, flush=True)
+
+    def show(self, look: Look, now: datetime) -> None:
+        for line in self._told.news(look):
+            self.say(line)
+        lines = list(_now(look))
+        for line in lines:
+            if line not in self._shown.get(look.name, ()):
+                self.say(line)
+        self._shown[look.name] = set(lines)
+
+    def running(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+def _now(look: Look) -> Iterator[str]:
+    name, summary = look.name, look.pool.summary
+    if summary is None:
+        yield judge(look.pool).words
+        return
+    yield f"{name}: {numbers(summary)}"
+    for wait in summary.waits:
+        yield f"{name}: waits by {wait.reason}: {wait.message}"
+    if (stops := stops_at(look)) is not None:
+        yield f"{name}: stops at {stops:%Y-%m-%d %H:%M:%S} UTC unless a new machine is available by then"
+
+
+def stops_at(look: Look) -> datetime | None:
+    state = look.story.listed.state if look.story else None
+    return state.stops_at if state else None
+
+
+class LiveView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told = Told()
+        self._looks: dict[str, tuple[Look, datetime]] = {}
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._picture)
+
+    def say(self, line: str) -> None:
+        self._console.print(Text(line))
+
+    def show(self, look: Look, now: datetime) -> None:
+        for line in self._told.news(look):
+            self.say(line)
+        self._looks[look.name] = look, now
+        self._live.refresh()
+
+    @contextmanager
+    def running(self) -> Iterator[object]:
+        with self._live:
+            yield None
+
+    def _picture(self) -> RenderableType:
+        return Group(*(picture(look, now) for look, now in self._looks.values()))
+
+
+def picture(look: Look, now: datetime) -> RenderableType:
+    """A bar, and below it what is waited for."""
+    summary = look.pool.summary
+    if summary is None:
+        return Text(judge(look.pool).words, style="yellow")
+    c = counts(summary)
+    row = Table.grid(padding=(0, 1))
+    bar = ProgressBar(total=max(1, c.whole), completed=c.done if c.whole else 1, width=BAR)
+    took = age(now - summary.rollout.began) if summary.rollout else ""
+    row.add_row(Text(look.name, style="bold"), bar, Text(numbers(summary)), Text(took, style="dim"))
+    below = [Text(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
+    if (stops := stops_at(look)) is not None:
+        words = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
+        below.append(Text(words, style="yellow"))
+    return Group(row, *below)
+
+
+# -- once -------------------------------------------------------------------------------------------------------------
+
+
+def page(look: Look, now: datetime) -> list[str]:
+    """Everything about how it stands, for one look."""
+    summary, verdict = look.pool.summary, judge(look.pool)
+    if summary is None:
+        return [verdict.words]
+    rollout = summary.rollout
+    pairs = [
+        ("Pool", f"{look.name} of cluster {look.pool.listed.cluster}"),
+        ("Rollout", _stand(verdict)),
+        ("Machines", numbers(summary)),
+        ("Progress", _drawn(look)),
+        ("Began", moment(rollout.began, now) if rollout else ""),
+        ("Stops", _stops(look, now)),
+    ]
+    lines = fields(pairs)
+    steps = look.steps[-SOME:]
+    if earlier := look.dropped + len(look.steps) - len(steps):
+        lines += [
+            "",
+            f"Steps ({earlier} earlier ones: hostler rollout history {look.name} --revision {look.revision}):",
+        ]
+    elif steps:
+        lines += ["", "Steps:"]
+    lines += [f"  {step.time:%H:%M:%S} {step.reason}: {step.message}" for step in steps]
+    if summary.waits:
+        lines += ["", "Waits:"]
+    for wait in summary.waits:
+        lines += _wait(wait, look, now)
+    return lines
+
+
+def _stand(verdict: Verdict) -> str:
+    return {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
+
+
+def _drawn(look: Look) -> str:
+    summary = look.pool.summary
+    if summary is None or summary.rolled_out or not (c := counts(summary)).whole:
+        return ""
+    filled = BAR * c.done // c.whole
+    return f"[{'#' * filled}{'-' * (BAR - filled)}] {100 * c.done // c.whole} %"
+
+
+def _stops(look: Look, now: datetime) -> str:
+    stops = stops_at(look)
+    return f"{moment(stops, now)}, unless a new machine is available by then" if stops else ""
+
+
+def _wait(wait: PoolWait, look: Look, now: datetime) -> list[str]:
+    listed = look.pool.listed
+    pairs = [
+        (wait.reason, wait.message),
+        ("since", moment(wait.since, now)),
+        ("what can be done", next_step(wait.reason, listed.cluster, listed.name, "pool")),
+    ]
+    first, *rest = fields(pairs, 2)
+    return [first, *rest]

@@ -1,0 +1,163 @@
+"""Pools with real machines on the simulators: what tests of their lives share."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections import Counter
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from lifekit import CLUSTER, DEADLINE, Stack, asked, eventually, examples
+from temporalio.client import WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+
+from resources.machine import ClassSnapshot
+from resources.machine_deployment import MachineDeploymentSpec
+from resources.messages import DeleteIntent, Intent
+from resources.names import machine_id, pool_id, rollout_id
+from resources.pool import PoolState
+from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
+from resources.rollout import RolloutResult, RolloutState
+from workflows.pool import MachineDeploymentWorkflow
+from workflows.rollout import RolloutWorkflow
+
+CREATION = timedelta(minutes=5)
+
+
+def pool_spec(replicas: int, surge: int | str = 1, unavailable: int | str = 0, **more: Any) -> MachineDeploymentSpec:
+    """Of machines of the examples' class."""
+    machine = examples().machines[0].spec
+    template = {
+        "metadata": {"labels": {"app": "worker"}},
+        "spec": {
+            "class": {"name": machine.class_.name},
+            "creationTimeout": "5m",
+            "healthTimeout": "3s",
+            "drainTimeout": "1m",
+            **more.pop("machine", {}),
+        },
+    }
+    rolling = {"maxSurge": surge, "maxUnavailable": unavailable, **more.pop("rolling", {})}
+    return MachineDeploymentSpec.model_validate(
+        {"replicas": replicas, "template": template, "strategy": {"rollingUpdate": rolling}, **more}
+    )
+
+
+def pool_class(generation: int = 1, **provider_spec: Any) -> ClassSnapshot:
+    """The examples' class, with these fields of its provider spec."""
+    snapshot = ClassSnapshot.of(examples().classes[0], generation)
+    return snapshot.model_copy(update={"provider_spec": {**snapshot.provider_spec, **provider_spec}})
+
+
+class Pool:
+    """One pool of a stack."""
+
+    def __init__(self, stack: Stack, name: str = "p1") -> None:
+        self.stack, self.name = stack, name
+        self.handle: WorkflowHandle[Any, Any] = stack.client.get_workflow_handle(pool_id(stack.cluster, name))
+        self.spec = pool_spec(0)
+        self.machine_class = pool_class()
+
+    async def start(self, spec: MachineDeploymentSpec, machine_class: ClassSnapshot | None = None, **more: Any) -> None:
+        self.spec, self.machine_class = spec, machine_class or self.machine_class
+        settings = self.stack.settings
+        await self.stack.client.start_workflow(
+            MachineDeploymentWorkflow.run,
+            PoolState(
+                name=self.name,
+                cluster=self.stack.cluster,
+                spec=spec,
+                machine_class=self.machine_class,
+                queue_prefix=settings.queue_prefix,
+                timings=settings.timings,
+                **more,
+            ),
+            id=self.handle.id,
+            task_queue=settings.queue_prefix,
+            id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+            id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        )
+        self.stack.started[self.name] = self.handle
+
+    # -- what it says -------------------------------------------------------------------------------------------------
+
+    async def state(self) -> PoolState:
+        return await asked(self.handle, MachineDeploymentWorkflow.describe)
+
+    async def summary(self) -> PoolSummary:
+        return await asked(self.handle, MachineDeploymentWorkflow.summary)
+
+    async def when(self, until: Callable[[PoolSummary], object], what: str) -> PoolSummary:
+        return await eventually(self.summary, until, f"pool {self.name}: {what}")
+
+    async def rolled_out(self, replicas: int, revision: int | None = None) -> PoolSummary:
+        def done(s: PoolSummary) -> bool:
+            right = s.replicas == replicas and (revision is None or s.revision == revision)
+            return right and s.rolled_out and s.machines == replicas
+
+        return await self.when(done, f"{replicas} machines, rolled out")
+
+    async def waits(self, reason: str) -> PoolSummary:
+        return await self.when(lambda s: any(w.reason == reason for w in s.waits), f"waits: {reason}")
+
+    async def rollout(self, revision: int) -> RolloutState:
+        handle = self.stack.client.get_workflow_handle(rollout_id(self.stack.cluster, self.name, revision))
+        return await asked(handle, RolloutWorkflow.describe)
+
+    async def result(self, revision: int) -> RolloutResult:
+        handle = self.stack.client.get_workflow_handle_for(
+            RolloutWorkflow.run, rollout_id(self.stack.cluster, self.name, revision)
+        )
+        return await asyncio.wait_for(handle.result(), DEADLINE)
+
+    # -- what people want ---------------------------------------------------------------------------------------------
+
+    async def ask(self, name: str, intent: Intent | None = None) -> str:
+        intent = intent or Intent()
+        intent = intent.model_copy(update={"id": str(uuid.uuid4()), "requested_by": "test"})
+        answer = await self.handle.execute_update(name, intent, id=intent.id)
+        return str(answer["message"])
+
+    async def apply(self, spec: MachineDeploymentSpec | None = None, machine_class: ClassSnapshot | None = None) -> str:
+        self.spec, self.machine_class = spec or self.spec, machine_class or self.machine_class
+        return await self.ask("apply", PoolIntent(spec=self.spec, machine_class=self.machine_class))
+
+    async def scale(self, replicas: int | None = None, remove: tuple[str, ...] = ()) -> str:
+        return await self.ask("scale", ScaleIntent(replicas=replicas, remove=list(remove)))
+
+    async def undo(self, to: int | None = None) -> str:
+        return await self.ask("undo", UndoIntent(to=to))
+
+    async def delete(self) -> None:
+        await self.ask("delete", DeleteIntent())
+        await asyncio.wait_for(self.handle.result(), DEADLINE)
+
+    # -- what the cloud says ------------------------------------------------------------------------------------------
+
+    def vms(self) -> Counter[str]:
+        """Instances of the pool's machines by state."""
+        found = Counter(str(i["State"]["Name"]) for r in self.instances() for i in r["Instances"])
+        return Counter({k: v for k, v in found.items() if k != "terminated"})
+
+    def instances(self) -> list[dict[str, Any]]:
+        pages = self.stack.ec2().get_paginator("describe_instances").paginate()
+        return [r for page in pages for r in page["Reservations"]]
+
+
+async def end_machines(stack: Stack) -> None:
+    """Pools' machines, that the test did not start itself."""
+    query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
+    with contextlib.suppress(Exception):
+        async for found in stack.client.list_workflows(query):
+            with contextlib.suppress(Exception):
+                await stack.client.get_workflow_handle(found.id).terminate("the test is over")
+
+
+def machine_handle(stack: Stack, name: str) -> WorkflowHandle[Any, Any]:
+    return stack.client.get_workflow_handle(machine_id(stack.cluster, name))
+
+
+__all__ = ["CLUSTER", "CREATION", "Pool", "end_machines", "machine_handle", "pool_class", "pool_spec"]

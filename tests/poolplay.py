@@ -1,0 +1,174 @@
+"""The real pool and the real rollout's story with machines that are played by their activities, so that the command line
+can be tried on them: machines join at once, or when the test says so, and are gone as soon as they are deleted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from cli_support import Place, class_yaml
+from temporalio import activity
+from temporalio.client import Client
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+from activities.classes import ClassActivities
+from activities.deps import Deps
+from activities.pools import PoolActivities
+from resources.machine import Phase
+from resources.membership import (
+    ForgetPoolInput,
+    MarkNodesInput,
+    MemberReport,
+    MembersFound,
+    PoolRef,
+    StartMachinesInput,
+    StartMachinesOutput,
+    TellMachinesInput,
+    TellMachinesOutput,
+)
+from resources.names import cluster_queue, pool_id
+from resources.pool import Trouble, Vm
+from resources.rollout import RolloutState
+from resources.settings import load_settings
+from workflows.machine_class import MachineClassWorkflow
+from workflows.pool import MachineDeploymentWorkflow
+from workflows.rollout import RolloutWorkflow
+
+
+@dataclass
+class Machine:
+    pool: str
+    revision: int
+    template: int
+    phase: Phase = Phase.PENDING
+    seq: int = 0
+
+
+@dataclass
+class Machines:
+    """All that were started and are not gone, by name."""
+
+    client: Client
+    cluster: str
+    deps: Deps
+    slow: set[int] = field(default_factory=set)
+    """Machines of these revisions get a VM, and join when `join` says so."""
+    lost: set[int] = field(default_factory=set)
+    """Those of these never join: they are Failed at once."""
+    there: dict[str, Machine] = field(default_factory=dict)
+    marked: set[str] = field(default_factory=set)
+    """Those whose Nodes carry the marks of a rollout."""
+
+    # -- what a test does ---------------------------------------------------------------------------------------------
+
+    async def join(self, revision: int, most: int = 10**6) -> None:
+        """Those of a slow revision that wait."""
+        waiting = [n for n, m in self.there.items() if m.revision == revision and m.phase is Phase.PENDING]
+        for name in waiting[:most]:
+            await self._is(name, Phase.RUNNING)
+
+    async def fall_ill(self, name: str) -> None:
+        await self._is(name, Phase.UNKNOWN)
+
+    # -- activities ---------------------------------------------------------------------------------------------------
+
+    @activity.defn(name="start_machines")
+    async def start(self, input: StartMachinesInput) -> StartMachinesOutput:
+        for name in input.names:
+            s = input.state
+            if name not in self.there:
+                self.there[name] = Machine(s.pool, s.revision, s.template)
+            await self._is(name, Phase.PENDING)
+            if s.revision in self.lost:
+                await self._is(name, Phase.FAILED, trouble=Trouble.JOIN, drained=True, message="no Node came")
+            elif s.revision not in self.slow:
+                await self._is(name, Phase.RUNNING)
+        return StartMachinesOutput()
+
+    @activity.defn(name="tell_members")
+    async def tell(self, input: TellMachinesInput) -> TellMachinesOutput:
+        gone = [n for n in input.names if n not in self.there]
+        for name in input.names:
+            if name not in self.there:
+                continue
+            machine = self.there[name]
+            if input.delete is not None:
+                await self._is(name, Phase.TERMINATING, ended=True, vm=Vm.GONE)
+                del self.there[name]
+                continue
+            if input.template is not None:
+                machine.template = input.template.generation
+            await self._is(name, machine.phase)
+        return TellMachinesOutput(gone=gone)
+
+    @activity.defn(name="mark_nodes")
+    async def mark(self, input: MarkNodesInput) -> None:
+        self.marked = self.marked | set(input.machines) if input.on else self.marked - set(input.machines)
+
+    @activity.defn(name="register_pool")
+    async def register(self, input: PoolRef) -> None: ...
+
+    @activity.defn(name="forget_pool")
+    async def forget(self, input: ForgetPoolInput) -> None: ...
+
+    @activity.defn(name="find_members")
+    async def find(self, input: PoolRef) -> MembersFound:
+        return MembersFound()
+
+    @activity.defn(name="start_rollout")
+    async def start_rollout(self, input: RolloutState) -> None:
+        await PoolActivities(self.deps).start_rollout(input)
+
+    async def _is(self, name: str, phase: Phase, **more: Any) -> None:
+        machine = self.there[name]
+        machine.phase, machine.seq = phase, machine.seq + 1
+        report = {"machine": name, "seq": machine.seq, "phase": phase, "since": datetime.now(UTC), "vm": Vm.LIVES}
+        said = MemberReport.model_validate({**report, "template": machine.template, **more})
+        await self.client.get_workflow_handle(pool_id(self.cluster, machine.pool)).signal("report", said)
+
+
+@contextlib.asynccontextmanager
+async def played(place: Place) -> AsyncIterator[Machines]:
+    """Workers for pools, rollouts and classes."""
+    deps = Deps(load_settings(place.settings_file), place.client)
+    machines, classes = Machines(place.client, place.cluster, deps), ClassActivities(deps)
+    deeds = [machines.start, machines.tell, machines.register, machines.forget, machines.find, machines.start_rollout]
+    asked = [classes.tell_users, classes.find_users, classes.ask_class, classes.report_to_class]
+    workflows = Worker(
+        place.client,
+        task_queue=place.queue,
+        workflows=[MachineDeploymentWorkflow, RolloutWorkflow, MachineClassWorkflow],
+        activities=[*deeds, *asked],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    nodes = Worker(place.client, task_queue=cluster_queue(place.cluster, place.queue), activities=[machines.mark])
+    try:
+        async with workflows, nodes:
+            yield machines
+    finally:
+        await deps.close()
+
+
+def pool_yaml(
+    name: str = "p1", replicas: int = 3, machine_class: str = "c1", surge: int | str = 1, **more: Any
+) -> dict[str, Any]:
+    """`more` of the spec; what is said of rollingUpdate there is beside maxSurge, and nothing is unavailable."""
+    rolling = {"maxSurge": surge, "maxUnavailable": 0, **more.pop("rollingUpdate", {})}
+    return {
+        "apiVersion": "machine.sapcloud.io/v1alpha1",
+        "kind": "MachineDeployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "template": {"spec": {"class": {"kind": "MachineClass", "name": machine_class}}},
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": rolling},
+            **more,
+        },
+    }
+
+
+__all__ = ["Machine", "Machines", "class_yaml", "played", "pool_yaml"]

@@ -1,0 +1,148 @@
+"""A machine and its pool: what the machine tells, the permit that it asks for, the template that it takes.
+
+The pool alone plans; the machine says how it is. A report is a whole snapshot with a number, so that the newest counts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from temporalio import workflow
+from temporalio.exceptions import FailureError
+
+from workflows.machine.entity import MachineEntity
+
+with workflow.unsafe.imports_passed_through():
+    import hashlib
+
+    from planners.membership import mark_of, report_of, template_applied, time_of, with_revision
+    from resources.machine import OperationState, OperationType
+    from resources.manifests import MachineSpec
+    from resources.membership import MemberReport, TemplateNews
+    from resources.messages import NodeFacts
+    from resources.names import MARKED_ANNOTATION, pool_id
+
+# -- reports ----------------------------------------------------------------------------------------------------------
+
+
+def tell(m: MachineEntity, *, again: bool = False) -> None:
+    """Report to the pool when there is something new to say, or, `again`, because it does not know the machine. Nobody
+    waits for it here."""
+    s = m.s
+    if not s.pool or s.created is None or m.told_all:
+        return
+    s.template_applied = template_applied(s)
+    report = report_of(s)
+    mark = hashlib.sha256(report.model_dump_json().encode()).hexdigest()[:16]
+    if again:
+        report = with_revision(report, s)
+    elif mark == s.told_pool:
+        return
+    s.told_pool = mark
+    _send(m, report)
+
+
+async def tell_the_end(m: MachineEntity) -> None:
+    """Nothing is left. The last report must have arrived before the workflow ends: Temporal drops what a closed one was
+    about to send."""
+    if m.s.pool:
+        _send(m, report_of(m.s, ended=True))
+        m.told_all = True
+        await all_told(m)
+
+
+async def all_told(m: MachineEntity) -> None:
+    """Until each report has arrived, or cannot."""
+    if m.telling:
+        await workflow.wait_condition(lambda: not m.telling)
+
+
+def _send(m: MachineEntity, report: MemberReport) -> None:
+    m.s.reports += 1
+    task = asyncio.create_task(_signal(m, report.model_copy(update={"seq": m.s.reports})))
+    m.telling.add(task)
+    task.add_done_callback(m.telling.discard)
+
+
+async def _signal(m: MachineEntity, report: MemberReport) -> None:
+    pool = workflow.get_external_workflow_handle(pool_id(m.s.cluster, m.s.pool))
+    try:
+        await pool.signal("report", report)
+    except FailureError:  # a pool that is not there is no error; one that comes back hears it with the next change
+        m.s.told_pool = ""
+
+
+# -- what stands on the Node ------------------------------------------------------------------------------------------
+
+
+def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+    """What the watch or a look saw of the Node, with the mark that somebody may have set on it."""
+    s = m.s
+    s.node = facts
+    if not s.pool or not facts.exists:
+        return
+    former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
+    if s.mark is not None and s.mark != former and time_of(s.mark.text) is None:
+        words = f"{s.mark.text!r} is no RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked now"
+        m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
+
+
+# -- the permit to be Failed ------------------------------------------------------------------------------------------
+
+
+def must_ask(m: MachineEntity, vm_state: str) -> bool:
+    """Whether a machine that two looks found ill needs its pool's permit. Of a VM that is gone there is nothing left to
+    decide."""
+    return bool(m.s.pool) and not m.s.permitted and vm_state != "gone"
+
+
+def ask(m: MachineEntity, found: str) -> None:
+    """It stays Unknown until the pool says so, and looks again now and then whether it still has to ask. The first of
+    the two looks is kept: the fresh look that follows the permit is the second one then."""
+    s = m.s
+    again = workflow.now() + max(s.spec.health_timeout, s.timings.confirm)
+    m.deadlines["confirm"] = again
+    if not s.asks_permit:
+        s.asks_permit = True
+        words = _asking(m, found)
+        m.note("RepairPermit", words)
+        m.tell()
+        m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, words)
+    wait_for_permit(m, found)
+
+
+def wait_for_permit(m: MachineEntity, found: str) -> None:
+    m.waiting("RepairPermit", _asking(m, found), m.deadlines["confirm"])
+
+
+def _asking(m: MachineEntity, found: str) -> str:
+    return f"unhealthy for healthTimeout ({m.health_timeout}): {found}; waits for a permit of pool {m.s.pool}"
+
+
+def withdraw(m: MachineEntity) -> None:
+    """It does not have to be Failed any more; a permit that it had is given back."""
+    m.s.asks_permit = m.s.permitted = False
+
+
+def permitted(m: MachineEntity, reason: str) -> None:
+    """A fresh look decides, at once. One that comes when nothing was asked, or twice, changes nothing."""
+    s = m.s
+    if m.leaving or not s.asks_permit or s.permitted:
+        return
+    s.permitted = True
+    m.deadlines["confirm"] = workflow.now()
+    m.note("RepairPermitted", f"pool {s.pool}: {reason}" if reason else f"by pool {s.pool}")
+
+
+# -- the template -----------------------------------------------------------------------------------------------------
+
+
+def template_of(m: MachineEntity, news: TemplateNews) -> MachineSpec | None:
+    """The spec as the template has it now, but for the class, which is the revision's. None for what is old, and for a
+    machine that leaves: its deadlines are not moved any more."""
+    s = m.s
+    if not s.pool or s.deletion is not None or news.generation <= s.template:
+        return None
+    given = news.template.spec.model_dump(by_alias=True)
+    own = {"class": s.spec.class_, "providerID": s.spec.provider_id}
+    return MachineSpec.model_validate({**given, **own})

@@ -1,0 +1,238 @@
+"""What becomes of a plan's steps: state first, then an activity, and what its answer means."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Any
+
+from temporalio import workflow
+
+from workflows.pool.entity import PoolEntity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.marks import MarkActivities
+    from activities.pools import PoolActivities
+    from planners.pool.steps import Create, Delete, Grant, MarkNodes, Step, some
+    from resources.machine import MachineState, Phase
+    from resources.manifests import MachineSpec
+    from resources.membership import (
+        MarkNodesInput,
+        Permit,
+        StartMachinesInput,
+        StartMachinesOutput,
+        TellMachinesInput,
+        TellMachinesOutput,
+        TemplateNews,
+    )
+    from resources.messages import DeleteIntent
+    from resources.names import cluster_queue, workflow_queue
+    from resources.pool import Member, Revision, Vm, priority_of
+    from resources.pool import Permit as Given
+
+LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+"""Kubernetes' for names: no vowels, so no words, and nothing that looks like something else."""
+AT_ONCE = 100
+"""Machines in one activity."""
+
+
+def carry_out(p: PoolEntity, step: Step) -> None:
+    p.note(step.reason, step.message)
+    match step:
+        case Create(count=count, revision=revision):
+            _create(p, count, revision)
+        case Delete(names=names, message=message):
+            _change(p, names, deleting=True)
+            delete(p, names, message)
+        case Grant(names=names, message=message):
+            _change(p, names, permit=Given.GRANTED)
+            permit(p, names, message)
+        case MarkNodes(names=names, on=on):
+            _change(p, names, node_marked=on)
+            _mark(p, names, on)
+
+
+def _change(p: PoolEntity, names: Iterable[str], **fields: Any) -> None:
+    for name in names:
+        p.s.members[name] = p.s.members[name]._replace(**fields)
+
+
+# -- create -----------------------------------------------------------------------------------------------------------
+
+
+def _create(p: PoolEntity, count: int, counter: int) -> None:
+    """A machine is a member before it is started: whatever crashes, it is counted."""
+    s, now = p.s, workflow.now()
+    revision = next(r for r in s.revisions if r.counter == counter)
+    names = _new_names(p, count, revision)
+    priority = priority_of(revision.template.metadata.annotations)
+    member = Member(counter, now, now, priority=priority, template=s.template)
+    s.members |= dict.fromkeys(names, member)
+    s.unstarted += names
+    start(p, names)
+
+
+def _new_names(p: PoolEntity, count: int, revision: Revision) -> list[str]:
+    """`<pool>-<hash of the revision>-<chance>`: never one that was there before, as far as the pool can know; a machine
+    that was is not started again, and another name is taken then."""
+    chance = workflow.random()
+    # Alike for the machines of one revision, so that a person sees in `get nodes` which are new.
+    digest = hashlib.sha256(f"{revision.counter} {revision.key}".encode()).digest()
+    middle = "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
+    names: dict[str, None] = {}
+    while len(names) < count:
+        name = f"{p.s.name}-{middle}-{''.join(chance.choices(LETTERS, k=5))}"
+        if name not in p.s.members:
+            names[name] = None
+    return list(names)
+
+
+def start(p: PoolEntity, names: Sequence[str]) -> None:
+    """Also those whose start is not confirmed: a machine is started once, however often it is asked for."""
+    s = p.s
+    for counter in sorted({s.members[n].revision for n in names}):
+        own = [n for n in names if s.members[n].revision == counter]
+        for some_names in _chunks(own):
+            p.start(
+                PoolActivities.start_machines,
+                StartMachinesInput(names=some_names, state=_machine(p, some_names[0], counter)),
+                queue=workflow_queue(s.queue_prefix),
+                summary=f"start {some(len(some_names))} of revision {counter}",
+                done=partial(_started, p, some_names),
+            )
+
+
+def _machine(p: PoolEntity, name: str, counter: int) -> MachineState:
+    s = p.s
+    revision = next(r for r in s.revisions if r.counter == counter)
+    template = revision.template
+    return MachineState(
+        name=name,
+        cluster=s.cluster,
+        namespace=s.namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+        spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
+        machine_class=revision.machine_class,
+        queue_prefix=s.queue_prefix,
+        timings=s.timings,
+        pool=s.name,
+        revision=counter,
+        template=s.template if counter == s.revision else 0,
+    )
+
+
+def _started(p: PoolEntity, names: Sequence[str], output: StartMachinesOutput) -> None:
+    s = p.s
+    s.unstarted = [n for n in s.unstarted if n not in names]
+    for name in output.used:
+        # A name by chance of a machine that is gone; another one is made in its place.
+        member = s.members.get(name)
+        if member is not None and member.vm is Vm.UNBORN and member.seq == 0:
+            del s.members[name]
+    early = [n for n in names if n in s.members and s.members[n].deleting]
+    if early:
+        delete(p, early, "")  # the word may have come before the machine was there
+
+
+# -- tell -------------------------------------------------------------------------------------------------------------
+
+
+def delete(p: PoolEntity, names: Sequence[str], reason: str) -> None:
+    """Also those that have not taken it yet."""
+    me, force = f"pool {p.s.name}", p.s.force
+    intent = DeleteIntent(id=f"{me}, force" if force else me, requested_by=me, reason=reason, force=force)
+    tell(p, names, f"delete {some(len(names))}", delete=intent)
+
+
+def permit(p: PoolEntity, names: Sequence[str], reason: str) -> None:
+    tell(p, names, f"permit {some(len(names))} to be Failed", permit=Permit(reason=reason))
+
+
+def template(p: PoolEntity, names: Sequence[str]) -> None:
+    s = p.s
+    newest = s.revisions[-1].template
+    news = TemplateNews(generation=s.template, template=newest, requested_by=s.template_by)
+    tell(p, names, f"tell {some(len(names))} of generation {s.template} of the template", template=news)
+
+
+def ask(p: PoolEntity, names: Sequence[str]) -> None:
+    tell(p, names, f"ask {some(len(names))} how they are")
+
+
+def tell(p: PoolEntity, names: Sequence[str], summary: str, **message: object) -> None:
+    for some_names in _chunks(names):
+        p.start(
+            PoolActivities.tell_members,
+            TellMachinesInput.model_validate({"cluster": p.s.cluster, "names": some_names, **message}),
+            queue=workflow_queue(p.s.queue_prefix),
+            summary=summary,
+            done=partial(_told, p),
+        )
+
+
+def _told(p: PoolEntity, output: TellMachinesOutput) -> None:
+    s = p.s
+    for name in output.gone:
+        forget(p, name)
+    for name, status in sorted(output.lost.items()):
+        s.expected = [n for n in s.expected if n != name]
+        if name not in s.members or name in s.unstarted:
+            continue
+        if not status:
+            s.unstarted.append(name)
+            p.deadlines["check"] = workflow.now()
+        elif s.lost.get(name) != status:
+            s.lost[name] = status
+            words = f"the workflow of machine {name} was ended from outside ({status}); its VM may live, and counts"
+            p.note("MemberLost", f"{words}: hostler adopt machine {name} --cluster {s.cluster}")
+
+
+def forget(p: PoolEntity, name: str) -> None:
+    """Nothing is left of it."""
+    s = p.s
+    s.members.pop(name, None)
+    s.told.pop(name, None)
+    s.lost.pop(name, None)
+    s.unstarted = [n for n in s.unstarted if n != name]
+    s.expected = [n for n in s.expected if n != name]
+
+
+def again(p: PoolEntity) -> None:
+    """Everything that was said and is not confirmed: after a failed call, and by a new run of a parked pool."""
+    s = p.s
+    if s.unstarted:
+        start(p, list(s.unstarted))
+    there = {n: m for n, m in s.members.items() if n not in s.unstarted}
+    if ignored := [n for n, m in there.items() if m.deleting and m.phase is not Phase.TERMINATING]:
+        delete(p, ignored, "")
+    if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
+        permit(p, waiting, "")
+    unmarked, s.unmarked = s.unmarked, {}
+    for on in (True, False):
+        if names := sorted(n for n, wanted in unmarked.items() if wanted is on and n in s.members):
+            _mark(p, names, on)
+
+
+# -- mark -------------------------------------------------------------------------------------------------------------
+
+
+def _mark(p: PoolEntity, names: Sequence[str], on: bool) -> None:
+    for some_names in _chunks(names):
+        p.start(
+            MarkActivities.mark_nodes,
+            MarkNodesInput(cluster=p.s.cluster, pool=p.s.name, machines=some_names, on=on),
+            queue=cluster_queue(p.s.cluster, p.s.queue_prefix),
+            summary=f"{'mark' if on else 'take the marks off'} {some(len(some_names), 'node')}",
+            failed=partial(_not_marked, p, some_names, on),
+        )
+
+
+def _not_marked(p: PoolEntity, names: Sequence[str], on: bool) -> None:
+    """Tried again with the next check, not at once: the loop would spin."""
+    p.s.unmarked |= dict.fromkeys((n for n in names if n in p.s.members), on)
+
+
+def _chunks(names: Sequence[str]) -> list[list[str]]:
+    return [list(names[i : i + AT_ONCE]) for i in range(0, len(names), AT_ONCE)]

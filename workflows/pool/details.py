@@ -1,0 +1,64 @@
+"""A pool's page in Temporal's web UI: where it is, what it waits for, what can be done."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from planners.pool.repair import in_flight
+    from planners.pool.view import View
+    from resources.pool import PoolState
+    from resources.reasons import next_step
+
+LINES = 10
+"""Of the journal."""
+
+
+def details(s: PoolState, view: View) -> str:
+    lines = [f"### Pool {s.name}, revision {s.revision}"]
+    if s.parked:
+        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew pool {s.name}`")
+    lines.append("\n".join(f"- {fact}" for fact in _facts(s, view)))
+    if s.waits:
+        waits = [f"- **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}: {w.message}" for w in s.waits]
+        steps = dict.fromkeys(next_step(w.reason, s.cluster, s.name, kind="pool") for w in s.waits)
+        lines.append("Waits:\n\n" + "\n".join(waits))
+        lines.append("What can be done:\n\n" + "\n".join(f"- {step}" for step in steps))
+    if s.lost:
+        lost = [f"- {name} ({status})" for name, status in sorted(s.lost.items())[:LINES]]
+        lines.append("Machines whose workflow was ended from outside:\n\n" + "\n".join(lost))
+    story = [f"- {h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
+    lines.append("Last:\n\n" + "\n".join(story))
+    return "\n\n".join(lines)
+
+
+def _facts(s: PoolState, view: View) -> list[str]:
+    limits = view.limits
+    facts = [
+        f"{len(view.active)} of {limits.replicas} machines, {len(view.available)} available; {view.vms} VMs of "
+        f"{limits.ceiling} allowed"
+    ]
+    if s.deleted:
+        facts.append("**It is being deleted**, and its machines with it")
+    if s.spec.hibernated:
+        facts.append(f"Hibernated: its {s.spec.replicas} replicas come again with `hostler wake pool {s.name}`")
+    if s.rollout is not None:
+        done = len(view.new.keys() & view.available)
+        facts.append(
+            f"Rollout of revision {s.rollout.revision} since {s.rollout.began:%Y-%m-%d %H:%M:%S}: "
+            f"{bar(done, limits.replicas)} {done} of {limits.replicas} available, {len(view.old)} of older ones left"
+        )
+    for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in s.members.values()).items()):
+        facts.append(f"Revision {revision}, {phase}: {n}")
+    if busy := in_flight(view):
+        facts.append(f"Repairs in flight: {', '.join(busy)}")
+    if s.news is not None and not s.news.reachable:
+        facts.append(f"Not reachable: {s.news.message}")
+    return facts
+
+
+def bar(done: int, of: int, width: int = 20) -> str:
+    filled = width if of <= 0 else min(width, done * width // of)
+    return "█" * filled + "░" * (width - filled)

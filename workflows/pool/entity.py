@@ -1,0 +1,202 @@
+"""What the parts of a pool's workflow share: its state as planners see it, its words, its calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import SHORT, Failure, failure_of
+from workflows.entity import Entity
+from workflows.pool.details import details
+
+with workflow.unsafe.imports_passed_through():
+    from planners.pool.plan import Observed, complete
+    from planners.pool.steps import HELD, STOPPED
+    from planners.pool.view import View
+    from planners.waits import wait_after
+    from resources import attributes as at
+    from resources.machine_deployment import MachineDeploymentSpec
+    from resources.membership import PoolRef
+    from resources.pool import PoolState
+    from resources.rollout import RolloutNews
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+RENEW_AFTER = 2000
+"""Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
+
+
+@dataclass
+class Deed:
+    """An activity under way, and what its end means."""
+
+    handle: workflow.ActivityHandle[Any]
+    done: Callable[[Any], None]
+    failed: Callable[[], None]
+
+
+class PoolEntity(Entity):
+    def __init__(self, state: PoolState) -> None:
+        super().__init__(state.journal, state.intents, state.deadlines)
+        self.s = state
+        self.news = True
+        """Something has changed that a plan is made from."""
+        self.deeds: list[Deed] = []
+        self.signals: set[asyncio.Task[None]] = set()
+        """To other workflows, not accepted yet."""
+        self.told_news: RolloutNews | None = None
+        """What the story of the rollout was told last."""
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ref(self) -> PoolRef:
+        return PoolRef(cluster=self.s.cluster, name=self.s.name)
+
+    @property
+    def over(self) -> bool:
+        """Deleted, and nothing is left of it."""
+        return self.s.deleted and not self.s.members and not self.s.expected
+
+    @property
+    def spec(self) -> MachineDeploymentSpec:
+        """As it counts: a person's pause goes beside the manifest's."""
+        spec = self.s.spec
+        return spec.model_copy(update={"paused": True}) if self.s.paused and not spec.paused else spec
+
+    def observed(self) -> Observed:
+        s = self.s
+        return Observed(
+            members=s.members,
+            revision=s.revision,
+            rollout=s.rollout,
+            pace=s.pace,
+            deleted=s.deleted,
+            cluster_paused=s.news is not None and s.news.paused,
+            reachable=s.news is None or s.news.reachable,
+        )
+
+    def view(self) -> View:
+        return View(self.observed(), self.spec, workflow.now())
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way that must be known before this run may end."""
+        return not self.deeds and not self.signals
+
+    # -- calling ------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        method: Callable[[Any, P], Coroutine[Any, Any, R]],
+        input: P,
+        *,
+        queue: str,
+        summary: str,
+        done: Callable[[R], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
+        timeout: timedelta | None = None,
+    ) -> None:
+        """Start an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
+        handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
+            method,
+            input,
+            task_queue=queue,
+            start_to_close_timeout=timeout or self.s.timings.call_timeout,
+            heartbeat_timeout=self.s.timings.heartbeat,
+            retry_policy=SHORT,
+            summary=summary,
+        )
+        self.in_flight.add(handle)
+        handle.add_done_callback(lambda h: self.in_flight.discard(handle))
+        self.deeds.append(Deed(handle, done, failed))
+
+    async def collect(self) -> None:
+        """What the deeds that are over have come to. A failed one is said; the check that follows does again what is
+        not confirmed."""
+        over = [d for d in self.deeds if d.handle.done()]
+        for deed in over:
+            self.deeds.remove(deed)
+            self.news = True
+            try:
+                deed.done(await deed.handle)
+            except ActivityError as e:
+                self._failed(failure_of(e))
+                deed.failed()
+
+    def _failed(self, failure: Failure) -> None:
+        self.note_news("PoolCallFailed", failure.info.message)
+        again = workflow.now() + wait_after(failure.info, self.s.timings)
+        self.deadlines["check"] = min(again, self.deadlines.get("check", again))
+
+    def signal(self, send: Callable[[], Awaitable[None]]) -> None:
+        """To another workflow, which may be gone: that is no error."""
+
+        async def sent() -> None:
+            try:
+                await send()
+            except Exception as e:  # whatever it is, the next snapshot says it all again
+                workflow.logger.info("a signal was not taken: %s", e)
+
+        task = asyncio.create_task(sent())
+        self.signals.add(task)
+        task.add_done_callback(self._signalled)
+
+    def _signalled(self, task: asyncio.Task[None]) -> None:
+        self.signals.discard(task)
+        if any(story.outcome for story in self.s.stories.values()):
+            self.news = True  # its end waits for all else to be taken
+
+    # -- Entity -------------------------------------------------------------------------------------------------------
+
+    @property
+    def phase(self) -> str:
+        s = self.s
+        reasons = {w.reason for w in s.waits}
+        if s.parked:
+            return "Parked"
+        if s.deleted:
+            return "Deleting"
+        if s.spec.hibernated:
+            return "Hibernated"
+        if reasons.intersection(STOPPED):
+            return "Stopped"
+        if reasons.intersection(HELD):
+            return "Paused"
+        if s.rollout is not None:
+            return "Rolling"
+        return "Ready" if complete(self.view()) else "Scaling"
+
+    def publish(self) -> None:
+        s = self.s
+        values = {
+            at.CLUSTER: s.cluster,
+            at.POOL: s.name,
+            at.CLASS: s.spec.template.spec.class_.name,
+            at.PHASE: self.phase,
+            at.REASON: "InternalError" if s.parked else s.waits[0].reason if s.waits else None,
+        }
+        self.upsert(values)
+        workflow.set_current_details(details(s, self.view()))
+
+    def parked(self, error: Exception) -> None:
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
+
+    def cancel_ignored(self) -> None:
+        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete pool` to end it")
+
+    def begin_anew(self) -> PoolState:
+        self.s.messages = 0
+        return self.s
+
+    @property
+    def renewal_due(self) -> bool:
+        return self.quiet and (self.wants_renewal(0) or self.s.messages >= RENEW_AFTER)

@@ -1,0 +1,250 @@
+"""What a person's wish makes of a pool, in words for the answer; and what is refused, with what to do instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+
+from temporalio import workflow
+
+from workflows.pool.entity import PoolEntity
+from workflows.pool.revise import go_back, take_spec, want
+
+with workflow.unsafe.imports_passed_through():
+    from planners.pool import progress
+    from planners.pool.revisions import Wanted
+    from planners.pool.revisions import undo as wanted_by_undo
+    from resources.machine_class import concurrency_of
+    from resources.machine_deployment import MachineDeploymentSpec
+    from resources.messages import DeleteIntent, Intent
+    from resources.names import TRIGGER_DELETION_ANNOTATION
+    from resources.pool import Gate
+    from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
+
+ORDINARY = ("paused", "hibernated")
+"""Of the spec: said in words of their own."""
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refuse_change(p: PoolEntity) -> str | None:
+    s = p.s
+    if s.deleted:
+        return f"pool {s.name} is being deleted; apply it again when it is gone"
+    return None
+
+
+def refuse_annotations(annotations: Mapping[str, str]) -> str | None:
+    try:
+        concurrency_of(annotations)
+    except ValueError as e:
+        return str(e)
+    return None
+
+
+def refuse_apply(p: PoolEntity, intent: PoolIntent) -> str | None:
+    if refusal := refuse_change(p):
+        return refusal
+    name, given = intent.spec.template.spec.class_.name, intent.machine_class.name
+    if name != given:
+        return f"pool {p.s.name}: machineClass.name: the template names class {name}, not {given}"
+    refusal = refuse_annotations(intent.annotations)
+    return f"pool {p.s.name}: {refusal}" if refusal else None
+
+
+def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
+    s = p.s
+    if refusal := refuse_change(p):
+        return refusal
+    if intent.current is not None and intent.current != s.spec.replicas:
+        return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing is changed"
+    if strangers := sorted(set(intent.remove) - set(s.members)):
+        return (
+            f"pool {s.name} has no machine {', '.join(strangers)}: `hostler get machines --pool {s.name}` lists its own"
+        )
+    return None
+
+
+def refuse_undo(p: PoolEntity, intent: UndoIntent) -> str | None:
+    if refusal := refuse_change(p):
+        return refusal
+    if not p.s.revisions:
+        return f"pool {p.s.name} has no revision yet"
+    try:
+        wanted_by_undo(p.s.revisions, intent.to)
+    except ValueError as e:
+        return f"pool {p.s.name}: {e}"
+    return None
+
+
+def refuse_abort(p: PoolEntity) -> str | None:
+    if refusal := refuse_change(p):
+        return refusal
+    if p.s.rollout is None:
+        return f"pool {p.s.name} has no rollout to abort"
+    return None
+
+
+# -- wishes -----------------------------------------------------------------------------------------------------------
+
+
+def apply(p: PoolEntity, intent: PoolIntent) -> str:
+    s = p.s
+    former = s.spec
+    meta = intent.namespace, intent.labels, intent.annotations
+    same_meta = meta == (s.namespace, s.labels, s.annotations)
+    s.namespace, s.labels, s.annotations = meta
+    marked = _mark_for_deletion(p, intent.annotations)
+    change = take_spec(p, intent.spec, intent.machine_class, intent.requested_by, intent.reason)
+    words = [*marked, *_changes(former, s.spec), *filter(None, [change.words])]
+    if not words:
+        return "unchanged" if same_meta and former == s.spec else "configured"
+    _applied(p, intent, "; ".join(words))
+    return f"configured; {'; '.join(words)}"
+
+
+def _applied(p: PoolEntity, intent: Intent, words: str) -> None:
+    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    why = f" ({intent.reason})" if intent.reason else ""
+    p.note("Applied", f"{words}{by}{why}")
+
+
+def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list[str]:
+    """Of what steers the pool."""
+    words = []
+    if former.replicas != spec.replicas:
+        words.append(f"replicas {former.replicas} → {spec.replicas}")
+    if former.hibernated != spec.hibernated:
+        words.append("hibernated" if spec.hibernated else "woken")
+    if former.paused != spec.paused:
+        words.append("rollouts paused" if spec.paused else "rollouts not paused any more")
+    for name, field in type(spec).model_fields.items():
+        said = name in ("replicas", "hibernated", "paused", "template")
+        if not said and getattr(former, name) != getattr(spec, name):
+            words.append(f"{field.alias or name} changed")
+    return words
+
+
+def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
+    """cluster-autoscaler's list of machines that shall go; those that it names and are not there are gone already."""
+    marked = []
+    for entry in filter(None, annotations.get(TRIGGER_DELETION_ANNOTATION, "").split(",")):
+        name, _, time = entry.strip().partition("~")
+        if name in p.s.members and p.s.members[name].marked is None:
+            p.s.members[name] = p.s.members[name]._replace(marked=_time(time))
+            marked.append(name)
+    return [f"marked for deletion: {', '.join(marked)}"] if marked else []
+
+
+def _time(text: str) -> datetime:
+    """Of a mark; one without a time that can be read is of now."""
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        return workflow.now()
+    return time if time.tzinfo else workflow.now()
+
+
+def scale(p: PoolEntity, intent: ScaleIntent) -> str:
+    s, now = p.s, workflow.now()
+    words = []
+    if intent.replicas is not None and intent.replicas != s.spec.replicas:
+        words.append(f"replicas {s.spec.replicas} → {intent.replicas}")
+        s.spec = s.spec.model_copy(update={"replicas": intent.replicas})
+    for name in intent.remove:
+        if s.members[name].marked is None:
+            s.members[name] = s.members[name]._replace(marked=now)
+    if intent.remove:
+        words.append(f"marked for deletion: {', '.join(intent.remove)}")
+    if not words:
+        return f"pool {s.name} has {s.spec.replicas} replicas already"
+    _applied(p, intent, "; ".join(words))
+    asleep = "; it is hibernated, and this counts when it is woken" if s.spec.hibernated else ""
+    return f"scaled; {'; '.join(words)}{asleep}"
+
+
+def undo(p: PoolEntity, intent: UndoIntent) -> str:
+    wanted = wanted_by_undo(p.s.revisions, intent.to)
+    why = f"{wanted.reason}{f': {intent.reason}' if intent.reason else ''}"
+    wanted = Wanted(wanted.template, wanted.machine_class, wanted.restart, intent.requested_by, why)
+    change = go_back(p, wanted)
+    return f"{wanted.reason}; {change.words}" if change.words else wanted.reason
+
+
+def restart(p: PoolEntity, intent: Intent) -> str:
+    """New machines, though nothing else differs."""
+    s = p.s
+    newest = s.revisions[-1] if s.revisions else None
+    if newest is None:
+        return "nothing to restart yet"
+    why = intent.reason or "restarted"
+    change = want(
+        p, Wanted(newest.template, newest.machine_class, workflow.now().isoformat(), intent.requested_by, why)
+    )
+    return f"restarted; {change.words}"
+
+
+def pause(p: PoolEntity, intent: Intent) -> str:
+    s = p.s
+    if s.paused:
+        return f"rollouts of pool {s.name} are paused already{f' by {s.paused_by}' if s.paused_by else ''}"
+    s.paused, s.paused_by = True, intent.requested_by
+    _applied(p, intent, "rollouts paused")
+    return f"paused; no rollout of pool {s.name} begins or goes on until `hostler rollout resume {s.name}`"
+
+
+def resume(p: PoolEntity, intent: Intent) -> str:
+    """Past whatever holds it up: a pause, the canary, an abort, lost machines, the deadline."""
+    s = p.s
+    held = [w.reason for w in s.waits]
+    s.paused, s.paused_by = False, ""
+    s.spec = s.spec.model_copy(update={"paused": False})
+    if s.rollout is None:
+        _applied(p, intent, "rollouts resumed")
+        return f"resumed; pool {s.name} has no rollout under way"
+    s.rollout = progress.resume(s.rollout, p.observed(), workflow.now())
+    _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}")
+    return f"resumed; the rollout of revision {s.rollout.revision} goes on"
+
+
+def abort(p: PoolEntity, intent: Intent) -> str:
+    s = p.s
+    assert s.rollout is not None
+    s.rollout = s.rollout.model_copy(update={"gate": Gate.ABORTED})
+    _applied(p, intent, f"rollout of revision {s.rollout.revision} aborted")
+    return (
+        f"aborted; the machines of older revisions stay. `hostler rollout undo {s.name}` goes back, "
+        f"`hostler rollout resume {s.name}` goes on"
+    )
+
+
+def hibernate(p: PoolEntity, intent: Intent) -> str:
+    s = p.s
+    if s.spec.hibernated:
+        return f"pool {s.name} is hibernated already"
+    s.spec = s.spec.model_copy(update={"hibernated": True})
+    _applied(p, intent, "hibernated")
+    return f"hibernated; {len(s.members)} machines go, and come again with `hostler wake pool {s.name}`"
+
+
+def wake(p: PoolEntity, intent: Intent) -> str:
+    s = p.s
+    if not s.spec.hibernated:
+        return f"pool {s.name} is not hibernated"
+    s.spec = s.spec.model_copy(update={"hibernated": False})
+    _applied(p, intent, "woken")
+    return f"woken; {s.spec.replicas} machines come"
+
+
+def delete(p: PoolEntity, intent: DeleteIntent) -> str:
+    s = p.s
+    words = f"{len(s.members)} machine{'s' if len(s.members) != 1 else ''}"
+    if s.deleted and (s.force or not intent.force):
+        return f"pool {s.name} is being deleted already; {words} left"
+    s.deleted, s.force = True, s.force or intent.force
+    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    p.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")
+    if intent.force:
+        p.deadlines["check"] = workflow.now()  # those that are on their way out hear of it too
+    return f"pool {s.name} is being deleted{' with force' if intent.force else ''}, with {words}"

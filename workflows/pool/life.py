@@ -1,0 +1,252 @@
+"""The loop of a pool: plan, carry out, and wait for news; and the looks at what cannot tell of itself any more."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from functools import partial
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of, poller
+from workflows.entity import NEVER
+from workflows.pool import carry_out, story
+from workflows.pool.entity import PoolEntity
+from workflows.pool.revise import take_class
+
+with workflow.unsafe.imports_passed_through():
+    from activities.classes import ClassActivities
+    from activities.pools import PoolActivities
+    from planners.pool import progress
+    from planners.pool import template as hot
+    from planners.pool.plan import Plan, plan
+    from planners.pool.steps import Step
+    from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState, concurrency_of
+    from resources.membership import ForgetPoolInput, MembersFound
+    from resources.names import pool_user, workflow_queue
+    from resources.pool import PoolWait
+
+CENSUS = timedelta(minutes=30)
+"""Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
+MOST_PLANS = 200
+"""In a row: 5,000 machines are deleted in 50. More would be an error of the planner's, and is stopped as one."""
+PATIENCE = timedelta(seconds=30)
+"""For machines that were there before, to say how they are."""
+
+
+async def live(p: PoolEntity) -> None:
+    """Until the pool is deleted and nothing is left of it."""
+    s = p.s
+    await _ask_class(p)
+    await _meet(p)
+    carry_out.again(p)
+    while not p.over:
+        p.news = False
+        await p.collect()
+        _timers(p)
+        _report(p)
+        if not s.expected:
+            decide(p)
+            _template(p)
+        if p.renewal_due:
+            await p.renew()
+        await p.until(lambda: p.news or p.over or p.renewal_due or any(d.handle.done() for d in p.deeds))
+    await _leave(p)
+
+
+# -- planning ---------------------------------------------------------------------------------------------------------
+
+
+def decide(p: PoolEntity) -> None:
+    """Plan and carry out until nothing is left to do now. A plan carried out and made again comes to nothing, so this
+    ends; who is deleted has its signal on the way before the next plan."""
+    s = p.s
+    steps: list[Step] = []
+    for _ in range(MOST_PLANS):
+        now = workflow.now()
+        s.rollout = progress.follow(p.observed(), p.spec, now)
+        made = plan(p.observed(), p.spec, now)
+        if not made.steps:
+            break
+        for step in made.steps:
+            carry_out.carry_out(p, step)
+        s.rollout = progress.lose(s.rollout, made.steps)
+        steps += made.steps
+    else:
+        raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
+    _wait(p, made, now)
+    story.follow(p, steps)
+
+
+def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
+    """What is not done now, with since when; the journal gets a line for each new one."""
+    s = p.s
+    since = {w.reason: w.since for w in s.waits}
+    for wait in made.waits:
+        if wait.reason not in since:
+            p.note(wait.reason, wait.message)
+    s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    if made.next_look is None:
+        p.deadlines.pop("look", None)
+    else:
+        p.deadlines["look"] = made.next_look
+
+
+def _template(p: PoolEntity) -> None:
+    s, now = p.s, workflow.now()
+    s.told = {n: at for n, at in s.told.items() if n in s.members and s.members[n].template < s.template}
+    names = hot.to_tell(s.members, s.told, s.template, concurrency_of(s.annotations), now)
+    names = [n for n in names if n not in s.unstarted]
+    if names and not (s.news and s.news.paused):
+        s.told |= dict.fromkeys(names, now)
+        carry_out.template(p, names)
+    look = hot.next_look(s.members, s.told, s.template)
+    if look is None:
+        p.deadlines.pop("told", None)
+    else:
+        p.deadlines["told"] = look
+
+
+# -- looks ------------------------------------------------------------------------------------------------------------
+
+
+def _timers(p: PoolEntity) -> None:
+    s, now = p.s, workflow.now()
+    for name in ("look", "told"):
+        if p.due(name):
+            del p.deadlines[name]
+    if p.due("check"):
+        del p.deadlines["check"]
+        carry_out.again(p)
+    if p.due("expected"):
+        del p.deadlines["expected"]
+        s.expected = []
+    if "census" not in p.deadlines:
+        p.deadlines["census"] = now + CENSUS
+    elif p.due("census"):
+        p.deadlines["census"] = now + CENSUS
+        p.start(
+            PoolActivities.find_members,
+            p.ref,
+            queue=workflow_queue(s.queue_prefix),
+            summary="look for machines whose workflow was ended from outside",
+            done=lambda found: _missing(p, found),
+        )
+
+
+def _missing(p: PoolEntity, found: MembersFound) -> None:
+    """Visibility is late, and decides nothing: those that it does not list are looked at one by one."""
+    known = set(found.names) | set(p.s.unstarted)
+    if missing := sorted(set(p.s.members) - known):
+        carry_out.ask(p, missing)
+    if strangers := sorted(set(found.names) - set(p.s.members)):
+        carry_out.ask(p, strangers)
+
+
+async def _meet(p: PoolEntity) -> None:
+    """Once: the cluster learns of the pool, and machines of a former workflow of this pool say how they are, so that
+    none is made beside them."""
+    s = p.s
+    if s.searched:
+        return
+    queue = workflow_queue(s.queue_prefix)
+    p.start(PoolActivities.register_pool, p.ref, queue=queue, summary=f"tell cluster {s.cluster} of the pool")
+    found: list[MembersFound] = []
+    p.start(PoolActivities.find_members, p.ref, queue=queue, summary="machines of this pool", done=found.append)
+    while p.deeds:
+        await p.until(lambda: any(d.handle.done() for d in p.deeds), NEVER)
+        await p.collect()
+        if p.due("check"):
+            del p.deadlines["check"]
+    s.searched = bool(found)  # else the next run tries it again
+    s.expected = [n for f in found for n in f.names if n not in s.members]
+    if s.expected:
+        p.deadlines["expected"] = workflow.now() + PATIENCE
+        carry_out.ask(p, s.expected)
+
+
+# -- the class --------------------------------------------------------------------------------------------------------
+
+
+async def _ask_class(p: PoolEntity) -> None:
+    """A pool that was started without a class asks for it, like a machine."""
+    s = p.s
+    if s.revisions or s.deleted:
+        return
+    if s.machine_class is None:
+        name = s.spec.template.spec.class_.name
+        words = f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}"
+        s.waits = [PoolWait(reason="ClassMissing", message=words, since=workflow.now())]
+        handle = workflow.start_activity_method(
+            ClassActivities.ask_class,
+            ClassRef(cluster=s.cluster, name=name),
+            task_queue=workflow_queue(s.queue_prefix),
+            start_to_close_timeout=s.timings.call_timeout,
+            heartbeat_timeout=s.timings.heartbeat,
+            retry_policy=poller(s.timings.poll),
+            summary=f"ask class {name} for its spec",
+        )
+        await p.until(lambda: handle.done() or s.machine_class is not None or s.deleted, NEVER)
+        if not handle.done():
+            p.drop(handle)
+            return
+        try:
+            take_class(p, await handle, "", "")
+        except ActivityError as e:
+            raise RuntimeError(failure_of(e).info.message) from None
+        return
+    take_class(p, s.machine_class, "", "")
+
+
+def _report(p: PoolEntity) -> None:
+    """The class knows the pool as a user, and tells it every change."""
+    s = p.s
+    name = s.spec.template.spec.class_.name
+    generation = s.machine_class.generation if s.machine_class else 0
+    if s.class_told == (now := f"{name} {generation}"):
+        return
+    left = [ClassRef(cluster=s.cluster, name=c) for c in s.classes if c != name]
+    s.classes, s.class_told = [name], now
+    p.start(
+        ClassActivities.report_to_class,
+        ReportInput(
+            machine_class=ClassRef(cluster=s.cluster, name=name),
+            left=left,
+            report=ClassReport(
+                user=pool_user(s.name),
+                generation=generation,
+                applied=generation,
+                state=UpdateState.UPDATED,
+                time=workflow.now(),
+            ),
+        ),
+        queue=workflow_queue(s.queue_prefix),
+        summary=f"tell class {name}: generation {generation}",
+        failed=lambda: setattr(s, "class_told", ""),
+    )
+
+
+async def _leave(p: PoolEntity) -> None:
+    """Nothing is left: class and cluster forget the pool, and its last story is told to the end."""
+    s = p.s
+    s.waits = []
+    story.follow(p, ())
+    p.start(
+        PoolActivities.forget_pool,
+        ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
+        queue=workflow_queue(s.queue_prefix),
+        summary="class and cluster forget the pool",
+    )
+    while True:
+        await p.collect()
+        story.tell(p)
+        if p.quiet:
+            break
+        signals = len(p.signals)
+        await p.until(partial(_moved, p, signals), NEVER)
+    p.deadlines.clear()
+    await workflow.wait_condition(workflow.all_handlers_finished)
+
+
+def _moved(p: PoolEntity, signals: int) -> bool:
+    return len(p.signals) < signals or any(d.handle.done() for d in p.deeds)

@@ -1,0 +1,124 @@
+"""What people and the class want becomes a revision, or a change that machines take without being replaced.
+
+What machines are made from is their revision's class; `machine_class` in state is the newest that the class has told.
+The two differ after an undo: a class that changes only in what is updatable does not bring back what was undone.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from temporalio import workflow
+
+from workflows.pool.entity import PoolEntity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.hot_update import applied_after, rolling_hash
+    from planners.pool.revisions import Wanted, revise
+    from resources.machine import ClassSnapshot
+    from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
+
+
+class Change(NamedTuple):
+    """What a new wish does to machines that run."""
+
+    revision: int = 0
+    """The new one; 0: none."""
+    rolls: int = 0
+    """Machines that it replaces."""
+    hot: int = 0
+    """Machines that take a change and stay."""
+
+    @property
+    def words(self) -> str:
+        parts = []
+        if self.revision:
+            parts.append(f"revision {self.revision}" + (f" replaces {_machines(self.rolls)}" if self.rolls else ""))
+        if self.hot:
+            parts.append(f"hot update of {_machines(self.hot)}")
+        return "; ".join(parts)
+
+
+def _machines(count: int) -> str:
+    return f"{count} machine{'s' if count != 1 else ''}"
+
+
+def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
+    """Machines shall be made from this from now on."""
+    s, now = p.s, workflow.now()
+    former = s.revisions[-1] if s.revisions else None
+    revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
+    s.revisions, s.members = list(revised.revisions), dict(revised.members)
+    hot = _hot(p, former.template if former else wanted.template, wanted.template, wanted.requested_by)
+    if not revised.rolls:
+        return Change(hot=hot)
+    rolls = sum(1 for m in s.members.values() if m.revision != s.revision and not m.leaving)
+    change = Change(s.revision, rolls, hot)
+    if former is not None:
+        by = f" by {wanted.requested_by}" if wanted.requested_by else ""
+        why = f": {wanted.reason}" if wanted.reason else ""
+        p.note("Revised", f"{change.words}{by}{why}")
+    if undo and former is not None and former.counter in s.stories:
+        s.stories[former.counter] = s.stories[former.counter].model_copy(update={"undone": True})
+    return change
+
+
+def _hot(p: PoolEntity, former: MachineTemplate, wanted: MachineTemplate, by: str) -> int:
+    """A new generation of the template, where it differs in what needs no new machine."""
+    s = p.s
+    if _but_class(former) == _but_class(wanted):
+        return 0
+    s.template, s.template_by, s.told = s.template + 1, by, {}
+    staying = sum(1 for m in s.members.values() if not m.leaving)
+    p.note("TemplateChanged", f"generation {s.template} of the template{f' by {by}' if by else ''}")
+    return staying
+
+
+def _but_class(template: MachineTemplate) -> object:
+    return template.metadata, template.spec.model_dump(exclude={"class_"})
+
+
+def take_spec(p: PoolEntity, spec: MachineDeploymentSpec, machine_class: ClassSnapshot, by: str, reason: str) -> Change:
+    """The manifest as applied, with the class that it names."""
+    s = p.s
+    former, s.spec = s.spec, spec
+    other_class = former.template.spec.class_ != spec.template.spec.class_
+    rolls = take_class(p, machine_class, by, reason, other_class)
+    if rolls.revision or not s.revisions:
+        return rolls
+    newest = s.revisions[-1]
+    return want(p, Wanted(spec.template, newest.machine_class, newest.restart, by, reason))
+
+
+def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, another: bool = False) -> Change:
+    """A class's news, or `another` class. An older generation is dropped."""
+    s = p.s
+    former = s.machine_class
+    if former is not None and not another and wanted.name == former.name and wanted.generation < former.generation:
+        return Change()
+    s.machine_class = wanted
+    template = s.spec.template
+    changed = former is not None and _rolling(former) != _rolling(wanted)
+    if not s.revisions or another or changed:
+        restart = s.revisions[-1].restart if s.revisions else ""
+        return want(p, Wanted(template, wanted, restart, by, reason))
+    newest = s.revisions[-1]
+    if former != wanted:
+        # Machines that are there hear of it from the class itself; those to come are made with it.
+        mine = newest.machine_class
+        spec = applied_after(wanted.provider, mine.provider_spec, wanted.provider_spec)
+        s.revisions[-1] = newest.model_copy(update={"machine_class": wanted.model_copy(update={"provider_spec": spec})})
+    return Change()
+
+
+def _rolling(of: ClassSnapshot) -> tuple[str, str, str]:
+    return of.name, of.provider, rolling_hash(of.provider, of.provider_spec)
+
+
+def go_back(p: PoolEntity, wanted: Wanted) -> Change:
+    """Undo. What the class of then has come to meanwhile is not known, and brings nothing: its next change may."""
+    s = p.s
+    s.spec = s.spec.model_copy(update={"template": wanted.template})
+    if s.machine_class is None or s.machine_class.name != wanted.machine_class.name:
+        s.machine_class = None
+    return want(p, wanted, undo=True)

@@ -1,0 +1,161 @@
+"""A rollout is told to a workflow of its own, for people: each step with its reason, and how it ended.
+
+The pool decides; a story that nobody hears holds up nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from temporalio import workflow
+
+from workflows.pool.entity import PoolEntity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.pools import PoolActivities
+    from planners.pool import progress
+    from planners.pool.plan import complete
+    from planners.pool.steps import Step
+    from resources.messages import Happening
+    from resources.names import rollout_id, workflow_queue
+    from resources.pool import Gate, Story, Vm
+    from resources.rollout import Outcome, RolloutCounts, RolloutEnd, RolloutNews, RolloutState
+
+UNTOLD_KEPT = 100
+
+
+def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
+    """After each plan: begin the story of a new rollout, keep what is to be told, end those that are over."""
+    s, now = p.s, workflow.now()
+    if s.rollout is not None and s.revision not in s.stories:
+        s.stories[s.revision] = Story()
+        _begin(p, s.revision)
+    for counter, story in list(s.stories.items()):
+        if story.outcome:
+            continue
+        if counter == s.revision:
+            lines = [Happening(time=now, reason=step.reason, message=step.message) for step in steps]
+            story = story.model_copy(update={"untold": [*story.untold, *lines][-UNTOLD_KEPT:]})
+        s.stories[counter] = _ended(p, counter, story)
+    tell(p)
+
+
+def _begin(p: PoolEntity, counter: int) -> None:
+    s, newest = p.s, p.s.revisions[-1]
+    former = sorted({m.revision for m in s.members.values()} - {counter})
+    p.start(
+        PoolActivities.start_rollout,
+        RolloutState(
+            pool=s.name,
+            cluster=s.cluster,
+            revision=counter,
+            former=former,
+            machine_class=newest.machine_class.name,
+            generation=newest.machine_class.generation,
+            requested_by=newest.requested_by,
+            reason=newest.reason,
+            queue_prefix=s.queue_prefix,
+            timings=s.timings,
+        ),
+        queue=workflow_queue(s.queue_prefix),
+        summary=f"begin the story of rollout {counter}",
+        done=partial(_begun, p, counter),
+        failed=partial(_not_begun, p, counter),
+    )
+
+
+def _begun(p: PoolEntity, counter: int, _: None) -> None:
+    if counter in p.s.stories:
+        p.s.stories[counter] = p.s.stories[counter].model_copy(update={"started": True})
+
+
+def _not_begun(p: PoolEntity, counter: int) -> None:
+    """The next plan begins it again."""
+    p.s.stories.pop(counter, None)
+
+
+def _ended(p: PoolEntity, counter: int, story: Story) -> Story:
+    s = p.s
+    if counter != s.revision:
+        if story.undone:
+            outcome, message = Outcome.UNDONE, f"revision {s.revision} goes back to a former one"
+            p.note("RolloutUndone", f"rollout of revision {counter}: {message}")
+        else:
+            outcome, message = Outcome.SUPERSEDED, f"revision {s.revision} came before it was complete"
+            p.note("RolloutSuperseded", f"rollout of revision {counter}: {message}")
+    elif s.deleted:
+        outcome, message = Outcome.FAILED, "the pool is deleted"
+        p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
+    elif complete(p.view()):
+        counts = _counts(p)
+        outcome, message = Outcome.COMPLETE, f"{counts.updated} of {counts.replicas} machines are of it, all available"
+        p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
+    else:
+        return story
+    workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
+        1, {"outcome": str(outcome), "cluster": s.cluster, "pool": s.name}
+    )
+    return story.model_copy(update={"outcome": str(outcome), "message": message})
+
+
+def tell(p: PoolEntity) -> None:
+    """What is new. The end only when all else has been taken: it closes the workflow."""
+    s = p.s
+    for counter, story in list(s.stories.items()):
+        if not story.started:
+            continue
+        if story.outcome:
+            if not p.signals:
+                del s.stories[counter]
+                _send(p, counter, "end", _end(p, story))
+        elif counter == s.revision:
+            news = _news(p, story)
+            if news.steps or p.told_news != _but_time(news):
+                p.told_news = _but_time(news)
+                s.stories[counter] = story.model_copy(update={"untold": []})
+                _send(p, counter, "news", news)
+
+
+def _news(p: PoolEntity, story: Story) -> RolloutNews:
+    s = p.s
+    view = p.view()
+    gate = Gate.PAUSED if view.spec.paused else s.rollout.gate if s.rollout else Gate.OPEN
+    return RolloutNews(
+        counts=_counts(p),
+        steps=story.untold,
+        waits=s.waits,
+        gate=gate,
+        stops_at=progress.stops_at(view),
+        time=workflow.now(),
+    )
+
+
+def _but_time(news: RolloutNews) -> RolloutNews:
+    return news.model_copy(update={"time": None, "steps": []})
+
+
+def _end(p: PoolEntity, story: Story) -> RolloutEnd:
+    return RolloutEnd(
+        outcome=Outcome(story.outcome),
+        message=story.message,
+        counts=_counts(p),
+        steps=story.untold,
+        time=workflow.now(),
+    )
+
+
+def _counts(p: PoolEntity) -> RolloutCounts:
+    s, view = p.s, p.view()
+    return RolloutCounts(
+        replicas=view.limits.replicas,
+        updated=len(view.new),
+        available=len(view.new.keys() & view.available),
+        old=sum(1 for m in s.members.values() if m.revision != s.revision and m.vm is not Vm.GONE),
+        lost=max(0, s.rollout.lost) if s.rollout else 0,
+    )
+
+
+def _send(p: PoolEntity, counter: int, name: str, message: RolloutNews | RolloutEnd) -> None:
+    handle = workflow.get_external_workflow_handle(rollout_id(p.s.cluster, p.s.name, counter))
+    p.signal(partial(handle.signal, name, message))

@@ -1,0 +1,132 @@
+"""What a pool answers: itself in numbers, and what it would do."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import datetime
+from itertools import islice
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from planners.hot_update import rolling_hash
+    from planners.pool import template as hot
+    from planners.pool.order import preserved
+    from planners.pool.pace import of
+    from planners.pool.plan import Observed, complete
+    from planners.pool.rehearsal import LONGEST
+    from planners.pool.rehearsal import rehearse as rehearsed
+    from planners.pool.repair import in_flight
+    from planners.pool.revisions import Revised, Wanted, revise, undo
+    from planners.pool.view import View
+    from resources.machine import ClassSnapshot, Phase
+    from resources.pool import PoolState, Vm
+    from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
+
+WORK = 200_000
+"""Machines times plans that a rehearsal may look at: a query must answer within a second or two."""
+
+
+def summary(s: PoolState, view: View) -> PoolSummary:
+    members = s.members
+    counts = Counter((m.revision, m.phase) for m in members.values())
+    return PoolSummary(
+        name=s.name,
+        cluster=s.cluster,
+        created=s.created,
+        machine_class=s.spec.template.spec.class_.name,
+        replicas=view.limits.replicas,
+        hibernated=s.spec.hibernated,
+        paused=view.spec.paused,
+        deleted=s.deleted,
+        revision=s.revision,
+        machines=view.vms,
+        updated=len(view.new),
+        available=len(view.available),
+        unhealthy=sum(1 for m in view.active.values() if m.phase in (Phase.UNKNOWN, Phase.FAILED)),
+        preserved=sum(1 for m in view.active.values() if preserved(m, view.now)),
+        leaving=sum(1 for m in members.values() if m.leaving and m.vm is not Vm.GONE),
+        repairs=len(in_flight(view)),
+        phases=[(revision, phase, n) for (revision, phase), n in sorted(counts.items())],
+        rollout=s.rollout,
+        rolled_out=not s.deleted and bool(s.revisions) and complete(view),
+        template_pending=len(hot.pending(members, s.template)),
+        revisions=_revisions(s),
+        waits=s.waits,
+        parked=s.parked,
+    )
+
+
+def _revisions(s: PoolState) -> list[RevisionSummary]:
+    machines = Counter(m.revision for m in s.members.values())
+    return [
+        RevisionSummary(
+            revision=r.counter,
+            created=r.created,
+            machine_class=r.machine_class.name,
+            generation=r.machine_class.generation,
+            machines=machines[r.counter],
+            requested_by=r.requested_by,
+            reason=r.reason,
+        )
+        for r in s.revisions
+    ]
+
+
+def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
+    spec = question.spec or s.spec
+    if question.replicas is not None:
+        spec = spec.model_copy(update={"replicas": question.replicas})
+    if strangers := sorted(set(question.remove) - set(s.members)):
+        return Rehearsal(refused=f"pool {s.name} has no machine {', '.join(strangers)}")
+    try:
+        wanted = _wanted(s, question, now)
+    except ValueError as e:
+        return Rehearsal(refused=str(e))
+    revised = Revised(tuple(s.revisions), s.members, rolls=False)
+    if wanted is not None:
+        revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
+    members, rolls = {**revised.members}, revised.rolls
+    for name in question.remove:
+        members[name] = members[name]._replace(marked=now)
+    revision = revised.revisions[-1].counter if revised.revisions else 0
+    observed = Observed(
+        members=members,
+        revision=revision,
+        rollout=s.rollout if not rolls else None,
+        pace=of(s.pace, revision),
+        deleted=s.deleted or question.delete,
+    )
+    if s.paused and not spec.paused:
+        spec = spec.model_copy(update={"paused": True})
+    longest = max(10, min(LONGEST, WORK // (len(members) + 1)))
+    plans = list(islice(rehearsed(observed, spec, now), longest))
+    olds = sum(1 for m in members.values() if m.revision != revision and not m.leaving)
+    hotly = spec.template != s.spec.template and not rolls
+    return Rehearsal(
+        revision=revision,
+        rolls=olds if rolls else 0,
+        hot=sum(1 for m in members.values() if not m.leaving) if hotly else 0,
+        plans=[[RehearsedStep(reason=x.reason, message=x.message) for x in made.steps] for made in plans if made.steps],
+        waits=[RehearsedStep(reason=w.reason, message=w.message) for w in plans[-1].waits] if plans else [],
+    )
+
+
+def _wanted(s: PoolState, question: PoolQuestion, now: datetime) -> Wanted | None:
+    """What new machines would be made from, where that changes. Raises ValueError for an undo that cannot be."""
+    newest = s.revisions[-1] if s.revisions else None
+    if newest is None:
+        return None
+    if question.undo:
+        return undo(s.revisions, question.to)
+    if question.restart:
+        return Wanted(newest.template, newest.machine_class, now.isoformat())
+    template = question.spec.template if question.spec else newest.template
+    given, known = question.machine_class, s.machine_class or newest.machine_class
+    if given is None or (given.name, _hash(given)) == (known.name, _hash(known)):
+        return Wanted(template, newest.machine_class, newest.restart)
+    return Wanted(template, given, newest.restart)
+
+
+def _hash(machine_class: ClassSnapshot) -> str:
+    return rolling_hash(machine_class.provider, machine_class.provider_spec)

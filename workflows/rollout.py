@@ -1,0 +1,208 @@
+"""RolloutWorkflow: the story of one rollout of a pool, for people: how far it is, each step with its reason, its end.
+
+Identity: `rollout/<cluster>/<pool>/<revision>`. Started by the pool, which decides everything and tells it here; what a
+person asks here (pause, resume, abort) goes on to the pool. Ends when the pool says how it ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from temporalio import workflow
+
+from workflows.entity import NEVER, Entity
+from workflows.pool.details import bar
+
+with workflow.unsafe.imports_passed_through():
+    from planners.pool.steps import HELD, STOPPED
+    from resources import attributes as at
+    from resources.messages import Answer, Happening, Intent
+    from resources.names import pool_id
+    from resources.pool import Gate
+    from resources.reasons import next_step
+    from resources.rollout import STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
+
+LINES = 15
+"""Steps on the page of the web UI."""
+
+
+@workflow.defn
+class RolloutWorkflow(Entity):
+    @workflow.init
+    def __init__(self, state: RolloutState) -> None:
+        super().__init__(state.journal, state.intents, state.deadlines)
+        self.s = state
+        self._news = False
+        self._passed_on: set[asyncio.Task[None]] = set()
+        if state.began is None:
+            state.began = workflow.now()
+
+    @workflow.run
+    async def run(self, state: RolloutState) -> RolloutResult:
+        return await self.keep(self._live)
+
+    async def _live(self) -> RolloutResult:
+        s = self.s
+        while s.parked and s.end is None:
+            await self.until(lambda: s.end is not None or s.parked is None, NEVER)
+        while s.end is None:
+            self._news = False
+            await self.until(lambda: self._news or s.end is not None or self._renewal_due, NEVER)
+            if self._renewal_due:
+                await self.renew()
+        self.publish()
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._passed_on)
+        assert s.began is not None
+        return RolloutResult(
+            pool=s.pool,
+            cluster=s.cluster,
+            revision=s.revision,
+            outcome=s.end.outcome,
+            message=s.end.message,
+            began=s.began,
+            ended=s.end.time,
+            counts=s.counts,
+            steps=s.steps,
+            steps_dropped=s.steps_dropped,
+        )
+
+    @property
+    def _renewal_due(self) -> bool:
+        return self.s.end is None and not self._passed_on and self.wants_renewal(self.s.messages)
+
+    # -- what the pool says -------------------------------------------------------------------------------------------
+
+    @workflow.signal
+    def news(self, news: RolloutNews) -> None:
+        """The steps are told once each, the rest is a snapshot: one that was overtaken adds its steps only."""
+        s = self.s
+        s.messages += 1
+        self._news = True
+        self._add(news.steps)
+        if s.news_at is not None and news.time < s.news_at:
+            return
+        s.news_at, s.counts, s.waits, s.gate, s.stops_at = news.time, news.counts, news.waits, news.gate, news.stops_at
+
+    @workflow.signal
+    def end(self, end: RolloutEnd) -> None:
+        self._add(end.steps)
+        self.s.counts, self.s.waits, self.s.stops_at = end.counts, [], None
+        self.s.end = end
+
+    def _add(self, steps: list[Happening]) -> None:
+        s = self.s
+        s.steps = sorted([*s.steps, *steps], key=lambda h: h.time)
+        dropped = max(0, len(s.steps) - STEPS_KEPT)
+        s.steps, s.steps_dropped = s.steps[dropped:], s.steps_dropped + dropped
+
+    # -- what is asked ------------------------------------------------------------------------------------------------
+
+    @workflow.query
+    def describe(self) -> RolloutState:
+        return self.s
+
+    # -- intents: the pool's to decide --------------------------------------------------------------------------------
+
+    @workflow.update(name="pause")
+    def pause(self, intent: Intent) -> Answer:
+        return self._pass_on("pause", intent)
+
+    @workflow.signal(name="pause")
+    def pause_by_signal(self, intent: Intent) -> None:
+        self._pass_on("pause", intent)
+
+    @workflow.update(name="resume")
+    def resume(self, intent: Intent) -> Answer:
+        return self._pass_on("resume", intent)
+
+    @workflow.signal(name="resume")
+    def resume_by_signal(self, intent: Intent) -> None:
+        self._pass_on("resume", intent)
+
+    @workflow.update(name="abort")
+    def abort(self, intent: Intent) -> Answer:
+        return self._pass_on("abort", intent)
+
+    @workflow.signal(name="abort")
+    def abort_by_signal(self, intent: Intent) -> None:
+        self._pass_on("abort", intent)
+
+    def _pass_on(self, name: str, intent: Intent) -> Answer:
+        def act() -> str:
+            handle = workflow.get_external_workflow_handle(pool_id(self.s.cluster, self.s.pool))
+            task = asyncio.create_task(self._signal(lambda: handle.signal(name, intent)))
+            self._passed_on.add(task)
+            task.add_done_callback(self._passed_on.discard)
+            return f"pool {self.s.pool} is told to {name} its rollout"
+
+        return self.once(intent, act)
+
+    async def _signal(self, send: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await send()
+        except Exception as e:
+            self.note("PoolSilent", f"pool {self.s.pool} cannot be told: {e}")
+
+    def want_renewal(self) -> str:
+        self.s.parked = None
+        self.renewal_wanted = True
+        return "a new run begins"
+
+    # -- Entity -------------------------------------------------------------------------------------------------------
+
+    def publish(self) -> None:
+        s = self.s
+        values = {
+            at.CLUSTER: s.cluster,
+            at.POOL: s.pool,
+            at.PHASE: self._phase(),
+            at.REASON: s.waits[0].reason if s.waits else None,
+        }
+        self.upsert(values)
+        workflow.set_current_details(self._details())
+
+    def _phase(self) -> str:
+        s = self.s
+        reasons = {w.reason for w in s.waits}
+        if s.end is not None:
+            return str(s.end.outcome)
+        if s.parked:
+            return "Parked"
+        if reasons.intersection(STOPPED):
+            return "Stopped"
+        return "Paused" if s.gate is Gate.PAUSED or reasons.intersection(HELD) else "Rolling"
+
+    def _details(self) -> str:
+        s, c = self.s, self.s.counts
+        by = f" by {s.requested_by}" if s.requested_by else ""
+        why = f": {s.reason}" if s.reason else ""
+        lines = [f"### Rollout of revision {s.revision} of pool {s.pool}: {self._phase()}"]
+        facts = [
+            f"Since {s.began:%Y-%m-%d %H:%M:%S}{by}{why}",
+            f"Class {s.machine_class}, generation {s.generation}; replaces revision {', '.join(map(str, s.former))}",
+            f"{bar(c.available, c.replicas)} {c.available} of {c.replicas} available, {c.updated} made, {c.old} old",
+        ]
+        if c.lost:
+            facts.append(f"Never joined, and were replaced: {c.lost}")
+        if s.stops_at is not None:
+            facts.append(f"Stops at {s.stops_at:%Y-%m-%d %H:%M:%S}, unless a new machine becomes available before")
+        if s.end is not None:
+            facts.append(f"**{s.end.outcome}**: {s.end.message}")
+        lines.append("\n".join(f"- {fact}" for fact in facts))
+        for wait in s.waits:
+            step = next_step(wait.reason, s.cluster, s.pool, kind="pool")
+            lines.append(f"**{wait.reason}** since {wait.since:%Y-%m-%d %H:%M:%S}: {wait.message}\n\n{step}")
+        told = [f"- {h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
+        return "\n\n".join([*lines, "Steps:\n\n" + "\n".join(told)] if told else lines)
+
+    def parked(self, error: Exception) -> None:
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
+
+    def cancel_ignored(self) -> None:
+        self.note("CancelIgnored", "somebody cancelled the story; the rollout goes on: use `hostler rollout abort`")
+
+    def begin_anew(self) -> RolloutState:
+        self.s.messages = 0
+        return self.s
