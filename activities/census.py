@@ -1,41 +1,36 @@
-"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near; and how far
-the machines of each class are with its changes.
+"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near; how far the
+machines of each class are with its changes; and how each pool is.
 
-Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; the classes are asked
-themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
+Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; classes and pools are
+asked themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections import Counter
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 
-from temporalio.client import WorkflowExecution, WorkflowQueryFailedError, WorkflowQueryRejectedError
-from temporalio.common import MetricGauge, MetricMeter, QueryRejectCondition
-from temporalio.service import RPCError
+from temporalio.client import WorkflowExecution
+from temporalio.common import MetricMeter
 
+from activities.census_pools import PoolGauges, PoolTally
 from activities.deps import Deps
+from activities.gauges import Answers, Gauges, Labels, log
 from resources import attributes
 from resources.base import format_duration
 from resources.machine_class import ClassProgress
 from resources.names import workflow_queue
-
-log = logging.getLogger("hostler.census")
+from resources.pool_intents import PoolSummary
 
 NEAR = timedelta(minutes=10)
 """Time for a person to look before a deadline strikes."""
 PAGE = 500
 """Machines: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
 PAGE_TIMEOUT = timedelta(seconds=10)
-MACHINE, CLASS = "MachineWorkflow", "MachineClassWorkflow"
-ASKED_AT_ONCE = 10
-"""Classes. One that is not in a worker's cache is replayed for its answer."""
-
-Labels = tuple[tuple[str, str], ...]
+MACHINE, CLASS, POOL = "MachineWorkflow", "MachineClassWorkflow", "MachineDeploymentWorkflow"
 
 
 class Tally:
@@ -50,6 +45,9 @@ class Tally:
         self.unfinished: Counter[Labels] = Counter()
         self.asked: dict[str, Labels] = {}
         """Classes that can tell of their machines: workflow id to cluster and name."""
+        self.pools = PoolTally()
+        self.asked_pools: list[str] = []
+        """Their workflow ids."""
 
     def add(self, found: WorkflowExecution) -> None:
         """One that was started with plain JSON has no attributes until a worker takes it up: its phase is empty."""
@@ -61,6 +59,10 @@ class Tally:
             self.classes[(*place, why)] += 1
             name = said.get(attributes.CLASS) or found.id.rpartition("/")[2]
             self.asked[found.id] = (("cluster", cluster), ("class", name))
+            return
+        if found.workflow_type == POOL:
+            self.pools.pools[(*place, why)] += 1
+            self.asked_pools.append(found.id)
             return
         self.machines[(*place, why)] += 1
         deadline = said.get(attributes.DEADLINE)
@@ -80,27 +82,12 @@ def _cluster_of(workflow_id: str) -> str:
     return parts[1] if len(parts) > 1 else ""
 
 
-class Gauges:
-    """One gauge with many series. One that is counted no more goes to 0: it would stay at its last value for ever."""
-
-    def __init__(self, gauge: MetricGauge) -> None:
-        self._gauge = gauge
-        self._shown: set[Labels] = set()
-
-    def show(self, counted: Counter[Labels]) -> None:
-        for labels in self._shown - set(counted):
-            self._gauge.set(0, dict(labels))
-        for labels, number in counted.items():
-            self._gauge.set(number, dict(labels))
-        self._shown = set(counted)
-
-
 class Census:
     def __init__(self, deps: Deps) -> None:
         self.client = deps.client
         # Of this installation's machines only: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
-        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}')"
+        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}')"
         self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
         self.machines = Gauges(deps.meter.create_gauge("hostler_machines", "Machines by phase and reason"))
         self.near = Gauges(
@@ -117,9 +104,9 @@ class Census:
             )
         )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
-        self._told: dict[str, ClassProgress] = {}
-        """By workflow id: a class that does not answer keeps its last numbers, or its trouble would look mended."""
-        self._silent: set[str] = set()
+        self.pools = PoolGauges(deps.meter)
+        self._classes = Answers(self.client, "progress", ClassProgress, "hostler_class_machines")
+        self._pools = Answers(self.client, "summary", PoolSummary, "hostler_pool_machines")
 
     async def count(self) -> None:
         """One listing, all pages. The gauges move only when every page has been read: half a list would look like
@@ -130,42 +117,14 @@ class Census:
         self.machines.show(tally.machines)
         self.near.show(tally.near)
         self.classes.show(tally.classes)
-        self._told = await self._ask(sorted(tally.asked))
-        for workflow_id, progress in self._told.items():
+        for workflow_id, progress in (await self._classes.ask(sorted(tally.asked))).items():
             tally.add_progress(tally.asked[workflow_id], progress)
         self.users.show(tally.users)
         self.unfinished.show(tally.unfinished)
+        for summary in (await self._pools.ask(sorted(tally.asked_pools))).values():
+            tally.pools.add(summary)
+        self.pools.show(tally.pools)
         self.time.set(int(tally.now.timestamp()))
-
-    async def _ask(self, ids: list[str]) -> dict[str, ClassProgress]:
-        slots = asyncio.Semaphore(ASKED_AT_ONCE)
-        silent: dict[str, Exception] = {}
-
-        async def one(workflow_id: str) -> ClassProgress | None:
-            try:
-                async with slots:
-                    progress: ClassProgress = await self.client.get_workflow_handle(workflow_id).query(
-                        "progress",
-                        result_type=ClassProgress,
-                        reject_condition=QueryRejectCondition.NOT_OPEN,
-                        rpc_timeout=PAGE_TIMEOUT,
-                    )
-                return progress
-            except WorkflowQueryRejectedError:
-                return None  # it has ended since it was listed
-            except (WorkflowQueryFailedError, RPCError) as e:
-                silent[workflow_id] = e
-                return self._told.get(workflow_id)
-
-        answers = await asyncio.gather(*map(one, ids))
-        for workflow_id in sorted(set(silent) - self._silent):
-            log.warning(
-                "%s does not answer: %s; its numbers in hostler_class_machines stand still meanwhile",
-                workflow_id,
-                silent[workflow_id],
-            )
-        self._silent = set(silent)
-        return {workflow_id: told for workflow_id, told in zip(ids, answers, strict=True) if told is not None}
 
     async def run(self, interval: timedelta) -> None:
         """Until it is cancelled. A failure is said once and tried again: a census must never stop a worker."""

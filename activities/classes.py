@@ -14,7 +14,7 @@ from activities.boundary import NotYet
 from activities.deps import Deps
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
-from resources.names import class_id, machine_id
+from resources.names import class_id, machine_id, pool_id, pool_user, user_id
 
 MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
 """What the server says of a workflow whose code fails, or that no worker answers for."""
@@ -34,9 +34,8 @@ class ClassActivities:
         gone = []
         for user in input.users:
             try:
-                await self.deps.client.get_workflow_handle(machine_id(input.cluster, user)).signal(
-                    "class_changed", input.news
-                )
+                handle = self.deps.client.get_workflow_handle(user_id(input.cluster, user))
+                await handle.signal("class_changed", input.news)
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
@@ -46,7 +45,7 @@ class ClassActivities:
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:
         """Signals `report`, and to others what has changed with the class. False without such a class, which holds up
-        no machine."""
+        nobody."""
         if input.announcement is not None:
             await announce(self.deps, input.machine_class.cluster, input.announcement)
         for former in input.left:
@@ -58,7 +57,7 @@ class ClassActivities:
         return await self._signal(machine_class, "report", report)
 
     async def forget_user(self, machine_class: ClassRef, user: str) -> bool:
-        """For other activities: the machine is gone, or has taken another class. False when there is no such class."""
+        """For other activities: the user is gone, or has taken another class. False when there is no such class."""
         return await self._signal(machine_class, "forget_user", user)
 
     async def _signal(self, ref: ClassRef, name: str, value: object) -> bool:
@@ -95,17 +94,19 @@ class ClassActivities:
 
     @activity.defn
     async def find_users(self, input: ClassRef) -> UsersFound:
-        """Running machines that name the class: those of a class whose former workflow was ended from outside.
+        """Machines and pools that run and name the class: those of one whose former workflow was ended from outside.
 
         By visibility, and so only to have somebody to tell: whoever has another class meanwhile says so itself.
         """
         named = (
-            "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
+            "WorkflowType IN ('MachineWorkflow', 'MachineDeploymentWorkflow') AND ExecutionStatus = 'Running' "
             f"AND HostlerCluster = '{input.cluster}' AND HostlerClass = '{input.name}'"
         )
-        found = [execution.id async for execution in self.deps.client.list_workflows(named)]
-        prefix = machine_id(input.cluster, "")
-        return UsersFound(users=sorted(id.removeprefix(prefix) for id in found if id.startswith(prefix)))
+        ids = [execution.id async for execution in self.deps.client.list_workflows(named)]
+        machine, pool = machine_id(input.cluster, ""), pool_id(input.cluster, "")
+        users = [id.removeprefix(machine) for id in ids if id.startswith(machine)]
+        users += [pool_user(id.removeprefix(pool)) for id in ids if id.startswith(pool)]
+        return UsersFound(users=sorted(users))
 
 
 def _mute(ref: ClassRef, why: str) -> str:

@@ -1,7 +1,7 @@
 """Which users a class tells next of its newest generation, so that only so many are at work at the same time.
 
-Seed 002: every change of a class pushes the machines that refer to it to be reconciled. Machine-controller-manager does
-it to all at once, bounded by its workers alone; here the bound is the class's own.
+Users are machines and pools. Seed 002: every change of a class pushes the machines that refer to it to be reconciled.
+Machine-controller-manager does it to all at once, bounded by its workers alone; here the bound is the class's own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from resources.machine_class import UpdateState, User
+from resources.machine_class import UpdateState, User, is_pool
 
 OPEN = (UpdateState.UPDATING, UpdateState.FAILED)
 """Of them another word is to come."""
@@ -43,12 +43,13 @@ def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetim
     """Names of those to tell now.
 
     First those who are at work on an older generation: they hold their places, and the newest wins. Then those who were
-    never told of this one, by name; last those who were told and stayed silent, the longest silent first.
+    never told of this one, by name, but pools before machines: what they plan from now on is of the newest. Last those
+    who were told and stayed silent, the longest silent first.
     """
     holding = [n for n, u in users.items() if at_work(u, now)]
     switching = [n for n in holding if behind(users[n], generation) and users[n].told < generation]
     waiting = [n for n, u in users.items() if unfinished(u, generation) and not waited_for(u, generation, now)]
-    waiting.sort(key=lambda n: (users[n].told >= generation, users[n].patience or now, n))
+    waiting.sort(key=lambda n: (users[n].told >= generation, not is_pool(n), users[n].patience or now, n))
     room = max(0, limit - len(holding))
     # More than the limit may be at work: it was lowered, or machines were born with this class.
     return (sorted(switching) + waiting[:room])[:limit]

@@ -1,4 +1,4 @@
-"""What a cluster tells its pools: whether everything can be seen that they decide by, and whether a person has paused it.
+"""What a cluster tells its pools: whether all that they decide by can be seen, and whether a person has paused it.
 
 Invariant I5: nothing is destroyed while the truth is unknown.
 """

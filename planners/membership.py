@@ -15,14 +15,15 @@ GONE = "gone"
 """A VM's state when a fresh read by id has confirmed it."""
 
 
-def report_of(s: MachineState, seq: int = 0, *, ended: bool = False) -> MemberReport:
-    """Of a machine that has begun to live; `seq` is the report's number."""
+def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
+    """Of a machine that has begun to live; who sends it gives it its number. A failed create call is in one report
+    only, since the pool slows down for each."""
     assert s.status.phase_since is not None
     trouble, message = _trouble(s)
-    failure = s.create_failure
+    failure = s.create_failure if s.create_failures > s.failures_told else None
     return MemberReport(
         machine=s.name,
-        seq=seq,
+        seq=0,
         phase=s.status.phase,
         since=s.status.phase_since,
         vm=_vm(s),

@@ -273,6 +273,8 @@ class MachineState(Model):
     """Of the last create call, while there is no VM."""
     create_failures: int = 0
     """Create calls that failed."""
+    failures_told: int = 0
+    """So many of them the pool has heard of."""
     told_pool: str = ""
     """The last report to the pool as a hash, without its number, to see whether there is anything new to say."""
     reports: int = 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from pydantic import Field
 from resources.base import Duration, Model, Value
 from resources.machine import ClassSnapshot
 from resources.messages import Announcement, Happening, Intent
-from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
 from resources.timings import Timings
 
 CHANGES_KEPT = 20
@@ -32,6 +32,29 @@ def concurrency_of(annotations: Mapping[str, str]) -> int:
             f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {text!r} is no number of machines; write 1 or more"
         )
     return int(text)
+
+
+def is_pool(user: str) -> bool:
+    return user.startswith(POOL_USER)
+
+
+def user_words(user: str) -> str:
+    """`machine m1`, `pool p1`."""
+    return f"pool {user.removeprefix(POOL_USER)}" if is_pool(user) else f"machine {user}"
+
+
+def users_words(users: Iterable[str], named: int = 0) -> str:
+    """Machines and pools apart, some of each by name: `1 pool (p1) and 7 machines (a, b, c, d, e, …)`."""
+    kinds: dict[str, list[str]] = {"pool": [], "machine": []}
+    for user in sorted(users):
+        kind, _, name = user_words(user).partition(" ")
+        kinds[kind].append(name)
+    return " and ".join(_counted(kind, names, named) for kind, names in kinds.items() if names) or "no machine"
+
+
+def _counted(kind: str, names: list[str], named: int) -> str:
+    listed = f" ({', '.join(names[:named])}{', …' if len(names) > named else ''})" if named else ""
+    return f"{len(names)} {kind}{'s' if len(names) != 1 else ''}{listed}"
 
 
 class UpdateState(StrEnum):
@@ -55,7 +78,7 @@ class ClassReport(Value):
     """From a user to its class: with the first one it is known as a user (signal `report`)."""
 
     user: str
-    """Name of the machine."""
+    """Name of the machine; of a pool names.pool_user."""
     generation: int
     """The newest that it has."""
     applied: int
@@ -138,7 +161,6 @@ class ReportInput(Value):
 class TellUsersInput(Value):
     cluster: str
     users: list[str]
-    """Machine names."""
     news: ClassNews
 
 
@@ -151,14 +173,13 @@ class ClassProgress(Value):
     """How far a class's newest changes are, for numbers (query `progress`)."""
 
     states: list[tuple[UpdateState, str, int]] = Field(default_factory=list)
-    """State, reason, and how many users are so."""
+    """State, reason, and how many machines are so."""
     unfinished_since: datetime | None = None
     """When the oldest change was made that an unfinished user does not carry; None: there is none."""
 
 
 class UsersFound(Value):
     users: list[str] = Field(default_factory=list)
-    """Machine names."""
 
 
 # -- the class itself -------------------------------------------------------------------------------------------------
@@ -214,9 +235,9 @@ class ClassState(Model):
 
     created: datetime | None = None
     users: dict[str, User] = Field(default_factory=dict)
-    """By machine name."""
+    """By machine name, or names.pool_user of a pool."""
     troubles: dict[str, Trouble] = Field(default_factory=dict)
-    """Of failed users, by machine name; so many at most."""
+    """Of failed users; so many at most."""
     carried: dict[str, Any] | None = None
     """The provider spec of the newest generation that a user carries: its must-tags are fixed while there are users."""
     changes: list[ClassChange] = Field(default_factory=list)
@@ -248,11 +269,12 @@ class ClassState(Model):
 
     @property
     def states(self) -> list[tuple[UpdateState, str, int]]:
-        """State, reason, and how many users are so. Who has not said that it has the newest generation is not done with
-        it, whatever it was before."""
+        """State, reason, and how many machines are so. Who has not said that it has the newest generation is not done
+        with it, whatever it was before. A pool has nothing to update itself."""
         counts = Counter(
             (UpdateState.UPDATING, "") if u.generation < self.generation else (u.state, u.reason)
-            for u in self.users.values()
+            for name, u in self.users.items()
+            if not is_pool(name)
         )
         return [(state, reason, n) for (state, reason), n in sorted(counts.items())]
 

@@ -165,6 +165,8 @@ def _state(
     end = f"; its former workflow ended as {life.status}{since(life)}" if life else ""
     asked = Happening(time=now, reason="Adopted", message=f"asked by {client.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
+    if former is not None:
+        begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it
     if former is not None and former.uid == vm.uid:
         carried = {k: getattr(former.status, k) for k in ("last_applied_provider_spec", "applied_generation")}
         begun |= {

@@ -26,7 +26,16 @@ from temporalio.converter import DataConverter
 
 from resources import attributes, names
 from resources.machine import ClassSnapshot
-from resources.machine_class import ClassIntent, ClassPreview, ClassQuestion, ClassReport, ClassState, UpdateState, User
+from resources.machine_class import (
+    ClassIntent,
+    ClassPreview,
+    ClassQuestion,
+    ClassReport,
+    ClassState,
+    UpdateState,
+    User,
+    users_words,
+)
 from resources.manifests import MachineClass
 from resources.messages import Intent
 from starter import intents, live
@@ -41,6 +50,8 @@ PARALLEL = 10
 """Classes that are asked at the same time."""
 INTERVAL = 1.0
 """Seconds between two looks of `wait`."""
+SOME = 5
+"""Names in a message that are enough to go on with."""
 
 Progress = Callable[[ClassState], Awaitable[None]]
 
@@ -258,14 +269,8 @@ def _left(state: ClassState) -> str:
     """Who is not done, and who of them failed."""
     failed = sorted(n for n, u in state.not_done.items() if u.state is UpdateState.FAILED)
     others = sorted(state.not_done.keys() - set(failed))
-    parts = [f"{named(others)} not done"] if others else []
-    return ", ".join([*parts, f"{named(failed)} failed"] if failed else parts)
-
-
-def named(found: builtins.list[str], most: int = 5) -> str:
-    """Their number and some of their names: `7 machines (a, b, c, d, e, …)`."""
-    listed = ", ".join(found[:most]) + (", …" if len(found) > most else "")
-    return f"{len(found)} machine{'s' if len(found) != 1 else ''} ({listed})" if found else "no machine"
+    parts = [f"{users_words(others, SOME)} not done"] if others else []
+    return ", ".join([*parts, f"{users_words(failed, SOME)} failed"] if failed else parts)
 
 
 def _runs(found: WorkflowExecutionDescription) -> bool:

@@ -79,7 +79,7 @@ class HostlerClient:
 
     # -- apply --------------------------------------------------------------------------------------------------------
 
-    async def apply(self, *manifests: AnyManifest | MachineDeployment) -> builtins.list[Applied]:
+    async def apply(self, *manifests: AnyManifest) -> builtins.list[Applied]:
         """Creates or changes; all manifests are judged before anything is sent.
 
         Raises Refused with everything that is wrong, or with what failed after the others were done.
@@ -87,7 +87,7 @@ class HostlerClient:
         plan = await self.plan(*manifests)
         return [applied async for applied in plan.execute()]
 
-    async def plan(self, *manifests: AnyManifest | MachineDeployment, cluster: str | None = None) -> Plan:
+    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> Plan:
         """What `apply` would do. `cluster` overrides the manifests' own."""
         loaded = Loaded()
         for m in manifests:

@@ -1,7 +1,7 @@
 """Clusters as HostlerClient sees them: what watches them, whether their API answers, and their end.
 
 for cluster in await hostler.clusters.list():
-    print(cluster.name, cluster.phase, cluster.machines)
+    print(cluster.name, cluster.phase, cluster.machines, cluster.pools)
 """
 
 from __future__ import annotations
@@ -46,28 +46,25 @@ class Clusters:
                 name = execution.id.removeprefix(names.cluster_id(""))
                 phases[name] = execution.typed_search_attributes.get(attributes.PHASE, "")
             ordered = sorted(phases)
-            counts = await asyncio.gather(*(self._count(name) for name in ordered))
-        configured = self._client.settings.clusters
-        return [
-            ClusterSummary(name, phases[name], count, configured=name in configured)
-            for name, count in zip(ordered, counts, strict=True)
-        ]
+            return builtins.list(await asyncio.gather(*(self._summary(name, phases[name]) for name in ordered)))
 
-    async def _count(self, cluster: str) -> int:
-        return (await self._temporal.count_workflows(live.machines_of(cluster))).count
+    async def _summary(self, name: str, phase: str) -> ClusterSummary:
+        machines, pools = await asyncio.gather(
+            self._temporal.count_workflows(live.machines_of(name)), self._temporal.count_workflows(_pools_of(name))
+        )
+        configured = name in self._client.settings.clusters
+        return ClusterSummary(name, phase, machines.count, configured, pools.count)
 
     async def describe(self, name: str) -> ClusterDescription:
         """Also without a worker, and also of one that nobody watches. Raises NotFound for one that nobody knows."""
         handle = self._handle(name)
         with translated():
             found = await live.described(handle)
-            configured = name in self._client.settings.clusters
-            if found is None and not configured:
+            if found is None and name not in self._client.settings.clusters:
                 raise await self._unknown(name)
-            count = await self._count(name)
             if found is None or not _runs(found):
                 closed = found.close_time if found else None
-                return ClusterDescription(ClusterSummary(name, NOT_WATCHED, count, configured), ended=closed)
+                return ClusterDescription(await self._summary(name, NOT_WATCHED), ended=closed)
             phase = found.typed_search_attributes.get(attributes.PHASE, "")
             state, no_answer = None, ""
             try:
@@ -75,7 +72,7 @@ class Clusters:
             except NoAnswer as e:
                 no_answer = f"{await live.absence(self._temporal, found.task_queue, datetime.now(UTC))}; {e}"
             return ClusterDescription(
-                ClusterSummary(name, phase, count, configured),
+                await self._summary(name, phase),
                 state=state,
                 no_answer=no_answer,
                 task_attempt=found.raw_description.pending_workflow_task.attempt or 1,
@@ -87,23 +84,45 @@ class Clusters:
         """Asks the cluster's workflow to go on with the newest code, and to try again what stands still."""
         return await self._send(name, "renew", reason)
 
+    async def pause(self, name: str, *, reason: str = "") -> Sent:
+        """Stops everything voluntary: its pools make, delete and replace no machines until it is resumed. Raises
+        NotFound when nobody watches it."""
+        return await self._send(name, "pause", reason)
+
+    async def resume(self, name: str, *, reason: str = "") -> Sent:
+        """The end of a pause. Raises NotFound when nobody watches it."""
+        return await self._send(name, "resume", reason)
+
     async def remove(self, name: str, *, reason: str = "") -> Sent:
         """Asks for the end of the watch; nothing of the cluster itself is touched. Raises as `removable`."""
         await self.removable(name)
         return await self._send(name, "remove", reason)
 
     async def removable(self, name: str) -> None:
-        """Raises Refused while the cluster has machines, NotFound when nobody watches it."""
+        """Raises Refused while the cluster has pools or machines, NotFound when nobody watches it."""
         await self._watched(name, "remove")
         with translated():
-            there = [m async for m in self._temporal.list_workflows(live.machines_of(name), limit=SOME)]
-            count = await self._count(name) if there else 0
-        if there:
-            some = ", ".join(sorted(e.id.rsplit("/", 1)[-1] for e in there)) + (", …" if count > len(there) else "")
+            pools = await self._some(_pools_of(name), "pool")
+            machines = await self._some(live.machines_of(name), "machine")
+        if pools:
+            left = f"{pools} and {machines}" if machines else pools
             raise Refused(
-                f"cluster {name} still has {count} machine{'s' if count > 1 else ''} ({some}): delete them first "
-                f"(hostler delete machine --all --cluster {name})"
+                f"cluster {name} still has {left}: delete the pools first (hostler delete pool NAME --cluster {name})"
             )
+        if machines:
+            raise Refused(
+                f"cluster {name} still has {machines}: delete them first (hostler delete machine --all --cluster "
+                f"{name})"
+            )
+
+    async def _some(self, query: str, kind: str) -> str:
+        """How many there are, with some of their names; "" for none."""
+        there = [e async for e in self._temporal.list_workflows(query, limit=SOME)]
+        if not there:
+            return ""
+        count = (await self._temporal.count_workflows(query)).count
+        some = ", ".join(sorted(e.id.rsplit("/", 1)[-1] for e in there)) + (", …" if count > len(there) else "")
+        return f"{count} {kind}{'s' if count > 1 else ''} ({some})"
 
     async def _send(self, name: str, intent_name: str, reason: str) -> Sent:
         handle = await self._watched(name, intent_name)
@@ -132,6 +151,10 @@ class Clusters:
         if not names.is_name(name):
             raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
         return self._temporal.get_workflow_handle(names.cluster_id(name))
+
+
+def _pools_of(cluster: str) -> str:
+    return f"WorkflowType='MachineDeploymentWorkflow' AND ExecutionStatus='Running' AND HostlerCluster='{cluster}'"
 
 
 def _runs(found: WorkflowExecutionDescription) -> bool:

@@ -79,7 +79,9 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
     from resources.machine import Phase
     from starter.commands.common import ALIASES, POOL
 
-    if ALIASES.get((ctx.params.get("kind") or "").partition("/")[0]) == POOL:
+    # An option whose value is still missing keeps click from giving the words before it their places.
+    kind = ctx.params.get("kind") or next(iter(ctx.args), "")
+    if ALIASES.get(kind.partition("/")[0]) == POOL:
         return [
             ("rolled-out", "all machines are of the newest revision, and available"),
             ("ready", "as many machines as wanted are available"),
@@ -108,16 +110,16 @@ def providers(ctx: typer.Context, incomplete: str) -> Candidates:
 def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
     import asyncio
 
-    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL
+    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL, ROLLOUT
 
     which = ALIASES.get(kind)
     if which == CLUSTER:
         return clusters(ctx, beginning)
-    if which not in (MACHINE, POOL, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
+    if which not in (MACHINE, POOL, ROLLOUT, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
         return []
     settings = _settings(ctx)
     cluster = _given(ctx, "cluster") or settings.default_cluster
-    ask = {MACHINE: _machines, POOL: _pools, CLASS: _classes, NODE: _nodes}[which]
+    ask = {MACHINE: _machines, POOL: _pools, ROLLOUT: _pools, CLASS: _classes, NODE: _nodes}[which]
     return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
 
 

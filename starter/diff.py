@@ -14,13 +14,13 @@ from pydantic.alias_generators import to_camel
 
 from resources.effects import Effect, effects
 from resources.machine import ClassSnapshot, MachineState
-from resources.machine_class import ClassPreview
+from resources.machine_class import ClassPreview, users_words
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import Machine
 from resources.names import POOL_USER
 from resources.pool_intents import Rehearsal
 from starter import rehearsal
-from starter.classes import named
+from starter.classes import SOME
 from starter.errors import HostlerError
 from starter.plan import Plan, Step
 from starter.plan_classes import ClassPlan, own_annotations, same_content
@@ -37,7 +37,7 @@ IN_PLACE = "taken in place"
 NOTHING = "touches no VM that runs"
 ROLL = "needs replacement (a rollout)"
 ROLL_OR_OUTDATED = "needs replacement (pools roll; single machines are Outdated)"
-POOL = "pool: no machine is changed or replaced for it"
+POOL = "pool: no machine is replaced for it"
 PROVIDER_SPEC = "providerSpec"
 POOL_EFFECTS = dict(effects(MachineDeploymentSpec))
 EFFECT_WORDS = {Effect.POOL: POOL, Effect.HOT: HOT, Effect.HASH: ROLL, Effect.POST_START: ROLL, Effect.NONE: POOL}
@@ -70,16 +70,16 @@ class Difference:
     """Why it would not be taken at all, and what to do."""
     machines: tuple[str, ...] = ()
     """Names of the single machines that a changed class touches."""
+    note: str = ""
     more: tuple[str, ...] = ()
     """Of a changed class what it does to pools; of a pool what it would do, step by step."""
-    note: str = ""
 
     def lines(self) -> list[str]:
         found = [f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")]
         found += [f"  {field}" for field in self.fields]
         found += [f"  {REFUSED}: {why}" for why in self.refusals]
         if self.kind == "machineclass" and self.fields and (self.machines or not self.more):
-            found.append(f"  touches {named(list(self.machines))}")
+            found.append(f"  touches {users_words(self.machines, SOME)}")
         return found + [f"  {line}" for line in self.more]
 
 
@@ -114,7 +114,7 @@ def _of_class(step: Step, of: ClassPlan) -> Difference:
         fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""
     more = tuple(str(pool) for pool in step.pools)
-    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, machines, more, note)
+    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, machines, note, more)
 
 
 async def _of_machine(

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from resources.manifests import AnyManifest, Loaded, MachineDeployment, ManifestError, load_manifests
+from resources.manifests import AnyManifest, Loaded, ManifestError, load_manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -30,7 +30,7 @@ def read(sources: Iterable[str]) -> Loaded:
     return whole
 
 
-def every(loaded: Loaded) -> list[AnyManifest | MachineDeployment]:
+def every(loaded: Loaded) -> list[AnyManifest]:
     """All manifests, in the order in which `apply` sends them."""
     return [*loaded.secrets, *loaded.classes, *loaded.pools, *loaded.machines]
 

@@ -1,4 +1,4 @@
-"""The story of one machine: its journal, merged with what the histories of the runs that still exist say."""
+"""The story of one machine or pool: its journal, merged with what the histories of the runs that still exist say."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from temporalio.service import RPCError
 from resources.errors import NOT_YET
 from resources.machine import ApplyIntent, MachineResult, MachineState
 from resources.messages import DeleteIntent, Happening
+from resources.pool import PoolState
 from starter.errors import no_such_workflow
 from starter.live import IntentCall, failure_words, innermost, intent_of
 from starter.results import TOLD_ASIDE, Event
@@ -166,15 +167,17 @@ def _nth(n: int) -> str:
     return f"{n}{'th' if n % 100 in (11, 12, 13) else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
 
 
-async def read(temporal: Client, workflow_id: str, run_id: str) -> Story:
-    """Every run of the life that ends with `run_id`, as far back as the server keeps them."""
+async def read(
+    temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState] = MachineState
+) -> Story:
+    """Every run of the life that ends with `run_id`, as far back as the server keeps them. `kind` is its state's."""
     story = Story()
     run: str | None = run_id
     for _ in range(MAX_RUNS):
         if not run:
             break
         try:
-            run = await _read_run(temporal, workflow_id, run, story)
+            run = await _read_run(temporal, workflow_id, run, kind, story)
         except RPCError as e:
             if no_such_workflow(e):
                 break  # past the retention; the journal goes further back
@@ -182,7 +185,9 @@ async def read(temporal: Client, workflow_id: str, run_id: str) -> Story:
     return story
 
 
-async def _read_run(temporal: Client, workflow_id: str, run_id: str, story: Story) -> str:
+async def _read_run(
+    temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState], story: Story
+) -> str:
     """Tells one run and answers with the one before it, empty for the first."""
     converter = temporal.data_converter
     before = ""
@@ -192,7 +197,7 @@ async def _read_run(temporal: Client, workflow_id: str, run_id: str, story: Stor
     async for event in handle.fetch_history_events():
         time = event.event_time.ToDatetime(UTC)
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            before = await _started(event, converter, story)
+            before = await _started(event, converter, kind, story)
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
             task_started = time
         elif (call := await intent_of(event, converter)) is not None:
@@ -202,16 +207,18 @@ async def _read_run(temporal: Client, workflow_id: str, run_id: str, story: Stor
         await calls.read(event, story)
         async for reason, message in _happened(event, converter):
             story.tell(time, reason, message)
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED:
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED and kind is MachineState:
             payloads = event.workflow_execution_completed_event_attributes.result.payloads
             for result in await converter.decode(list(payloads), [MachineResult]):
                 story.journal(result.journal)
     return before
 
 
-async def _started(event: HistoryEvent, converter: DataConverter, story: Story) -> str:
+async def _started(
+    event: HistoryEvent, converter: DataConverter, kind: type[MachineState | PoolState], story: Story
+) -> str:
     started = event.workflow_execution_started_event_attributes
-    (state,) = await converter.decode(list(started.input.payloads), [MachineState])
+    (state,) = await converter.decode(list(started.input.payloads), [kind])
     story.journal(state.journal)
     if not started.continued_execution_run_id:
         snapshot = state.machine_class

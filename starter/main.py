@@ -47,19 +47,24 @@ class Lazy:
 
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
-    "apply": Lazy("apply", "apply", "Create or change machines, their classes and Secrets."),
+    "apply": Lazy("apply", "apply", "Create or change pools, machines, their classes and Secrets."),
     "diff": Lazy("diff", "diff", "Say what apply would change: a hot update, or a replacement."),
     "update-class": Lazy("update_class", "update_class", "Give a machine another class."),
-    "get": Lazy("get", "get", "List machines, classes, nodes, clusters or orphans."),
+    "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes, clusters or orphans."),
     "describe": Lazy(
-        "describe", "describe", "Tell everything of a machine, class or cluster: what it waits for and why."
+        "describe", "describe", "Tell everything of a machine, pool, class or cluster: what it waits for, why."
     ),
-    "events": Lazy("describe", "events", "Tell a machine's story."),
-    "wait": Lazy("wait", "wait", "Wait until machines are in a phase, or gone."),
+    "events": Lazy("describe", "events", "Tell the story of a machine or pool."),
+    "wait": Lazy("wait", "wait", "Wait until machines are in a phase, or gone; pools rolled out."),
     "renew": Lazy("delete", "renew", "Let machines go on with the newest code and try again."),
-    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node; or classes."),
+    "delete": Lazy("delete", "delete", "Delete machines: drain, then the VM, its disks, its Node; pools; classes."),
     "recreate": Lazy("recreate", "recreate", "Replace machines: delete to the end, then a new life of the same name."),
+    "scale": Lazy("pools", "scale", "Change how many machines a pool has."),
+    "hibernate": Lazy("pools", "hibernate", "Let a pool have no machines for now."),
+    "wake": Lazy("pools", "wake", "Give a hibernated pool its machines again."),
     "rollout": Lazy("rollout", "app", "Follow and steer the rollouts of pools.", group=True),
+    "pause": Lazy("clusters", "pause", "Stop everything voluntary in a cluster."),
+    "resume": Lazy("clusters", "resume", "Let a paused cluster go on."),
     "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one, with its VM."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
     "doctor": Lazy("doctor", "doctor", "Find out what is wrong with settings, Temporal, workers and clusters."),

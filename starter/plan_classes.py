@@ -139,8 +139,9 @@ class ClassPlanner:
     async def _start(self, plan: ClassPlan) -> Applied:
         assert plan.manifest is not None
         client, meta, now = self.client, plan.manifest.metadata, datetime.now(UTC)
-        # Machines that name it already are of a former class of this name; else it need not look for them.
+        # Who names it already is of a former class of this name; else it need not look for them.
         users = await client.list(cluster=plan.cluster, machine_class=plan.name)
+        users_are_pools = await client.pools.any_of_class(plan.name, cluster=plan.cluster)
         state = ClassState(
             name=plan.name,
             cluster=plan.cluster,
@@ -149,7 +150,7 @@ class ClassPlanner:
             annotations=own_annotations(meta.annotations),
             machine_class=plan.snapshot,
             changes=[ClassChange(generation=plan.snapshot.generation, time=now, requested_by=client.requested_by)],
-            searched=not users,
+            searched=not (users or users_are_pools),
             update_concurrency=concurrency_of(meta.annotations),
             queue_prefix=client.settings.queue_prefix,
             timings=client.settings.timings,

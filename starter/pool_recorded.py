@@ -1,16 +1,21 @@
-"""What was asked for of a pool, without a worker: from its history."""
+"""What the server knows of a pool without a worker: its record, and from its history what was asked for."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 
+from resources import attributes
 from resources.machine_class import ClassNews
 from resources.messages import DeleteIntent, Intent
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, ScaleIntent
+from resources.starts import MEMO_CREATED
 from starter import live
+from starter.pool_results import PoolDescription, PoolListed
 
 _MESSAGES: dict[str, type] = {
     "apply": PoolIntent,
@@ -20,6 +25,38 @@ _MESSAGES: dict[str, type] = {
     "delete": DeleteIntent,
     "class_changed": ClassNews,
 }
+
+
+async def listed(execution: WorkflowExecution) -> PoolListed:
+    """As its search attributes show it."""
+    _, cluster, name = execution.id.split("/", 2)
+    found = execution.typed_search_attributes
+    created = await execution.memo_value(MEMO_CREATED, None)
+    return PoolListed(
+        name=name,
+        cluster=cluster,
+        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
+        phase=found.get(attributes.PHASE, ""),
+        reason=found.get(attributes.REASON, ""),
+        machine_class=found.get(attributes.CLASS, ""),
+    )
+
+
+async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDescription:
+    """The latest life, running or gone."""
+    raw, status = found.raw_description, found.status.name if found.status else "UNKNOWN"
+    otherwise = f"its workflow was ended from outside ({status}): its machines go on without it"
+    return PoolDescription(
+        listed=await listed(found),
+        status=status,
+        failure="" if status in ("RUNNING", "COMPLETED") else otherwise,
+        ended=found.close_time,
+        run_id=found.run_id,
+        first_run_id=raw.workflow_execution_info.first_run_id,
+        task_attempt=raw.pending_workflow_task.attempt or 1,
+        pending=await live.pending_of(found),
+        web=web,
+    )
 
 
 async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:

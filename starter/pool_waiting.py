@@ -43,7 +43,7 @@ async def wait(
     goal, stood = Goal(until), False
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
     found = first = await client.pools.look(name, cluster=cluster)
-    while not reached(found, first, goal):
+    while not reached(found, first, goal) or await _ahead(client, found, goal):
         stands = goal is Goal.ROLLED_OUT and found.summary is not None and judge(found).stand is Stand.STANDS
         if stands and stood:
             # Twice: a person's word may have come a moment ago, and the pool has not planned by it yet.
@@ -78,6 +78,11 @@ def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
     if summary.deleted:
         raise Refused(f"pool {name} is being deleted and will not become {goal}: hostler describe pool {name}")
     return summary.rolled_out if goal is Goal.ROLLED_OUT else summary.available >= summary.replicas
+
+
+async def _ahead(client: HostlerClient, found: PoolDescription, goal: Goal) -> bool:
+    """What was applied to its class a moment ago may be on its way to the pool, which is rolled out until it hears."""
+    return goal is Goal.ROLLED_OUT and await client.pools.unheard(found.listed) > 0
 
 
 def where(found: PoolDescription) -> str:

@@ -9,24 +9,24 @@ from __future__ import annotations
 
 import asyncio
 import builtins
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from temporalio.client import WorkflowExecution, WorkflowExecutionDescription, WorkflowQueryRejectedError
+from temporalio.client import WorkflowExecution, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 
-from resources import attributes, names
+from resources import names
 from resources.messages import DeleteIntent, Intent
 from resources.pool import PoolState
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult
-from resources.starts import MEMO_CREATED
-from starter import intents, live, pool_recorded, pool_waiting, rollouts
+from starter import history, intents, live, pool_recorded, pool_waiting, rollouts
 from starter.errors import NoAnswer, NotFound, Refused, translated
 from starter.pool_results import PoolDescription, PoolListed, RolloutDescription, RolloutListed, since
 from starter.pool_waiting import Progress
-from starter.results import Sent
+from starter.results import Event, Sent
 from starter.spelling import did_you_mean
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ class Pools:
         slots = asyncio.Semaphore(PARALLEL)
 
         async def one(execution: WorkflowExecution) -> PoolListed | None:
-            listed = await _listed(execution)
+            listed = await pool_recorded.listed(execution)
             async with slots:
                 try:
                     return replace(
@@ -78,7 +78,7 @@ class Pools:
         handle = self._handle(name, cluster)
         with translated():
             found = await live.described(handle)
-            return await self._recorded(found) if found is not None else None
+            return await pool_recorded.life(found, self._web(found)) if found is not None else None
 
     async def get(self, name: str, *, cluster: str | None = None) -> PoolState:
         """The pool's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
@@ -133,6 +133,18 @@ class Pools:
                 state = await pool_recorded.read(self._temporal, handle.id, found.run_id)
                 return replace(found, state=state, no_answer=found.no_answer or await self._absence(e))
 
+    async def events(self, name: str, *, cluster: str | None = None) -> builtins.list[Event]:
+        """The pool's story so far, oldest first; of its rollouts there are stories of their own. Raises NotFound."""
+        found = await self.find(name, cluster=cluster)
+        if found is None:
+            raise await self.unknown(name, cluster)
+        handle = self._handle(name, cluster)
+        with translated():
+            story = await history.read(self._temporal, handle.id, found.run_id, PoolState)
+            with suppress(NoAnswer):  # of one that has ended too, where a worker replays it
+                story.journal((await live.query(handle, PoolState)).journal)
+        return story.sorted()
+
     async def current(self, name: str, *, cluster: str | None = None) -> PoolState | None:
         """As it is; without a worker as it was asked for, from its history; None when there is none that lives."""
         found = await self.find(name, cluster=cluster)
@@ -154,6 +166,21 @@ class Pools:
                 return await live.query(self._handle(name, cluster), Rehearsal, name="rehearse", args=[question])
             except NoAnswer as e:
                 raise NoAnswer(f"pool {name} cannot be asked: {await self._absence(e)}") from None
+
+    async def any_of_class(self, machine_class: str, *, cluster: str | None = None) -> bool:
+        """Whether a pool has this class; from visibility."""
+        where = f"HostlerCluster='{_word(cluster or self._client.cluster)}' AND HostlerClass='{_word(machine_class)}'"
+        with translated():
+            return (await self._temporal.count_workflows(f"{POOL_TYPE} AND {where}")).count > 0
+
+    async def unheard(self, listed: PoolListed) -> int:
+        """The generation of its class that the pool has not heard of yet; 0: it knows the newest. A class tells its
+        users after it has answered, and until then a pool's numbers are those of the class before."""
+        if not listed.machine_class:
+            return 0  # its workflow was started by hand, and has not said yet
+        of = await self._client.classes.current(listed.machine_class, cluster=listed.cluster)
+        user = of.users.get(names.pool_user(listed.name)) if of else None
+        return of.generation if of and user and user.generation < of.generation else 0
 
     # -- rollouts -----------------------------------------------------------------------------------------------------
 
@@ -342,23 +369,6 @@ class Pools:
     def _gone(self, found: PoolDescription) -> str:
         return f"pool {found.listed.name} of cluster {found.listed.cluster} is gone{since(found)}"
 
-    async def _recorded(self, found: WorkflowExecutionDescription) -> PoolDescription:
-        raw, status = found.raw_description, found.status.name if found.status else "UNKNOWN"
-        otherwise = status not in ("RUNNING", "COMPLETED")
-        return PoolDescription(
-            listed=await _listed(found),
-            status=status,
-            failure=f"its workflow was ended from outside ({status}): its machines go on without it"
-            if otherwise
-            else "",
-            ended=found.close_time,
-            run_id=found.run_id,
-            first_run_id=raw.workflow_execution_info.first_run_id,
-            task_attempt=raw.pending_workflow_task.attempt or 1,
-            pending=await live.pending_of(found),
-            web=self._web(found),
-        )
-
     def _web(self, found: WorkflowExecution) -> str | None:
         return live.web_link(self._client.settings.temporal.ui, self._temporal.namespace, found.id, found.run_id)
 
@@ -372,20 +382,6 @@ class Pools:
     def _handle(self, name: str, cluster: str | None) -> Any:
         workflow_id = names.pool_id(_word(cluster or self._client.cluster), _word(name))
         return self._temporal.get_workflow_handle(workflow_id)
-
-
-async def _listed(execution: WorkflowExecution) -> PoolListed:
-    _, cluster, name = execution.id.split("/", 2)
-    found = execution.typed_search_attributes
-    created = await execution.memo_value(MEMO_CREATED, None)
-    return PoolListed(
-        name=name,
-        cluster=cluster,
-        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
-        phase=found.get(attributes.PHASE, ""),
-        reason=found.get(attributes.REASON, ""),
-        machine_class=found.get(attributes.CLASS, ""),
-    )
 
 
 def _ended_otherwise(listed: RolloutListed) -> bool:

@@ -6,8 +6,8 @@ from resources.pool_intents import Rehearsal
 
 
 def lines(found: Rehearsal, indent: str = "") -> list[str]:
-    """What would happen, each plan with a number and each of its steps with its reason; the same for `--dry-run` of
-    every command that asks a pool."""
+    """What would happen, each plan with a number and what it does with the reasons; the same for `--dry-run` of every
+    command that asks a pool."""
     if found.refused:
         return [f"{indent}refused: {found.refused}"]
     shown = [indent + line for line in _head(found)]
@@ -22,9 +22,8 @@ def lines(found: Rehearsal, indent: str = "") -> list[str]:
 def _head(found: Rehearsal) -> list[str]:
     parts = [f"rolls {_machines(found.rolls)} to revision {found.revision}"] if found.rolls else []
     parts += [f"hot update of {_machines(found.hot)}, none is replaced"] if found.hot else []
-    steps = sum(len(p) for p in found.plans)
-    if steps:
-        parts.append(f"{steps} step{'s' if steps != 1 else ''}, if all goes well:")
+    if found.plans:
+        parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if all goes well:")
     elif not parts:
         parts.append("no machine is made, changed or replaced")
     return ["; ".join(parts)]

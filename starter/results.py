@@ -153,10 +153,11 @@ class ClusterSummary:
 
     name: str
     phase: str
-    """Watching, APIUnreachable, Parked; NotWatched where the settings have it and nobody watches it."""
+    """Watching, Paused, APIUnreachable, Parked; NotWatched where the settings have it and nobody watches it."""
     machines: int
     configured: bool
     """Whether these settings say how to reach it."""
+    pools: int = 0
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
     end = None if limit is None else time.monotonic() + limit.total_seconds()
     first: dict[str, int] = {}
     """The revision that each was followed from."""
-    left, failed = list(names), list[str]()
+    left, stood, failed = list(names), set[str](), list[str]()
     with view.running():
         while left:
             late = end is not None and time.monotonic() >= end
@@ -37,11 +37,11 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
                 if verdict.stand is Stand.DONE:
                     look = await _ended(client, look)
                 view.show(look, datetime.now(UTC))
-                if verdict.stand is Stand.GOING and not late:
+                if _goes_on(verdict, name, stood) and not late:
                     continue
                 left.remove(name)
                 if verdict.stand is Stand.DONE:
-                    view.say(verdict.words)
+                    view.finish(look)
                 else:
                     failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(look, limit))
             if left:
@@ -50,16 +50,26 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
         raise HostlerError("\n".join(failed))
 
 
+def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
+    """What stands is looked at twice: a person's word may have come a moment ago, and no plan was made by it yet."""
+    if verdict.stand is Stand.STANDS and name not in stood:
+        stood.add(name)
+        return True
+    if verdict.stand is Stand.GOING:
+        stood.discard(name)
+    return verdict.stand is Stand.GOING
+
+
 async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], view: View) -> Verdict:
     """Whoever waits for a rollout has not got it when it was undone, though the pool is rolled out then too."""
     name, revision = look.name, look.revision
     if not revision or (former := first.setdefault(name, revision)) == revision:
-        return await status.verdict(client, look.pool)
+        return look.verdict
     if (result := await status.undone(client, name, former)) is not None:
         return Verdict(Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}")
     view.say(f"{name}: revision {revision} has come after revision {former}")
     first[name] = revision
-    return await status.verdict(client, look.pool)
+    return look.verdict
 
 
 async def _ended(client: HostlerClient, look: Look) -> Look:
@@ -76,4 +86,5 @@ async def _ended(client: HostlerClient, look: Look) -> Look:
 
 def _late(look: Look, limit: timedelta | None) -> str:
     after = f" after {format_duration(limit)}" if limit else ""
-    return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}; it goes on"
+    words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
+    return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}{words}; it goes on"

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from resources.machine import Phase
 from resources.messages import Happening
-from resources.names import pool_user
 from resources.pool import PoolWait
 from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
 from resources.rollout import Outcome, RolloutResult, RolloutState
-from starter.errors import NotFound, Refused
+from starter import live
+from starter.errors import NotFound, Refused, translated
 from starter.pool_results import PoolDescription, RolloutDescription, since
+from starter.results import MachineSummary
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
 """Waits that a person alone ends. A storm or an API that does not answer goes by itself."""
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
+SOME = 5
+"""Machines that are named."""
+BAR = 30
+"""Characters."""
 OUTCOME_PATIENCE = 10.0
 """Seconds that the end of a rollout may take to be told, once another one has begun."""
 
@@ -44,10 +49,13 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """A pool, and the story of its newest revision's rollout where there is one."""
+    """A pool, how its rollout stands, and the rollout's story where there is one."""
 
     pool: PoolDescription
+    verdict: Verdict
     story: RolloutDescription | None = None
+    unwell: tuple[MachineSummary, ...] = ()
+    """Some machines that are waited for, by visibility: about a second behind."""
 
     @property
     def name(self) -> str:
@@ -77,12 +85,32 @@ class Look:
 async def look(client: HostlerClient, name: str, *, cluster: str | None = None) -> Look:
     """Raises NotFound where there never was such a pool."""
     pool = await client.pools.look(name, cluster=cluster)
+    verdict = judge(pool)
+    if verdict.stand is Stand.DONE and pool.summary is not None:
+        # Whoever looks right after `apply` means the rollout to come (kubectl's observedGeneration).
+        if generation := await client.pools.unheard(pool.listed):
+            words = f"pool {name} has not heard yet of generation {generation} of class {pool.summary.machine_class}"
+            verdict = Verdict(Stand.GOING, words)
+        else:  # it may have heard of its class between the two questions
+            pool = await client.pools.look(name, cluster=cluster)
+            verdict = judge(pool)
     if pool.summary is None or not pool.running:
-        return Look(pool)
+        return Look(pool, verdict)
+    unwell = await _unwell(client, pool.summary) if verdict.stand is not Stand.DONE else ()
     try:
-        return Look(pool, await client.pools.rollout(name, pool.summary.revision, cluster=cluster))
+        story = await client.pools.rollout(name, pool.summary.revision, cluster=cluster)
     except NotFound:
-        return Look(pool)  # a first revision replaces nothing; or its story has not begun yet
+        story = None  # a first revision replaces nothing; or its story has not begun yet
+    return Look(pool, verdict, story, unwell)
+
+
+async def _unwell(client: HostlerClient, pool: PoolSummary) -> tuple[MachineSummary, ...]:
+    """Why a rollout waits is written at its machines: those that are not Running, and not on their way out."""
+    where = live.machines_of(pool.cluster, HostlerPool=pool.name)
+    phases = ", ".join(f"'{phase}'" for phase in (*ON_THE_WAY, Phase.UNKNOWN, Phase.FAILED))
+    with translated():
+        found = client.temporal.list_workflows(f"{where} AND HostlerPhase IN ({phases})", limit=SOME)
+        return tuple(sorted([await live.summary_of(e) async for e in found], key=lambda m: m.name))
 
 
 def judge(found: PoolDescription) -> Verdict:
@@ -120,23 +148,6 @@ def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
         return "no machine, for it is hibernated"
     return f"{s.available} of {some(s.replicas)} available"
-
-
-async def verdict(client: HostlerClient, found: PoolDescription, *, cluster: str | None = None) -> Verdict:
-    """As `judge`; but a pool that has not heard yet of its class's newest generation is not done: whoever looks right
-    after `apply` means the rollout to come (kubectl's observedGeneration)."""
-    said = judge(found)
-    if said.stand is not Stand.DONE or found.summary is None:
-        return said
-    name = found.summary.machine_class
-    state = await client.classes.current(name, cluster=cluster)
-    if state is None or state.deleted:
-        return said
-    user = state.users.get(pool_user(found.listed.name))
-    if user is not None and user.generation >= state.generation:
-        return said
-    words = f"pool {found.listed.name} has not heard yet of generation {state.generation} of class {name}"
-    return Verdict(Stand.GOING, words)
 
 
 async def undone(
@@ -177,6 +188,14 @@ def counts(s: PoolSummary) -> Counts:
     ready = sum(n for revision, phase, n in s.phases if revision == s.revision and phase is Phase.RUNNING)
     old = sum(n for revision, _, n in s.phases if revision != s.revision)
     return Counts(s.replicas, s.updated, ready, old, s.rollout is not None)
+
+
+def drawn(c: Counts) -> str:
+    """`[###------] 33 %`; nothing for a pool that shall have no machines."""
+    if not c.whole:
+        return ""
+    filled = BAR * c.done // c.whole
+    return f"[{'#' * filled}{'-' * (BAR - filled)}] {100 * c.done // c.whole} %"
 
 
 def numbers(s: PoolSummary) -> str:

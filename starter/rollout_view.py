@@ -17,11 +17,11 @@ from resources.messages import Happening
 from resources.pool import PoolWait
 from resources.reasons import next_step
 from starter.output import age, fields, moment, relative
-from starter.rollout_status import Look, Stand, Verdict, counts, fresh, judge, numbers
+from starter.results import MachineSummary
+from starter.rollout_status import BAR, Look, Stand, Verdict, counts, drawn, fresh, numbers
 
 SOME = 10
 """Steps that are told of what was before."""
-BAR = 30
 
 
 class View(Protocol):
@@ -29,6 +29,9 @@ class View(Protocol):
 
     def show(self, look: Look, now: datetime) -> None:
         """The rollout as it is now, and its steps since it was shown last."""
+
+    def finish(self, look: Look) -> None:
+        """It is done."""
 
     def running(self) -> AbstractContextManager[object]:
         """Within it, `show` is seen."""
@@ -50,8 +53,12 @@ class Told:
         new = fresh(self._steps.setdefault(look.name, set()), look.steps)
         earlier = look.dropped + max(0, len(new) - SOME) if first else 0
         lines = [step_line(look.name, step) for step in (new[-SOME:] if first else new)]
-        where = f"hostler rollout history {look.name} --revision {look.revision} --cluster {look.pool.listed.cluster}"
-        return [f"{earlier} earlier steps: {where}", *lines] if earlier else lines
+        return [f"{earlier} earlier steps: {story_of(look)}", *lines] if earlier else lines
+
+
+def story_of(look: Look) -> str:
+    """The command that tells all of it."""
+    return f"hostler rollout history {look.name} --revision {look.revision} --cluster {look.pool.listed.cluster}"
 
 
 def step_line(pool: str, step: Happening) -> str:
@@ -77,6 +84,9 @@ class LineView:
                 self.say(line)
         self._shown[look.name] = set(lines)
 
+    def finish(self, look: Look) -> None:
+        self.say(look.verdict.words)
+
     def running(self) -> AbstractContextManager[object]:
         return nullcontext()
 
@@ -84,13 +94,21 @@ class LineView:
 def _now(look: Look) -> Iterator[str]:
     name, summary = look.name, look.pool.summary
     if summary is None:
-        yield judge(look.pool).words
+        yield look.verdict.words
         return
     yield f"{name}: {numbers(summary)}"
+    if look.verdict.stand is Stand.GOING and look.verdict.words:
+        yield f"{name}: {look.verdict.words}"
+    for machine in look.unwell:
+        yield f"{name}: {_unwell(machine)}"
     for wait in summary.waits:
         yield f"{name}: waits by {wait.reason}: {wait.message}"
     if (stops := stops_at(look)) is not None:
         yield f"{name}: stops at {stops:%Y-%m-%d %H:%M:%S} UTC unless a new machine is available by then"
+
+
+def _unwell(machine: MachineSummary) -> str:
+    return f"{machine.name} is {machine.phase}" + (f": {machine.reason}" if machine.reason else "")
 
 
 def stops_at(look: Look) -> datetime | None:
@@ -114,6 +132,11 @@ class LiveView:
         self._looks[look.name] = look, now
         self._live.refresh()
 
+    def finish(self, look: Look) -> None:
+        del self._looks[look.name]
+        self._live.refresh()
+        self.say(look.verdict.words)
+
     @contextmanager
     def running(self) -> Iterator[object]:
         with self._live:
@@ -127,13 +150,17 @@ def picture(look: Look, now: datetime) -> RenderableType:
     """A bar, and below it what is waited for."""
     summary = look.pool.summary
     if summary is None:
-        return Text(judge(look.pool).words, style="yellow")
+        return Text(look.verdict.words, style="yellow")
     c = counts(summary)
     row = Table.grid(padding=(0, 1))
-    bar = ProgressBar(total=max(1, c.whole), completed=c.done if c.whole else 1, width=BAR)
+    done, whole = (c.done, c.whole) if c.whole else (1, 1)
+    # Plain colours: rich's own look like an empty bar where a terminal has only sixteen.
+    bar = ProgressBar(whole, done, width=BAR, style="bright_black", complete_style="cyan", finished_style="green")
     took = age(now - summary.rollout.began) if summary.rollout else ""
     row.add_row(Text(look.name, style="bold"), bar, Text(numbers(summary)), Text(took, style="dim"))
-    below = [Text(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
+    below = [Text(f"  {look.verdict.words}")] if look.verdict.stand is Stand.GOING and look.verdict.words else []
+    below += [Text(f"  {_unwell(m)}") for m in look.unwell]
+    below += [Text(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
     if (stops := stops_at(look)) is not None:
         words = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
         below.append(Text(words, style="yellow"))
@@ -145,7 +172,7 @@ def picture(look: Look, now: datetime) -> RenderableType:
 
 def page(look: Look, now: datetime) -> list[str]:
     """Everything about how it stands, for one look."""
-    summary, verdict = look.pool.summary, judge(look.pool)
+    summary, verdict = look.pool.summary, look.verdict
     if summary is None:
         return [verdict.words]
     rollout = summary.rollout
@@ -153,17 +180,14 @@ def page(look: Look, now: datetime) -> list[str]:
         ("Pool", f"{look.name} of cluster {look.pool.listed.cluster}"),
         ("Rollout", _stand(verdict)),
         ("Machines", numbers(summary)),
-        ("Progress", _drawn(look)),
+        ("Progress", "" if summary.rolled_out else drawn(counts(summary))),
         ("Began", moment(rollout.began, now) if rollout else ""),
         ("Stops", _stops(look, now)),
     ]
     lines = fields(pairs)
     steps = look.steps[-SOME:]
     if earlier := look.dropped + len(look.steps) - len(steps):
-        lines += [
-            "",
-            f"Steps ({earlier} earlier ones: hostler rollout history {look.name} --revision {look.revision}):",
-        ]
+        lines += ["", f"Steps ({earlier} earlier ones: {story_of(look)}):"]
     elif steps:
         lines += ["", "Steps:"]
     lines += [f"  {step.time:%H:%M:%S} {step.reason}: {step.message}" for step in steps]
@@ -171,19 +195,15 @@ def page(look: Look, now: datetime) -> list[str]:
         lines += ["", "Waits:"]
     for wait in summary.waits:
         lines += _wait(wait, look, now)
+    if look.unwell:
+        lines += ["", f"Not available (hostler describe machine NAME --cluster {look.pool.listed.cluster}):"]
+        lines += fields([(m.name, f"{m.phase} {m.reason}".strip()) for m in look.unwell], 2)
     return lines
 
 
 def _stand(verdict: Verdict) -> str:
-    return {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
-
-
-def _drawn(look: Look) -> str:
-    summary = look.pool.summary
-    if summary is None or summary.rolled_out or not (c := counts(summary)).whole:
-        return ""
-    filled = BAR * c.done // c.whole
-    return f"[{'#' * filled}{'-' * (BAR - filled)}] {100 * c.done // c.whole} %"
+    words = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
+    return f"{words}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else words
 
 
 def _stops(look: Look, now: datetime) -> str:

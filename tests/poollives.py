@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
+import sys
 import uuid
 from collections import Counter
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
-from lifekit import CLUSTER, DEADLINE, Stack, asked, eventually, examples
+from lifekit import DEADLINE, Stack, asked, eventually, examples
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from resources.machine import ClassSnapshot
+from resources.machine import ClassSnapshot, MachineState
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.messages import DeleteIntent, Intent
-from resources.names import machine_id, pool_id, rollout_id
+from resources.names import MACHINE_NAME_LABEL, machine_id, pool_id, rollout_id
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult, RolloutState
+from simulator.ec2 import Vm
+from workflows.machine import MachineWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
-
-CREATION = timedelta(minutes=5)
 
 
 def pool_spec(replicas: int, surge: int | str = 1, unavailable: int | str = 0, **more: Any) -> MachineDeploymentSpec:
@@ -96,7 +98,7 @@ class Pool:
     async def rolled_out(self, replicas: int, revision: int | None = None) -> PoolSummary:
         def done(s: PoolSummary) -> bool:
             right = s.replicas == replicas and (revision is None or s.revision == revision)
-            return right and s.rolled_out and s.machines == replicas
+            return right and s.rolled_out and sum(n for _, _, n in s.phases) == replicas
 
         return await self.when(done, f"{replicas} machines, rolled out")
 
@@ -137,14 +139,83 @@ class Pool:
 
     # -- what the cloud says ------------------------------------------------------------------------------------------
 
+    async def machines(self) -> dict[str, MachineState]:
+        """Those that it has, by name, as they say they are."""
+        names = sorted((await self.state()).members)
+        states = await asyncio.gather(*(asked(machine_handle(self.stack, n), MachineWorkflow.describe) for n in names))
+        return dict(zip(names, states, strict=True))
+
     def vms(self) -> Counter[str]:
         """Instances of the pool's machines by state."""
         found = Counter(str(i["State"]["Name"]) for r in self.instances() for i in r["Instances"])
         return Counter({k: v for k, v in found.items() if k != "terminated"})
 
+    def nodes(self) -> list[dict[str, Any]]:
+        listed = json.loads(self.stack.kubectl("get", "nodes", "-o", "json"))
+        return [n for n in listed["items"] if n["metadata"]["labels"].get(MACHINE_NAME_LABEL, "").startswith(self.name)]
+
     def instances(self) -> list[dict[str, Any]]:
         pages = self.stack.ec2().get_paginator("describe_instances").paginate()
         return [r for page in pages for r in page["Reservations"]]
+
+
+class Crowd:
+    """The VMs of a pool, counted by the cloud at each change of a state (I2), and those of each machine (I1)."""
+
+    def __init__(self, stack: Stack, pool: str) -> None:
+        self.pool = pool
+        self.most = 0
+        self.twins: set[str] = set()
+        """Machines that had two VMs at the same time."""
+        self._living: dict[str, str] = {}
+        stack.simulator.call(lambda: stack.simulator.simulator.ec2.subscribe(self._see))
+
+    def _see(self, vm: Vm) -> None:
+        if not vm.name.startswith(f"{self.pool}-"):
+            return
+        if vm.state == "terminated":
+            self._living.pop(vm.instance_id, None)
+        else:
+            self._living[vm.instance_id] = vm.name
+        self.most = max(self.most, len(self._living))
+        self.twins |= {name for name, n in Counter(self._living.values()).items() if n > 1}
+
+
+@contextlib.asynccontextmanager
+async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """A worker in a process of its own; what is yielded kills it, with nothing left of it, and starts the next one."""
+    environment = {**os.environ, "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host}
+    current: list[asyncio.subprocess.Process] = []
+
+    async def start() -> None:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "worker",
+            "--settings",
+            str(stack.settings_file),
+            env=environment,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        current.append(process)
+        assert process.stdout is not None
+        assert (await asyncio.wait_for(process.stdout.readline(), DEADLINE)).startswith(b"worker ready")
+
+    async def kill() -> None:
+        process = current.pop()
+        process.kill()
+        await process.wait()
+
+    async def again() -> None:
+        await kill()
+        await start()
+
+    await start()
+    try:
+        yield again
+    finally:
+        await kill()
 
 
 async def end_machines(stack: Stack) -> None:
@@ -158,6 +229,3 @@ async def end_machines(stack: Stack) -> None:
 
 def machine_handle(stack: Stack, name: str) -> WorkflowHandle[Any, Any]:
     return stack.client.get_workflow_handle(machine_id(stack.cluster, name))
-
-
-__all__ = ["CLUSTER", "CREATION", "Pool", "end_machines", "machine_handle", "pool_class", "pool_spec"]

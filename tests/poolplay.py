@@ -1,16 +1,17 @@
-"""The real pool and the real rollout's story with machines that are played by their activities, so that the command line
-can be tried on them: machines join at once, or when the test says so, and are gone as soon as they are deleted.
+"""The real pool and the real rollout's story, with machines that are played by the pool's activities, so that the
+command line can be tried on them. Machines join at once, or when the test says so, and are gone once they are deleted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from cli_support import Place, class_yaml
+from cli_support import Place, PlayedCluster, PlayedMachine
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
@@ -19,6 +20,7 @@ from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.pools import PoolActivities
 from resources.machine import Phase
+from resources.machine_class import TellUsersInput, TellUsersOutput
 from resources.membership import (
     ForgetPoolInput,
     MarkNodesInput,
@@ -62,6 +64,11 @@ class Machines:
     there: dict[str, Machine] = field(default_factory=dict)
     marked: set[str] = field(default_factory=set)
     """Those whose Nodes carry the marks of a rollout."""
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    """Not set: what a class has to tell is on its way."""
+
+    def __post_init__(self) -> None:
+        self.heard.set()
 
     # -- what a test does ---------------------------------------------------------------------------------------------
 
@@ -105,6 +112,13 @@ class Machines:
             await self._is(name, machine.phase)
         return TellMachinesOutput(gone=gone)
 
+    @activity.defn(name="tell_users")
+    async def tell_users(self, input: TellUsersInput) -> TellUsersOutput:
+        while not self.heard.is_set():
+            activity.heartbeat()
+            await asyncio.sleep(0.02)
+        return await ClassActivities(self.deps).tell_users(input)
+
     @activity.defn(name="mark_nodes")
     async def mark(self, input: MarkNodesInput) -> None:
         self.marked = self.marked | set(input.machines) if input.on else self.marked - set(input.machines)
@@ -137,11 +151,11 @@ async def played(place: Place) -> AsyncIterator[Machines]:
     deps = Deps(load_settings(place.settings_file), place.client)
     machines, classes = Machines(place.client, place.cluster, deps), ClassActivities(deps)
     deeds = [machines.start, machines.tell, machines.register, machines.forget, machines.find, machines.start_rollout]
-    asked = [classes.tell_users, classes.find_users, classes.ask_class, classes.report_to_class]
+    asked = [machines.tell_users, classes.find_users, classes.ask_class, classes.report_to_class]
     workflows = Worker(
         place.client,
         task_queue=place.queue,
-        workflows=[MachineDeploymentWorkflow, RolloutWorkflow, MachineClassWorkflow],
+        workflows=[PlayedCluster, PlayedMachine, MachineDeploymentWorkflow, RolloutWorkflow, MachineClassWorkflow],
         activities=[*deeds, *asked],
         workflow_runner=UnsandboxedWorkflowRunner(),
     )
@@ -169,6 +183,3 @@ def pool_yaml(
             **more,
         },
     }
-
-
-__all__ = ["Machine", "Machines", "class_yaml", "played", "pool_yaml"]

@@ -14,7 +14,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 from test_cli_life import hostler
 
-from resources.machine import MachineState, Phase
+from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import OwnedVm
 from resources.names import machine_id, sweep_id
 from simulator.frame import FaultRule
@@ -158,6 +158,29 @@ async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> No
     assert adopted.machine_class.provider_spec["vmTags"]["changed"] == "since"
     assert adopted.attempt == first.attempt
     assert [h.reason for h in adopted.journal][:2] == ["Created", "VMCreated"]
+
+
+async def test_a_machine_of_a_pool_is_the_pools_again(stack: Stack) -> None:
+    """And its reports have higher numbers than those of the life before."""
+    loaded = examples("m-1")
+    new = MachineState(
+        name="m-1",
+        cluster=CLUSTER,
+        spec=loaded.machines[0].spec,
+        machine_class=ClassSnapshot.of(loaded.classes[0]),
+        queue_prefix=stack.settings.queue_prefix,
+        timings=stack.settings.timings,
+    ).model_copy(update={"pool": "p", "revision": 2, "template": 3})
+    stack.started["m-1"] = await stack.client.start_workflow(
+        MachineWorkflow.run, new, id=machine_id(CLUSTER, "m-1"), task_queue=stack.settings.queue_prefix
+    )
+    before = await stack.phase(Phase.RUNNING)
+    await terminate(stack)
+    await hostler(stack, "adopt", "machine", "m-1")
+    adopted = await stack.phase(Phase.RUNNING)
+    assert adopted.uid == before.uid
+    assert (adopted.pool, adopted.revision, adopted.template, adopted.template_applied) == ("p", 2, 3, 3)
+    assert before.reports < 1_000_000 < adopted.reports
 
 
 async def test_a_deletion_is_not_taken_over(stack: Stack) -> None:

@@ -41,7 +41,7 @@ from resources.machine_class import (
 )
 from resources.manifests import MachineClass
 from resources.messages import Answer, Happening, Intent
-from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id, user_id
 from resources.settings import Settings
 from workflows.class_words import details
 from workflows.machine_class import MachineClassWorkflow
@@ -111,10 +111,10 @@ class Classes:
         )
 
     async def user(self, name: str, **report: Any) -> WorkflowHandle[Any, Any]:
-        """A machine that its class knows, done with generation 1 unless told otherwise."""
+        """A machine (by names.pool_user a pool) that its class knows, done with generation 1 unless told otherwise."""
         handle = await self.client.start_workflow(
             DeafUser.run,
-            id=machine_id(self.cluster, name),
+            id=user_id(self.cluster, name),
             task_queue=f"{self.queue}-users",
             search_attributes=TypedSearchAttributes(
                 [
@@ -148,7 +148,7 @@ class Classes:
         return {name: [n.machine_class.generation for n in await self.heard(name)] for name in users}
 
     async def heard(self, name: str) -> list[ClassNews]:
-        handle = self.client.get_workflow_handle(machine_id(self.cluster, name))
+        handle = self.client.get_workflow_handle(user_id(self.cluster, name))
         news: list[ClassNews] = await handle.query(DeafUser.heard)
         return news
 

@@ -19,11 +19,13 @@ from cli_support import (
     place,
     text,
 )
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
 import worker
+from resources import attributes
 from resources.messages import Reachability
-from resources.names import cluster_id
+from resources.names import cluster_id, pool_id
 from workflows.cluster import ClusterWorkflow
 
 __all__ = ["impatient", "place"]  # fixtures
@@ -55,17 +57,17 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
             rows = [r.split() for r in (await place.run("get", "clusters", "-o", "wide")).ok().splitlines()]
             return (
                 [r for r in rows if r[0].startswith(name) or r[0] == "NAME"]
-                if [name, "Watching", "1", "yes"] in rows
+                if [name, "Watching", "0", "1", "yes"] in rows
                 else []
             )
 
         assert await eventually(listed, "the cluster in the list") == [
-            ["NAME", "PHASE", "MACHINES", "IN-SETTINGS"],
-            [name, "Watching", "1", "yes"],
-            [f"{name}-idle", "NotWatched", "0", "yes"],
+            ["NAME", "PHASE", "POOLS", "MACHINES", "IN-SETTINGS"],
+            [name, "Watching", "0", "1", "yes"],
+            [f"{name}-idle", "NotWatched", "0", "0", "yes"],
         ]
         found = json.loads((await place.run("get", "cluster", name, "-o", "json")).ok())
-        assert found["status"] == {"phase": "Watching", "machines": 1, "inSettings": True}
+        assert found["status"] == {"phase": "Watching", "pools": 0, "machines": 1, "inSettings": True}
 
         described = (await place.run("describe", "cluster", name)).ok()
         for words in ("Phase:        Watching", "API server:   not known yet", "watch_nodes", "Web UI: http"):
@@ -102,6 +104,57 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
     assert (again.code, "is not watched: there is nothing to remove" in again.err) == (1, True)
 
 
+async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    missing = await place.run("pause", "cluster", name)
+    assert (missing.code, "is not watched: there is nothing to pause" in missing.err) == (1, True)
+    async with serving(place):
+        await begin(place)
+        pool = await place.client.start_workflow(
+            "MachineDeploymentWorkflow",
+            id=pool_id(name, "p1"),
+            task_queue=f"{place.queue}-nobody",
+            search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, name)]),
+        )
+        await place.client.get_workflow_handle(cluster_id(name)).signal("register_pool", "p1")
+        goes_on = f"hostler resume cluster {name}"
+
+        paused = await place.run("pause", "cluster", name, "--reason", "a storm", "--as", "alice")
+        assert paused.ok() == f"cluster/{name} pause: cluster {name} is paused: its pool does nothing until {goes_on}\n"
+        again = (await place.run("pause", f"cluster/{name}")).ok()
+        assert "is paused already, since " in again
+        assert "UTC by alice: a storm" in again
+
+        async def shown() -> list[list[str]]:
+            rows = [r.split() for r in (await place.run("get", "cluster", name)).ok().splitlines()]
+            return rows if rows[1][1] == "Paused" and rows[1][2] == "1" else []
+
+        assert (await eventually(shown, "the pause in the list"))[1] == [name, "Paused", "1", "1"]
+        described = (await place.run("describe", "cluster", name)).ok()
+        for words in ("UTC by alice: a storm", f"to go on: {goes_on}", "Tells pools:  p1", "Paused "):
+            assert words in described
+
+        refused = await place.run("delete", "cluster", name)
+        assert (refused.code, refused.out) == (1, "")
+        words = f"cluster {name} still has 1 pool (p1) and 1 machine (m1): delete the pools first (hostler delete pool"
+        assert words in refused.err
+
+        # Without a name it is the settings' own cluster, or that of --cluster.
+        went_on = await place.run("resume", "cluster")
+        assert went_on.ok() == f"cluster/{name} resume: cluster {name} goes on\n"
+        assert (await place.run("resume", "cluster", "--cluster", name)).ok().endswith("is not paused\n")
+        await pool.terminate()
+
+
+async def test_what_is_paused_otherwise_is_said(place: Place) -> None:
+    for command in ("pause", "resume"):
+        wrong = await place.run(command, "pool", "p1")
+        assert (wrong.code, wrong.out) == (2, "")
+        assert f"hostler rollout {command} p1" in " ".join(wrong.err.replace("│", " ").split())
+    assert (await place.run("pause", "machine", "m1")).code == 2
+
+
 @pytest.mark.usefixtures("impatient")
 async def test_clusters_without_a_worker(place: Place) -> None:
     name = place.cluster
@@ -116,6 +169,8 @@ async def test_clusters_without_a_worker(place: Place) -> None:
     described = (await place.run("describe", "cluster", name)).ok()
     assert "No answer: nobody polls" in described
     assert "In settings:  no" in described
+    paused = await place.run("pause", "cluster", name)
+    assert paused.ok() == f"cluster/{name} pause: recorded; no worker is polling {place.queue}\n"
     kept = await place.run("renew", "cluster", name)
     assert kept.ok() == f"cluster/{name} renewal: recorded; no worker is polling {place.queue}\n"
     wrong = await place.run("describe", "cluster", f"{name}x")

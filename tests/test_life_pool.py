@@ -1,45 +1,176 @@
-"""Pools with real machines on the simulators."""
+"""Pools with real machines on the simulators: VMs are counted at the cloud, at each of its changes."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
-import pytest
 import pytest_asyncio
-from lifekit import Stack
-from poollives import Pool, end_machines, pool_class, pool_spec
+from flowkit import knobs
+from lifekit import Stack, eventually, new_stack
+from poollives import Crowd, Pool, end_machines, machine_handle, pool_class, pool_spec, worker_process
+from temporalio.testing import WorkflowEnvironment
 
+from resources.machine import Phase
+from resources.messages import DeleteIntent
+from resources.names import ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
+from resources.pool import Trouble
 from resources.rollout import Outcome
 
-pytestmark = pytest.mark.asyncio(loop_scope="session")
+OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
+THIRD_IMAGE = "ami-0a1b2c3d4e5f60004"
 
 
-@pytest_asyncio.fixture(loop_scope="session")
+@pytest_asyncio.fixture
 async def pool(stack: Stack) -> AsyncIterator[Pool]:
     yield Pool(stack)
     await end_machines(stack)
 
 
+def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
+    """Of each Node: the rollout's taint, scale-down-disabled, our marker beside it."""
+    found = []
+    for node in pool.nodes():
+        taints = [t["key"] for t in node["spec"].get("taints", ())]
+        annotations: dict[str, Any] = node["metadata"].get("annotations", {})
+        found.append(
+            (ROLLOUT_TAINT in taints, SCALE_DOWN_DISABLED in annotations, SCALE_DOWN_DISABLED_BY in annotations)
+        )
+    return found
+
+
 async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
+    """20 at the slow start's pace; then only as many are deleted as must go, and no VM is made for it."""
+    crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(0))
     await pool.rolled_out(0)
     assert await pool.scale(20) == "scaled; replicas 0 → 20"
     await pool.rolled_out(20)
     assert pool.vms() == {"running": 20}
-    await pool.scale(5)
+    assert await pool.scale(5) == "scaled; replicas 20 → 5"
     await pool.rolled_out(5)
     assert pool.vms() == {"running": 5}
     assert len(pool.stack.launched()) == 20
+    assert (crowd.most, crowd.twins) == (20, set())
     await pool.delete()
     assert pool.vms() == {}
 
 
 async def test_a_rollout(pool: Pool) -> None:
+    """With a surge of one and nothing unavailable: never more than four VMs, and each step says why."""
+    crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
-    answer = await pool.apply(machine_class=pool_class(2, ami="ami-0000000000000002"))
+    answer = await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
     assert answer == "configured; revision 2 replaces 3 machines"
     await pool.rolled_out(3, revision=2)
     result = await pool.result(2)
-    assert result.outcome == Outcome.COMPLETE
-    assert len(pool.stack.launched()) == 6
+    assert (result.outcome, result.counts.updated, result.counts.old) == (Outcome.COMPLETE, 3, 0)
+    reasons = [step.reason for step in result.steps]
+    assert (reasons.count("RolledOut"), reasons.count("Replaced")) == (3, 3)
+    assert (crowd.most, crowd.twins) == (4, set())
+    new = [m for m in (await pool.machines()).values() if m.revision == 2]
+    assert [m.machine_class.provider_spec["ami"] for m in new if m.machine_class] == [OTHER_IMAGE] * 3
+    assert marks(pool) == [(False, False, False)] * 3
+
+
+async def test_a_bad_image_costs_the_surge_and_is_undone(pool: Pool) -> None:
+    """The old machines stay and lose their marks; going back replaces none of them."""
+    crowd = Crowd(pool.stack, pool.name)
+    spec = pool_spec(3, progressDeadlineSeconds=4, machine={"creationTimeout": "3s"})
+    await pool.start(spec)
+    await pool.rolled_out(3)
+    old = await pool.machines()
+    knobs(pool.stack, f"{pool.name}-*", never_joins=True)
+    await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+    await pool.waits("ProgressDeadlineExceeded")
+    stopped = await pool.when(lambda s: any(w.reason == "NewMachinesNeverJoin" for w in s.waits), "it stands")
+    assert (stopped.available, stopped.machines, stopped.updated) == (3, 4, 1)
+    await eventually(marks_of(pool), lambda found: not any(t for t, _, _ in found), "no marks")
+    story = await pool.rollout(2)
+    assert story.counts.available == 0
+    assert await pool.undo() == "back to revision 1; revision 3 replaces 1 machine"
+    await pool.rolled_out(3, revision=3)
+    assert (await pool.result(2)).outcome == Outcome.UNDONE
+    assert (await pool.machines()).keys() == old.keys()
+    assert (len(pool.stack.launched()), crowd.most) == (4, 4)
+
+
+def marks_of(pool: Pool) -> Any:
+    async def look() -> list[tuple[bool, bool, bool]]:
+        return await asyncio.to_thread(marks, pool)
+
+    return look
+
+
+async def test_superseded_in_the_middle(pool: Pool) -> None:
+    await pool.start(pool_spec(4))
+    await pool.rolled_out(4)
+    await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+    await pool.when(lambda s: s.revision == 2 and s.updated >= 1, "a new machine")
+    await pool.apply(machine_class=pool_class(3, ami=THIRD_IMAGE))
+    await pool.rolled_out(4, revision=3)
+    assert (await pool.result(2)).outcome == Outcome.SUPERSEDED
+    assert (await pool.result(3)).outcome == Outcome.COMPLETE
+
+
+async def test_a_vm_that_somebody_deletes_is_replaced(pool: Pool) -> None:
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    name, state = sorted((await pool.machines()).items())[0]
+    instance = str(state.status.provider_id).rsplit("/", 1)[-1]
+    await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[instance])
+    await pool.when(lambda s: s.machines == 2 and s.rolled_out and s.leaving == 0, "replaced")
+    await eventually(pool.state, lambda s: name not in s.members, "it is gone")
+    assert "VMGone" in [h.reason for h in (await pool.state()).journal]
+
+
+async def test_a_machine_that_falls_ill_is_repaired(pool: Pool) -> None:
+    """By permit, one at a time, with one VM more while it goes."""
+    await pool.start(pool_spec(3))
+    await pool.rolled_out(3)
+    name = sorted((await pool.state()).members)[0]
+    knobs(pool.stack, name, unready=True)
+    await eventually(pool.state, lambda s: name not in s.members and len(s.members) == 3, "replaced")
+    await pool.rolled_out(3)
+    reasons = [h.reason for h in (await pool.state()).journal]
+    assert [r for r in reasons if r in ("RepairGranted", "Unhealthy")] == ["RepairGranted", "Unhealthy"]
+
+
+async def test_a_machine_that_a_person_deletes_is_replaced(pool: Pool) -> None:
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    name = sorted((await pool.state()).members)[0]
+    await machine_handle(pool.stack, name).signal("delete", DeleteIntent(id="by-hand", requested_by="test"))
+    await eventually(pool.state, lambda s: name not in s.members and len(s.members) == 2, "replaced")
+    await pool.rolled_out(2)
+
+
+async def test_a_rollout_of_twenty_while_the_worker_is_killed_three_times(temporal: WorkflowEnvironment) -> None:
+    """Surge 10 %, none unavailable. Every machine has one VM in its life, and never are there more than 22."""
+    async with new_stack(temporal.client) as stack, worker_process(stack) as kill:
+        pool, crowd = Pool(stack), Crowd(stack, "p1")
+        try:
+            await pool.start(pool_spec(20, surge="10%"))
+            await pool.rolled_out(20)
+            await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+            for made in (2, 8, 14):
+                await pool.when(lambda s, made=made: s.revision == 2 and s.updated >= made, f"{made} new machines")  # type: ignore[misc]
+                await kill()
+            await pool.rolled_out(20, revision=2)
+            assert (await pool.result(2)).outcome == Outcome.COMPLETE
+            assert (crowd.most, crowd.twins) == (22, set())
+            assert len(stack.launched()) == 40
+            assert pool.vms() == {"running": 20}
+        finally:
+            await end_machines(stack)
+
+
+async def test_troubles_of_machines_are_known(pool: Pool) -> None:
+    """A machine that never joins is said to, and is made again."""
+    knobs(pool.stack, f"{pool.name}-*", never_joins=True)
+    await pool.start(pool_spec(1, machine={"creationTimeout": "3s"}))
+    await eventually(pool.state, lambda s: "NeverJoined" in [h.reason for h in s.journal], "made again")
+    troubled = [m.trouble for m in (await pool.state()).members.values() if m.phase is Phase.FAILED]
+    assert set(troubled) <= {Trouble.JOIN}

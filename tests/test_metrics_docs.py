@@ -6,7 +6,7 @@ import ast
 import asyncio
 import re
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from lifekit import Stack, eventually, examples, new_stack
 from metricskit import parse, value
+from poollives import Pool, pool_spec
 from ports import free_port
 from temporalio.testing import WorkflowEnvironment
 from test_worker import change_settings, get, worker_process
@@ -91,7 +92,7 @@ def queries() -> list[str]:
 
 def test_queries_of_the_docs_ask_for_what_there_is() -> None:
     known = {
-        "phase": set(Phase),
+        "phase": {*Phase, "Parked"},
         "error_class": {"", *ErrorClass, UNIMPLEMENTED, DEFECT},
         "reason": strings(),
         "state": set(UpdateState),
@@ -114,8 +115,23 @@ async def bare(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
         yield stack
 
 
+async def a_canary(stack: Stack, counted: Callable[..., Awaitable[float | None]]) -> None:
+    """A pool whose rollout stops after the first machine, for a person to look at it, and then ends."""
+    pool = Pool(stack, "p")
+    await pool.start(pool_spec(2, rolling={"pauseAfter": 1}))
+    await pool.rolled_out(2)
+    await pool.ask("restart")
+    await pool.waits("Canary")
+    await eventually(lambda: counted("hostler_pool_waiting", reason="Canary"), lambda n: n == 1, "it waits")
+    await eventually(lambda: counted("hostler_pool_rollout_old", revision="2"), lambda n: n == 1, "one is left")
+    await pool.ask("resume")
+    await pool.rolled_out(2)
+    await eventually(lambda: counted("hostler_rollouts_total", outcome="Complete"), lambda n: n == 1, "it is over")
+
+
 async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
-    """A hard life of one machine and a change of its class, and every metric of the docs with its labels, no other."""
+    """A hard life of one machine, a change of its class, a pool's rollout: every metric of the docs with its labels, and
+    no other."""
     port = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{port}", census="200ms")
     frame = bare.simulator.simulator.frame
@@ -140,6 +156,8 @@ async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
         await eventually(lambda: counted("hostler_class_machines", **done), lambda n: n == 1, "its class counts it")
         await bare.delete()
         await eventually(lambda: counted(phase="Running"), lambda n: n == 0, "counted no more")
+        alone = parse((await get(port, "/metrics"))[1])
+        await a_canary(bare, counted)
         text = (await get(port, "/metrics"))[1]
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 30) == 0
@@ -154,10 +172,10 @@ async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
     assert {n: (types[n], labels[n]) for n in types if n.startswith("hostler_")} == table()
     assert {n for q in queries() for n in names_in(q) if n.startswith("temporal_")} <= set(types)
     capacity = {"error_class": "capacity", "activity": "create_machine"}
-    assert value(seen, "hostler_call_errors_total", **capacity) == 1
+    assert value(alone, "hostler_call_errors_total", **capacity) == 1
     for error_class in ("", "capacity"):
         calls = {"provider": "AWS", "operation": "create_machine", "error_class": error_class}
-        assert value(seen, "hostler_driver_calls_total", **calls) == 1
+        assert value(alone, "hostler_driver_calls_total", **calls) == 1
     hot = {"provider": "AWS", "operation": HOT_UPDATE, "error_class": ""}
-    assert (value(seen, "hostler_driver_calls_total", **hot) or 0) >= 1
-    assert value(seen, "hostler_machine_creation_seconds_bucket", le="3600") == 1
+    assert (value(alone, "hostler_driver_calls_total", **hot) or 0) >= 1
+    assert value(alone, "hostler_machine_creation_seconds_bucket", le="3600") == 1

@@ -18,6 +18,7 @@ from kube_world import new_world
 from lifekit import eventually, examples
 from temporalio import workflow
 from temporalio.client import WorkflowExecutionStatus, WorkflowHandle
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
@@ -28,9 +29,12 @@ from activities.deps import Deps
 from activities.marks import LISTED, MarkActivities
 from activities.pools import PoolActivities
 from resources import attributes as at
-from resources.machine import MachineState
+from resources.cluster import PoolsInput
+from resources.machine import ClassSnapshot, MachineState
+from resources.machine_class import ClassState
 from resources.machine_deployment import MachineTemplate
 from resources.membership import (
+    ForgetPoolInput,
     MarkNodesInput,
     MembersFound,
     Permit,
@@ -47,14 +51,17 @@ from resources.names import (
     ROLLOUT_TAINT,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_BY,
+    class_id,
     cluster_id,
     machine_id,
+    pool_id,
     rollout_id,
 )
 from resources.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
 from starter.live import message_of
+from starter.starts import start_class
 
 CREATED = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
 
@@ -93,6 +100,10 @@ class Pool:
         async for found in self.client.list_workflows(f"TaskQueue = '{self.cluster}'"):
             with contextlib.suppress(RPCError):
                 await self.client.get_workflow_handle(found.id).terminate("the test is over")
+
+    async def forget(self, *classes: str) -> None:
+        input = ForgetPoolInput(cluster=self.cluster, name="p", classes=list(classes))
+        await self.deeds.attempt(self.activities.forget_pool, input)
 
     # -- its nodes
 
@@ -294,18 +305,47 @@ async def test_members_that_run_are_found_by_their_pool(pool: Pool) -> None:
 
 async def test_a_pool_makes_itself_known_to_its_cluster_which_is_started_for_it(pool: Pool) -> None:
     cluster = pool.client.get_workflow_handle(cluster_id(pool.cluster))
-    await pool.deeds.attempt(pool.activities.forget_pool, pool.ref)  # there is none, and none is made for it
+    await pool.forget()  # there is none, and none is made for it
     with pytest.raises(RPCError, match="not found"):
         await cluster.describe()
     await pool.deeds.attempt(pool.activities.register_pool, pool.ref)
     await pool.deeds.attempt(pool.activities.register_pool, pool.ref.model_copy(update={"name": "p2"}))
-    await pool.deeds.attempt(pool.activities.forget_pool, pool.ref)
+    await pool.forget()
     assert await signals(cluster, str) == [("register_pool", "p"), ("register_pool", "p2"), ("forget_pool", "p")]
     found = await cluster.describe()
     assert found.typed_search_attributes.get(at.CLUSTER) == pool.cluster
     await cluster.terminate()
-    await pool.deeds.attempt(pool.activities.forget_pool, pool.ref)
+    await pool.forget()
     assert len(await signals(cluster, str)) == 3
+
+
+async def test_its_classes_forget_a_pool_that_ends(pool: Pool) -> None:
+    snapshot = ClassSnapshot.of(examples("of-pool").classes[0])
+    state = ClassState(name="c1", cluster=pool.cluster, machine_class=snapshot, queue_prefix=pool.cluster)
+    await start_class(pool.client, state)
+    await pool.forget("gone", "c1")
+    handle = pool.client.get_workflow_handle(class_id(pool.cluster, "c1"))
+    assert await signals(handle, str) == [("forget_user", "pool/p")]
+
+
+async def test_pools_that_run_are_found_by_their_cluster(pool: Pool) -> None:
+    async def begin(name: str, cluster: str) -> None:
+        await pool.client.start_workflow(
+            "MachineDeploymentWorkflow",
+            id=pool_id(cluster, name),
+            task_queue=pool.cluster,
+            search_attributes=TypedSearchAttributes([SearchAttributePair(at.CLUSTER, cluster)]),
+        )
+
+    for name in ("b", "a", "dead"):
+        await begin(name, pool.cluster)
+    await begin("elsewhere", f"{pool.cluster}-2")
+    await pool.client.get_workflow_handle(pool_id(pool.cluster, "dead")).terminate()
+
+    async def found() -> list[str]:
+        return (await pool.deeds.attempt(pool.activities.find_pools, PoolsInput(cluster=pool.cluster))).names
+
+    await eventually(found, lambda names: names == ["a", "b"])
 
 
 async def test_a_rollout_has_one_story_at_a_time(pool: Pool) -> None:

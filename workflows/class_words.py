@@ -7,7 +7,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.class_rollout import behind
     from resources.machine import ClassSnapshot
-    from resources.machine_class import ClassChange, ClassState
+    from resources.machine_class import ClassChange, ClassState, is_pool, user_words, users_words
     from resources.reasons import next_step
 
 SOME = 5
@@ -30,12 +30,21 @@ def moves(former: ClassSnapshot, wanted: ClassSnapshot) -> str:
     )
 
 
-def count(users: int) -> str:
-    return f"{users} machine{'s' if users != 1 else ''}"
+def some(users: list[str]) -> str:
+    names = [user_words(user) if is_pool(user) else user for user in users[:SOME]]
+    return ", ".join(names) + (", …" if len(users) > SOME else "")
 
 
-def some(names: list[str]) -> str:
-    return ", ".join(names[:SOME]) + (", …" if len(names) > SOME else "")
+def refusal_to_delete(s: ClassState) -> str | None:
+    """While somebody uses it."""
+    if not s.users or s.deleted:
+        return None
+    ways = ["hostler update-class MACHINE CLASS"]
+    ways += ["of a pool, apply its manifest with another one"] if any(map(is_pool, s.users)) else []
+    return (
+        f"machineclass {s.name} is used by {users_words(s.users, SOME)}: delete them first, or give them another class "
+        f"({'; '.join(ways)})"
+    )
 
 
 def details(s: ClassState) -> str:
@@ -45,7 +54,9 @@ def details(s: ClassState) -> str:
         lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew class {s.name}`")
     left, untold = len(s.not_done), sum(behind(u, s.generation) for u in s.users.values())
     done = "all are done with it" if not left else f"**{left} not done with it**, {untold} without word of it"
-    facts = [f"{count(len(s.users))}, {done}"] if s.users else ["No machine uses it"]
+    facts = [f"{users_words(s.users)}, {done}"] if s.users else ["No machine uses it"]
+    pools = sorted(user for user in s.users if is_pool(user))
+    facts += [f"Used by {some(pools)}"] if pools else []
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
     facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]
     facts += [f"At most {s.update_concurrency} at work at the same time"] if left else []

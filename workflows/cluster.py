@@ -179,6 +179,7 @@ class ClusterWorkflow(Entity):
     def register_pool(self, name: str) -> None:
         """Also one that is known: it may be a new life of that name, which has not been told anything."""
         self.s.messages += 1
+        self._stays(f"pool {name}")
         self.s.pools[name] = None
 
     @workflow.signal
@@ -254,9 +255,16 @@ class ClusterWorkflow(Entity):
     @workflow.signal
     def announce(self, announcement: Announcement) -> None:
         self.s.messages += 1
+        self._stays(f"machine {announcement.machine}")
         self.s.machines[provider_key(announcement.provider_id)] = announcement.machine
         if announcement.account is not None:
             self.s.accounts[announcement.account.key] = announcement.account
+
+    def _stays(self, needed_by: str) -> None:
+        """Who comes just when it is removed would have no cluster: whoever announced it was told that there is one."""
+        if self.s.removed:
+            self.s.removed = False
+            self.note("Refused", f"cluster {self.s.name} is not removed: {needed_by} came at the same time")
 
     @workflow.signal
     def forget(self, provider_id: str) -> None:

@@ -14,7 +14,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, ApplicationError
 
 from workflows.calls import SHORT, Urgency, failure_of
-from workflows.class_words import change_words, count, details, moves, some
+from workflows.class_words import change_words, details, moves, refusal_to_delete, some
 from workflows.entity import NEVER, Entity
 
 with workflow.unsafe.imports_passed_through():
@@ -41,6 +41,8 @@ with workflow.unsafe.imports_passed_through():
         UpdateState,
         User,
         concurrency_of,
+        user_words,
+        users_words,
     )
     from resources.messages import Answer, Intent
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, workflow_queue
@@ -89,7 +91,7 @@ class MachineClassWorkflow(Entity):
     # -- telling ------------------------------------------------------------------------------------------------------
 
     async def _search(self) -> None:
-        """Machines that name the class and were there before it: of a class whose former workflow was ended from
+        """Users that name the class and were there before it: of a class whose former workflow was ended from
         outside. They are told, and are known as users from what they answer."""
         s = self.s
         if s.searched:
@@ -101,7 +103,7 @@ class MachineClassWorkflow(Entity):
             start_to_close_timeout=s.timings.call_timeout,
             heartbeat_timeout=s.timings.heartbeat,
             retry_policy=SHORT,
-            summary=f"machines that name class {s.name} already",
+            summary=f"users that name class {s.name} already",
             priority=Urgency.POLL,
         )
         await self.until(handle.done, NEVER)
@@ -203,13 +205,13 @@ class MachineClassWorkflow(Entity):
         if report.user in troubles or len(troubles) < TROUBLES_KEPT:
             troubles[report.user] = Trouble(message=message, next_try=report.next_try)
         if (former.state, former.reason) != (report.state, report.reason):
-            self.note("UserFailed", f"machine {report.user}, generation {report.generation}: {message}")
+            self.note("UserFailed", f"{user_words(report.user)}, generation {report.generation}: {message}")
 
     def _raise(self, report: ClassReport) -> None:
         """A user that has a newer generation would drop ours as old news: it is of a former workflow of this class."""
         s = self.s
         s.machine_class = s.machine_class.model_copy(update={"generation": report.generation + 1})
-        words = f"machine {report.user} has generation {report.generation} of a former class of this name"
+        words = f"{user_words(report.user)} has generation {report.generation} of a former class of this name"
         self._record(ClassChange(generation=s.generation, time=workflow.now(), reason=words))
         self.note("GenerationRaised", f"to {s.generation}: {words}")
 
@@ -315,7 +317,7 @@ class MachineClassWorkflow(Entity):
         self._record(change)
         by = f" by {intent.requested_by}" if intent.requested_by else ""
         self.note("Applied", f"generation {s.generation}{by}: {change_words(change)}")
-        told = f"; {count(len(s.users))} to tell" if s.users else ""
+        told = f"; {users_words(s.users)} to tell" if s.users else ""
         return f"configured; generation {s.generation}: {change_words(change)}{told}"
 
     def _record(self, change: ClassChange) -> None:
@@ -328,24 +330,15 @@ class MachineClassWorkflow(Entity):
 
     @delete.validator
     def check_delete(self, intent: Intent) -> None:
-        if refusal := self._delete_refusal():
+        if refusal := refusal_to_delete(self.s):
             raise ApplicationError(refusal, type="Refused", non_retryable=True)
 
     @workflow.signal(name="delete")
     def delete_by_signal(self, intent: Intent) -> None:
-        if refusal := self._delete_refusal():
+        if refusal := refusal_to_delete(self.s):
             self.note("Refused", refusal)
         else:
             self._delete(intent)
-
-    def _delete_refusal(self) -> str | None:
-        users = sorted(self.s.users)
-        if not users or self.s.deleted:
-            return None
-        return (
-            f"machineclass {self.s.name} is used by {count(len(users))} ({some(users)}): delete them first, or give "
-            "them another class (hostler update-class MACHINE CLASS)"
-        )
 
     def _delete(self, intent: Intent) -> Answer:
         def act() -> str:

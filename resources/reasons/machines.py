@@ -13,7 +13,7 @@ SEEN = "`Seen last` in describe (the web UI: Pending Activities)"
 CREATING: dict[str, Reason] = {
     "Created": Reason(
         Kind.HAPPENING,
-        "The machine's life began; its creation deadline runs from here.",
+        "The life of a machine or a pool began; a machine's creation deadline runs from here.",
         "Nothing.",
     ),
     "ClassMissing": Reason(
@@ -293,6 +293,19 @@ LIVING: dict[str, Reason] = {
         "kubelet's log on the VM.",
         warning=True,
     ),
+    "RepairPermit": Reason(
+        Kind.WAIT,
+        "The machine was unhealthy for its whole healthTimeout, and asks its pool whether it may be Failed.",
+        "Nothing, or mend it before: `{node}`. Its pool permits as many repairs as repair.maxConcurrent says, and none "
+        "while too much is ill or out of reach: `hostler get pools --cluster {cluster}`. To have it replaced at once: "
+        "`hostler delete {machine}`.",
+        warning=True,
+    ),
+    "RepairPermitted": Reason(
+        Kind.HAPPENING,
+        "The pool has permitted that the machine is Failed, if one more fresh look finds it unhealthy.",
+        "Nothing.",
+    ),
     "HealthTimeoutDisabled": Reason(
         Kind.WAIT,
         "The machine is unhealthy, and spec.disableHealthTimeout says that it is never Failed for it.",
@@ -312,9 +325,16 @@ LIVING: dict[str, Reason] = {
         "If it always takes that long, raise spec.creationTimeout; then `hostler recreate {machine}`.",
         warning=True,
     ),
+    "MarkUnreadable": Reason(
+        Kind.HAPPENING,
+        "The Node is marked for deletion with a time that cannot be read, and counts as marked from now on.",
+        "Nothing, if the machine shall go. Else take the annotation that the message names from the Node; whoever sets "
+        "it must write a time like 2026-01-31T12:00:00Z.",
+        warning=True,
+    ),
     "Applied": Reason(
         Kind.HAPPENING,
-        "A changed machine or class was taken.",
+        "A changed manifest or class was taken, or a wish of a person, as another number of replicas.",
         "Nothing.",
     ),
     "HotUpdate": Reason(

@@ -21,7 +21,7 @@ ANY_TIME: dict[str, Reason] = {
     "CancelIgnored": Reason(
         Kind.CONDITION,
         "Somebody cancelled the workflow, which means nothing here.",
-        "To end the machine: `hostler delete {machine}`. Else nothing.",
+        "To end it: `hostler delete {machine}`. Else nothing.",
         warning=True,
     ),
     "Refused": Reason(
@@ -46,9 +46,10 @@ CLUSTER: dict[str, Reason] = {
     ),
     "CloudUnreachable": Reason(
         Kind.HAPPENING,
-        "The VMs of a cloud account cannot be listed, so a VM that goes away is not noticed there.",
+        "The VMs of a cloud account cannot be listed, so a VM that goes away is not noticed there, and pools wait.",
         "Correct what the message names: credentials, rights, network. It is tried again every minute: `hostler "
-        "describe cluster {cluster}`.",
+        "describe cluster {cluster}`. An account that is not used any more: delete its Secret, and it is forgotten "
+        "after an hour.",
         warning=True,
     ),
     "CloudReachable": Reason(
@@ -67,6 +68,24 @@ CLUSTER: dict[str, Reason] = {
         "A watch of nodes or of a cloud account ended with an error.",
         "Nothing: the watch of nodes begins again after 30 s, an account's when the next machine is announced from it. "
         "If it comes again: `hostler doctor`.",
+        warning=True,
+    ),
+    "Paused": Reason(
+        Kind.HAPPENING,
+        "A person has paused the cluster: its pools make, delete and replace no machines.",
+        "`hostler resume cluster {cluster}`, when what it was paused for is over.",
+        warning=True,
+    ),
+    "Resumed": Reason(
+        Kind.HAPPENING,
+        "A person has ended the pause: the pools go on.",
+        "Nothing.",
+    ),
+    "PoolMissing": Reason(
+        Kind.HAPPENING,
+        "A pool has no workflow that runs, and did not say that it ends: somebody terminated it.",
+        "Its machines live on, but nobody replaces them. Apply its manifest again: `hostler apply -f FILE --cluster "
+        "{cluster}`; it finds its machines.",
         warning=True,
     ),
 }
@@ -104,7 +123,7 @@ STORY: dict[str, Reason] = {
     "CancelRequested": Reason(
         Kind.HAPPENING,
         "A cancellation of the workflow was asked for; it changes nothing.",
-        "To end the machine: `hostler delete {machine}`. Else nothing.",
+        "To end it: `hostler delete {machine}`. Else nothing.",
     ),
     "ContinuedAsNew": Reason(
         Kind.HAPPENING, "The life goes on in a new run, so that its history stays short.", "Nothing."

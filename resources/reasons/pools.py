@@ -86,7 +86,7 @@ POOL: dict[str, Reason] = {
         Kind.WAIT,
         "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
         "Look at the network and the API server first: so many are rarely ill by themselves. It goes on when fewer "
-        "are. Are they really lost, raise repair.pauseAboveUnhealthy and `hostler apply -f FILE --cluster {cluster}`, "
+        "are. `hostler get machines --pool {pool}` lists them; are they really lost, raise repair.pauseAboveUnhealthy, "
         "or delete them one by one.",
         warning=True,
     ),
@@ -153,8 +153,63 @@ POOL: dict[str, Reason] = {
     "OnDelete": Reason(
         Kind.WAIT,
         "Machines of older revisions stay until somebody deletes them, as strategy OnDelete says.",
-        "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --cluster "
-        "{cluster}` lists them.",
+        "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --pool {pool}` "
+        "lists all.",
+    ),
+    "Revised": Reason(
+        Kind.HAPPENING,
+        "Machines are made from another template or class from now on; the message says how many that replaces.",
+        "Nothing: `hostler rollout status {pool}` follows it.",
+    ),
+    "TemplateChanged": Reason(
+        Kind.HAPPENING,
+        "What may change without a new machine has changed in the template; machines take it and stay.",
+        "Nothing.",
+    ),
+    "RolloutComplete": Reason(
+        Kind.HAPPENING,
+        "All machines are of the newest revision and available, and no VM of an older one is left.",
+        "Nothing.",
+    ),
+    "RolloutSuperseded": Reason(
+        Kind.HAPPENING,
+        "A newer revision came before the rollout was complete, and takes its place.",
+        "Nothing: `hostler rollout status {pool}` follows the newer one.",
+    ),
+    "RolloutUndone": Reason(
+        Kind.HAPPENING,
+        "Somebody went back to a former revision before the rollout was complete.",
+        "Nothing: `hostler rollout history {pool}` says who and why.",
+    ),
+    "RolloutFailed": Reason(
+        Kind.HAPPENING,
+        "The rollout cannot be completed any more, because its pool was deleted.",
+        "Nothing.",
+        warning=True,
+    ),
+    "MemberFound": Reason(
+        Kind.HAPPENING,
+        "A machine of the pool was there before the pool's workflow, and belongs to it.",
+        "Nothing. Find out who ended the pool's former workflow from outside.",
+        warning=True,
+    ),
+    "MemberLost": Reason(
+        Kind.HAPPENING,
+        "The workflow of a machine was ended from outside; its VM may live, so it counts and is not replaced.",
+        "Give it a workflow again with the command that the message has; then delete it if it is not wanted.",
+        warning=True,
+    ),
+    "PoolCallFailed": Reason(
+        Kind.HAPPENING,
+        "The pool could not start or tell machines, or mark Nodes; the message says why.",
+        "Nothing: it is tried again by itself. If it comes again: `hostler doctor`.",
+        warning=True,
+    ),
+    "PoolSilent": Reason(
+        Kind.HAPPENING,
+        "A rollout's story was to pass on a pause, resume or abort, and its pool could not be told.",
+        "Ask the pool itself: `hostler rollout status {pool}` says whether it is there.",
+        warning=True,
     ),
 }
 """Of a pool: `hostler describe pool`, `hostler rollout status`. A pool also waits by the clouds' errors above."""

@@ -97,7 +97,8 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
 def about(found: ClassDescription, now: datetime) -> list[str]:
     """What a class has that nothing else has, as lines."""
-    from resources.names import UPDATE_CONCURRENCY_ANNOTATION
+    from resources.machine_class import is_pool, users_words
+    from resources.names import POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
     from starter.output import fields, moment
 
     summary, state = found.summary, found.state
@@ -114,7 +115,8 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
             ("Provider", state.machine_class.provider),
             ("Generation", str(state.generation)),
             ("Last updated", f"{state.last_updated_generation}: the newest that every user carries"),
-            ("Users", str(len(state.users))),
+            ("Users", users_words(state.users)),
+            ("Pools", "\n".join(sorted(u.removeprefix(POOL_USER) for u in state.users if is_pool(u)))),
             ("At a time", f"{state.update_concurrency} (annotation {UPDATE_CONCURRENCY_ANNOTATION})"),
             ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items()))),
         ]
@@ -194,6 +196,7 @@ def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]])
 
 def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
     async def body(client: HostlerClient) -> None:
+        from resources.machine_class import users_words
         from starter.commands.common import tell_each
         from starter.errors import Refused
 
@@ -202,7 +205,7 @@ def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) 
                 return f"deletion: {(await client.classes.delete(name, reason=reason)).message}"
             found = await client.classes.describe(name)
             if found.state is not None and found.state.users:
-                raise Refused(f"class {name} is used by {len(found.state.users)} machines: it would be refused")
+                raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: it would be refused")
             return "deletion (dry run)"
 
         await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)

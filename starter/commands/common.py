@@ -25,6 +25,7 @@ NODE = "node"
 CLUSTER = "cluster"
 CLASS = "machineclass"
 POOL = "machinedeployment"
+ROLLOUT = "rollout"
 ORPHAN = "orphan"
 ALIASES = {
     **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
@@ -32,6 +33,7 @@ ALIASES = {
     **dict.fromkeys(("cluster", "clusters"), CLUSTER),
     **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
     **dict.fromkeys(("pool", "pools", "mcd", "machinedeployment", "machinedeployments"), POOL),
+    **dict.fromkeys(("rollout", "rollouts"), ROLLOUT),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 
@@ -52,6 +54,14 @@ MachineArgument = Annotated[
     str,
     typer.Argument(
         metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=completion.kinds(MACHINE)
+    ),
+]
+MachineOrPoolArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="KIND",
+        help="machine or pool; also machine/NAME.",
+        autocompletion=completion.kinds(MACHINE, "pool"),
     ),
 ]
 KindArgument = Annotated[

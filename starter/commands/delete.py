@@ -70,8 +70,8 @@ def delete(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and Secrets
-    of a file are left alone. A machine of a pool that is deleted is replaced: `hostler scale` makes a pool smaller.
+    """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
+    Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
 
     `delete class NAME` is refused while machines use the class.
     `delete cluster NAME` ends the watch of a cluster that has no machines any more; the cluster itself is not touched.
@@ -174,7 +174,7 @@ def renew(
     settings: SettingsOption = None,
     requested_by: AsOption = None,
 ) -> None:
-    """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try again what stands still."""
+    """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try what stands still."""
     here = session(ctx, cluster, settings, requested_by)
     which, given = target(kind, names or [], KINDS)
     if which == CLUSTER:

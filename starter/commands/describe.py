@@ -9,14 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import classes
+from starter.commands import classes, pool_page
 from starter.commands.common import (
     CLASS,
     CLUSTER,
     MACHINE,
+    POOL,
     ClusterOption,
     KindArgument,
-    MachineArgument,
+    MachineOrPoolArgument,
     NameArgument,
     SettingsOption,
     one,
@@ -24,9 +25,11 @@ from starter.commands.common import (
 )
 
 if TYPE_CHECKING:
+    from resources.cluster import ClusterState
     from resources.machine import MachineState, UpdateTrouble, WaitingFor
     from resources.messages import Happening, Reachability
     from starter.client import HostlerClient
+    from starter.pool_results import PoolDescription
     from starter.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
 
 RECENT = 10
@@ -44,11 +47,11 @@ def describe(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Tell everything of a machine, class or cluster: what it is, what it waits for and why, and what happened to it.
+    """Tell everything of a machine, pool, class or cluster: what it is, what it waits for and why, what happened to it.
 
     Without a worker it says so and tells what Temporal has; of a machine that is gone, what is left of it.
     """
-    which, asked = one(kind, name, (MACHINE, CLASS, CLUSTER))
+    which, asked = one(kind, name, (MACHINE, POOL, CLASS, CLUSTER))
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Busy
@@ -56,6 +59,8 @@ def describe(
         async with Busy(f"asking {which} {asked}") as busy:
             if which == CLUSTER:
                 lines = cluster_page(await client.clusters.describe(asked), datetime.now(UTC))
+            elif which == POOL:
+                lines = pool_lines(await client.pools.describe(asked), datetime.now(UTC))
             elif which == CLASS:
                 lines = class_page(await client.classes.describe(asked), datetime.now(UTC))
             else:
@@ -96,6 +101,14 @@ def _journal(journal: Sequence[Happening], now: datetime, waiting: WaitingFor | 
     return ["", "Journal:", *_table(("AGE", "REASON", "MESSAGE"), rows)]
 
 
+def pool_lines(found: PoolDescription, now: datetime) -> list[str]:
+    """The whole answer for a pool, as lines."""
+    journal = found.state.journal if found.state and not found.no_answer else []
+    lines = [*pool_page.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    lines += pool_page.commands(found)
+    return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
+
+
 def class_page(found: ClassDescription, now: datetime) -> list[str]:
     """The whole answer for a class, as lines."""
     journal = found.state.journal if found.state else []
@@ -111,6 +124,8 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
     pairs = [
         ("Name", summary.name),
         ("Phase", summary.phase),
+        ("Paused", _pause(state, summary.name) if state else ""),
+        ("Pools", str(summary.pools)),
         ("Machines", str(summary.machines)),
         ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
         ("Ended", moment(found.ended, now)),
@@ -123,6 +138,7 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
                 for account, cloud in sorted(state.clouds.items())
             ),
             ("VMs known", str(len(state.machines))),
+            ("Tells pools", ", ".join(sorted(state.pools))),
         ]
     lines = fields(pairs)
     if found.no_answer:
@@ -140,6 +156,12 @@ def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
     if found.web:
         lines += ["", f"Web UI: {found.web}"]
     return lines
+
+
+def _pause(state: ClusterState, cluster: str) -> str:
+    from workflows.cluster_words import pause_words
+
+    return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
 
 
 def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
@@ -175,6 +197,7 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
         ("Cluster", summary.cluster),
         ("Phase", phase),
         ("Reason", summary.reason if found.no_answer else ""),
+        ("Pool", f"{state.pool}, revision {state.revision}" if state and state.pool else summary.pool),
         ("Class", machine_class),
         ("VM carries", carries),
         ("Node", _node(asked) if asked else summary.node),
@@ -350,14 +373,15 @@ def _age(now: datetime, time: datetime) -> str:
 
 def events(
     ctx: typer.Context,
-    kind: MachineArgument,
+    kind: MachineOrPoolArgument,
     name: NameArgument = None,
-    watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until the machine is gone, or Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until it is gone, or Ctrl-C.")] = False,
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """Tell a machine's story: its journal, merged with the histories that Temporal still has, in time order."""
-    machine = one(kind, name)[1]
+    """Tell the story of a machine or pool: its journal, merged with the histories that Temporal still has, in time
+    order."""
+    which, asked = one(kind, name, (MACHINE, POOL))
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Table
@@ -365,8 +389,11 @@ def events(
         table = Table(("TIME", "REASON", "MESSAGE"))
         told: set[Event] = set()
         while True:
-            gone = not (await client.life(machine)).running  # before the story, so that its end is in it
-            news = [e for e in await client.events(machine) if e not in told]
+            # Before the story, so that its end is in it.
+            life = await (client.pools.look(asked) if which == POOL else client.life(asked))
+            gone = not life.running
+            events = await (client.pools.events(asked) if which == POOL else client.events(asked))
+            news = [e for e in events if e not in told]
             rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, str(e)) for e in news]
             for line in table.lines(rows, header=not told) if news else []:
                 typer.echo(line)

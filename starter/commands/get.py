@@ -15,6 +15,8 @@ from starter.commands.common import (
     MACHINE,
     NODE,
     ORPHAN,
+    POOL,
+    ROLLOUT,
     AllClustersOption,
     ClusterOption,
     NamesArgument,
@@ -30,13 +32,14 @@ from starter.commands.selection import Selection, listing
 if TYPE_CHECKING:
     from starter.client import HostlerClient
     from starter.kube import KubeClient
-    from starter.results import ClusterSummary, Json, MachineSummary
+    from starter.results import ClusterSummary, Json, MachineSummary, Selected
+    from starter.selectors import Selector
 
 MACHINE_COLUMNS = ("NAME", "PHASE", "REASON", "NODE", AGE)
-MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "PROVIDER-ID", "DEADLINE")
+MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "POOL", "PROVIDER-ID", "DEADLINE")
 NODE_COLUMNS = ("NAME", "STATUS", "MACHINE", AGE, "VERSION")
 NODE_WIDE = (*NODE_COLUMNS, "INTERNAL-IP", "PROVIDER-ID", "TAINTS")
-CLUSTER_COLUMNS = ("NAME", "PHASE", "MACHINES")
+CLUSTER_COLUMNS = ("NAME", "PHASE", "POOLS", "MACHINES")
 CLUSTER_WIDE = (*CLUSTER_COLUMNS, "IN-SETTINGS")
 
 
@@ -46,14 +49,21 @@ def get(
         str,
         typer.Argument(
             metavar="KIND",
-            help="machines (machine, mc), classes (class, mcc), nodes (node, no), clusters or orphans.",
-            autocompletion=completion.kinds("machines", "classes", "nodes", "clusters", "orphans"),
+            help="machines (machine, mc), pools (pool, mcd), rollouts, classes (class, mcc), nodes (node, no), "
+            "clusters or orphans.",
+            autocompletion=completion.kinds("machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"),
         ),
     ],
     names: NamesArgument = None,
     form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on and print what changes, until Ctrl-C.")] = False,
     selector: SelectorOption = None,
+    pool: Annotated[
+        str | None,
+        typer.Option(
+            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=completion.pool_names
+        ),
+    ] = None,
     all_clusters: AllClustersOption = False,
     files: Annotated[
         list[str] | None,
@@ -64,15 +74,18 @@ def get(
     cluster: ClusterOption = None,
     settings: SettingsOption = None,
 ) -> None:
-    """List machines, classes, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow owns.
+    """List machines, pools, rollouts, classes, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow
+    owns.
 
     Machines come from Temporal (a list is about a second behind, a named machine is not), nodes from the cluster's API.
     With -l each machine is asked for its labels, which takes a worker. `-o yaml` prints manifests that
     `hostler apply -f -` takes back. Orphans are found at the cloud by their owner tags; `hostler adopt` takes one over.
     """
-    which, given = target(kind, names or [], (MACHINE, CLASS, NODE, CLUSTER, ORPHAN))
+    which, given = target(kind, names or [], (MACHINE, POOL, ROLLOUT, CLASS, NODE, CLUSTER, ORPHAN))
     if watch and form in (Form.JSON, Form.YAML):
         raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
+    if pool is not None and (which != MACHINE or given):
+        raise typer.BadParameter("--pool goes with machines, without names: get machines --pool POOL")
     here = session(ctx, cluster, settings)
     if which == ORPHAN:
         from starter.commands.orphans import orphans
@@ -88,6 +101,17 @@ def get(
             raise typer.BadParameter("clusters have no labels, and are in no cluster: get clusters [NAME...]")
         here.run(lambda client: _clusters(client, given, form, watch))
         return
+    if which in (POOL, ROLLOUT):
+        from starter.commands import pools
+        from starter.commands.rollout_rows import show_rollouts
+
+        if selector is not None or (given and all_clusters):
+            raise typer.BadParameter(f"they are chosen by the pool's name: get {kind} [NAME...] [--cluster C], or -A")
+        if which == POOL:
+            here.run(lambda client: pools.listing(client, given, all_clusters, form, watch))
+        else:
+            here.run(lambda client: show_rollouts(client, given, form, watch, all_clusters))
+        return
     if which == CLASS:
         from starter.commands import classes
 
@@ -99,37 +123,42 @@ def get(
     if which == NODE:
         asyncio.run(_nodes(here, chosen, form, watch))
     else:
-        here.run(lambda client: _machines(client, chosen, form, watch))
+        here.run(lambda client: _machines(client, chosen, pool, form, watch))
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
 
-async def _machines(client: HostlerClient, chosen: Selection, form: Form, watch: bool) -> None:
+async def _machines(client: HostlerClient, chosen: Selection, pool: str | None, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
-        found = await _machine_manifests(client, chosen)
+        found = await _machine_manifests(client, chosen, pool)
         await print_objects(found, form, single=len(chosen.names) == 1)
         return
 
     async def rows() -> list[Row]:
-        return [_machine_row(m, chosen) for m in await _summaries(client, chosen)]
+        return [_machine_row(m, chosen) for m in await _summaries(client, chosen, pool)]
 
     columns = MACHINE_WIDE if form is Form.WIDE else MACHINE_COLUMNS
-    await print_rows(_under(chosen, columns), "PHASE", rows, form, watch, chosen.nothing(client))
+    await print_rows(_under(chosen, columns), "PHASE", rows, form, watch, _nothing(client, chosen, pool))
+
+
+def _nothing(client: HostlerClient, chosen: Selection, pool: str | None) -> str:
+    words = chosen.nothing(client)
+    return f"{words.rstrip('.')} of pool {pool}." if pool else words
 
 
 def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
     return (OF, *columns) if chosen.all_clusters else columns
 
 
-async def _summaries(client: HostlerClient, chosen: Selection) -> list[MachineSummary]:
+async def _summaries(client: HostlerClient, chosen: Selection, pool: str | None) -> list[MachineSummary]:
     """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
     from starter.errors import NotFound
 
     if chosen.selector is not None:
-        return [m.summary for m in await client.select(chosen.selector, all_clusters=chosen.all_clusters)]
+        return [m.summary for m in await _selected(client, chosen, chosen.selector, pool)]
     if not chosen.names:
-        return await client.list(all_clusters=chosen.all_clusters)
+        return await client.list(all_clusters=chosen.all_clusters, pool=pool)
     found = []
     for name in chosen.names:
         life = await client.life(name)
@@ -144,17 +173,23 @@ def _machine_row(m: MachineSummary, chosen: Selection) -> Row:
     from starter.output import age, relative
 
     now = datetime.now(UTC)
-    cells = (m.cluster, m.name, m.phase, m.reason, m.node, age(now - m.created), m.machine_class, m.provider_id)
-    named = dict(zip((OF, *MACHINE_WIDE), (*cells, relative(m.deadline, now)), strict=True))
+    cells = (m.cluster, m.name, m.phase, m.reason, m.node, age(now - m.created))
+    wide = (m.machine_class, m.pool, m.provider_id, relative(m.deadline, now))
+    named = dict(zip((OF, *MACHINE_WIDE), (*cells, *wide), strict=True))
     return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named)
 
 
-async def _machine_manifests(client: HostlerClient, chosen: Selection) -> list[Json]:
+async def _selected(client: HostlerClient, chosen: Selection, by: Selector, pool: str | None) -> list[Selected]:
+    found = await client.select(by, all_clusters=chosen.all_clusters)
+    return [m for m in found if pool is None or m.summary.pool == pool]
+
+
+async def _machine_manifests(client: HostlerClient, chosen: Selection, pool: str | None) -> list[Json]:
     from starter.output import warn
     from starter.results import machine_manifest
 
     if chosen.selector is not None:
-        selected = await client.select(chosen.selector, all_clusters=chosen.all_clusters)
+        selected = await _selected(client, chosen, chosen.selector, pool)
         return [machine_manifest(m.state) for m in selected]
     slots = asyncio.Semaphore(10)
 
@@ -170,7 +205,7 @@ async def _machine_manifests(client: HostlerClient, chosen: Selection) -> list[J
             manifest["status"] = {k: v for k, v in known.items() if v}
         return manifest
 
-    found = await asyncio.gather(*(one(m) for m in await _summaries(client, chosen)))
+    found = await asyncio.gather(*(one(m) for m in await _summaries(client, chosen, pool)))
     return [m for m in found if m is not None]
 
 
@@ -266,13 +301,13 @@ async def _clusters(client: HostlerClient, names: list[str], form: Form, watch: 
 
 
 def _cluster_row(c: ClusterSummary) -> Row:
-    cells = (c.name, c.phase, str(c.machines), "yes" if c.configured else "no")
+    cells = (c.name, c.phase, str(c.pools), str(c.machines), "yes" if c.configured else "no")
     return Row((CLUSTER, c.name), dict(zip(CLUSTER_WIDE, cells, strict=True)))
 
 
 def _cluster_object(c: ClusterSummary) -> Json:
     """In Kubernetes' form, for programs; no manifest: clusters are in the settings."""
-    status = {"phase": c.phase, "machines": c.machines, "inSettings": c.configured}
+    status = {"phase": c.phase, "pools": c.pools, "machines": c.machines, "inSettings": c.configured}
     return {"apiVersion": "hostler.io/v1", "kind": "Cluster", "metadata": {"name": c.name}, "status": status}
 
 

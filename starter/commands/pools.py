@@ -259,12 +259,16 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
 async def _would_delete(client: HostlerClient, key: Key) -> str:
     from resources.pool_intents import PoolQuestion
     from starter.errors import NoAnswer
+    from starter.pool_results import since
 
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
-    words = f"deletion, with {found.machines} machine{'s' if found.machines != 1 else ''} (dry run)"
+    if not found.running:
+        return f"is gone already{since(found)}"
+    count = found.summary.machines if found.summary else found.machines
+    words = f"deletion, with {count} machine{'s' if count != 1 else ''} (dry run)"
     try:
-        steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster) if found.running else []
+        steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster)
     except NoAnswer as e:
         steps = [f"which go first is not known: {e}"]
     return "\n  ".join([words, *steps])

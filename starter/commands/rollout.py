@@ -119,18 +119,17 @@ def status(
 
 async def _once(client: HostlerClient, names: list[str]) -> None:
     from starter.errors import HostlerError, NoAnswer
-    from starter.rollout_status import Stand, look, verdict
+    from starter.rollout_status import Stand, look
     from starter.rollout_view import page
 
     failed = []
     for number, name in enumerate(names):
         found = await look(client, name)
-        said = await verdict(client, found.pool)
         if found.pool.running and found.pool.summary is None:
-            raise NoAnswer(said.words)
+            raise NoAnswer(found.verdict.words)
         typer.echo("\n".join(["", *page(found, datetime.now(UTC))] if number else page(found, datetime.now(UTC))))
-        if said.stand is Stand.STANDS:
-            failed.append(said.words.splitlines()[0])
+        if found.verdict.stand is Stand.STANDS:
+            failed.append(found.verdict.words.splitlines()[0])
     if failed:
         raise HostlerError("\n".join(failed))
 

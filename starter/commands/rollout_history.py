@@ -114,4 +114,5 @@ def _story(story: RolloutListed, now: datetime) -> list[str]:
 
 def _numbers(c: RolloutCounts) -> str:
     lost = f", {c.lost} never joined" if c.lost else ""
-    return f"{c.updated} of {c.replicas} updated, {c.available} of them available, {c.old} old ones left{lost}"
+    old = f"{c.old} old one{'s' if c.old != 1 else ''}"
+    return f"{c.updated} of {c.replicas} updated, {c.available} of them available, {old} left{lost}"

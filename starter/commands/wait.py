@@ -17,6 +17,7 @@ from starter.commands.common import (
     AllClustersOption,
     AllOption,
     ClusterOption,
+    MachineOrPoolArgument,
     NamesArgument,
     SelectorOption,
     SettingsOption,
@@ -34,14 +35,7 @@ if TYPE_CHECKING:
 
 def wait(
     ctx: typer.Context,
-    kind: Annotated[
-        str,
-        typer.Argument(
-            metavar="KIND",
-            help="machine or pool; also machine/NAME.",
-            autocompletion=completion.kinds(MACHINE, "pool"),
-        ),
-    ],
+    kind: MachineOrPoolArgument,
     names: NamesArgument = None,
     until: Annotated[
         str | None,

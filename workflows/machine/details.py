@@ -22,7 +22,7 @@ def details(s: MachineState) -> str:
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
         what = "Failed by" if status.phase == Phase.FAILED else "Waits for"
         lines.append(f"{what} **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
-        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name)}")
+        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name, pool=s.pool)}")
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
@@ -55,7 +55,9 @@ def _condition(s: MachineState, c: Condition) -> str:
         return ""
     said = [c.reason] if c.reason != c.type else []
     said.append("as above" if above else c.message)
-    todo = "" if nothing_to_do(c.reason) else f". What can be done: {next_step(c.reason, s.cluster, s.name)}"
+    todo = (
+        "" if nothing_to_do(c.reason) else f". What can be done: {next_step(c.reason, s.cluster, s.name, pool=s.pool)}"
+    )
     return ": ".join(said).rstrip(".") + todo
 
 

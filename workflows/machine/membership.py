@@ -33,12 +33,12 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
         return
     s.template_applied = template_applied(s)
     report = report_of(s)
-    mark = hashlib.sha256(report.model_dump_json().encode()).hexdigest()[:16]
+    mark = hashlib.sha256(report.model_dump_json(exclude={"failure"}).encode()).hexdigest()[:16]
     if again:
         report = with_revision(report, s)
     elif mark == s.told_pool:
         return
-    s.told_pool = mark
+    s.told_pool, s.failures_told = mark, s.create_failures
     _send(m, report)
 
 

@@ -26,6 +26,7 @@ with workflow.unsafe.imports_passed_through():
         MachineState,
         OperationState,
         OperationType,
+        Phase,
     )
     from resources.machine_class import ClassNews
     from resources.manifests import MachineSpec
@@ -70,6 +71,7 @@ class MachineWorkflow(MachineEntity):
             self.note("Created", f"machine of class {s.spec.class_.name}")
             return
         s.adopted, s.made = True, now
+        s.reports = int(now.timestamp())  # a pool that knew its former life takes no number twice
         assert s.attempt is not None
         made_from = s.attempt.machine_class
         if s.status.last_applied_provider_spec is None:
@@ -151,7 +153,8 @@ class MachineWorkflow(MachineEntity):
         self.s.messages += 1
         if facts.provider_id == self.status.provider_id and facts.newer_than(self.s.vm):
             self.s.vm = facts
-            membership.tell(self)  # whatever the life is at, its pool must hear of a VM that is gone
+            if self.status.phase not in (Phase.RUNNING, Phase.UNKNOWN):
+                membership.tell(self)  # nothing else there hears of it, a drain of hours for one, and the pool must
 
     @workflow.signal
     def cluster_news(self, api: Reachability) -> None:

@@ -1,0 +1,82 @@
+"""What the census shows: gauges with many series, and the answers of workflows that are asked for their numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import MetricGauge, QueryRejectCondition
+from temporalio.service import RPCError
+
+log = logging.getLogger("hostler.census")
+
+ASKED_AT_ONCE = 10
+"""Workflows. One that is not in a worker's cache is replayed for its answer."""
+TIMEOUT = timedelta(seconds=10)
+
+Labels = tuple[tuple[str, str], ...]
+T = TypeVar("T")
+
+
+class Gauges:
+    """One gauge with many series. One that is counted no more goes to 0: it would stay at its last value for ever."""
+
+    def __init__(self, gauge: MetricGauge) -> None:
+        self._gauge = gauge
+        self._shown: set[Labels] = set()
+
+    def show(self, counted: Counter[Labels]) -> None:
+        for labels in self._shown - set(counted):
+            self._gauge.set(0, dict(labels))
+        for labels, number in counted.items():
+            self._gauge.set(number, dict(labels))
+        self._shown = set(counted)
+
+
+class Answers(Generic[T]):
+    """What workflows of one kind say by a query. One that does not answer keeps its last word, or its trouble would
+    look mended."""
+
+    def __init__(self, client: Client, query: str, kind: type[T], shown: str) -> None:
+        """`shown` names the metrics that are made of the answers."""
+        self._client, self._query, self._kind, self._metrics = client, query, kind, shown
+        self._told: dict[str, T] = {}
+        """By workflow id."""
+        self._silent: set[str] = set()
+
+    async def ask(self, ids: list[str]) -> dict[str, T]:
+        """Those that have ended since they were listed are left out."""
+        slots = asyncio.Semaphore(ASKED_AT_ONCE)
+        silent: dict[str, Exception] = {}
+
+        async def one(workflow_id: str) -> T | None:
+            try:
+                async with slots:
+                    answer: T = await self._client.get_workflow_handle(workflow_id).query(
+                        self._query,
+                        result_type=self._kind,
+                        reject_condition=QueryRejectCondition.NOT_OPEN,
+                        rpc_timeout=TIMEOUT,
+                    )
+                return answer
+            except WorkflowQueryRejectedError:
+                return None
+            except (WorkflowQueryFailedError, RPCError) as e:
+                silent[workflow_id] = e
+                return self._told.get(workflow_id)
+
+        answers = await asyncio.gather(*map(one, ids))
+        for workflow_id in sorted(set(silent) - self._silent):
+            log.warning(
+                "%s does not answer: %s; its numbers in %s stand still meanwhile",
+                workflow_id,
+                silent[workflow_id],
+                self._metrics,
+            )
+        self._silent = set(silent)
+        self._told = {workflow_id: told for workflow_id, told in zip(ids, answers, strict=True) if told is not None}
+        return self._told

@@ -1,0 +1,277 @@
+"""hostler describe pool: everything that a person who was woken at night needs, on one page."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from starter.commands.common import MACHINE
+
+if TYPE_CHECKING:
+    from resources.machine_deployment import MachineDeploymentSpec
+    from resources.pool import PoolState
+    from resources.pool_intents import PoolSummary
+    from starter.pool_results import PoolDescription
+
+REVISIONS = 5
+"""The newest ones, and those that have machines; `hostler rollout history` has them all."""
+ILL = 10
+"""Machines that are not well, that are named."""
+
+
+def about(found: PoolDescription, now: datetime) -> list[str]:
+    """What a pool has that nothing else has, as lines."""
+    from starter.output import fields
+
+    lines = fields(_head(found, now))
+    if found.no_answer:
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What follows is what Temporal knows without a worker."]
+    if found.running and found.task_attempt > 1:
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+    lines += _ended(found)
+    summary = found.summary
+    if found.running and summary is not None:
+        lines += _parked(summary) + _waits(summary, now) + _rollout(summary, found.state, now) + _phases(summary)
+    lines += _unwell(found, now)
+    if summary is not None:
+        lines += _revisions(summary, now)
+    return lines
+
+
+def commands(found: PoolDescription) -> list[str]:
+    """How to go on from here, to be copied."""
+    if not found.running and not found.machines:
+        return []
+    name, cluster = found.listed.name, found.listed.cluster
+    of = f"{name} --cluster {cluster}"
+    shown = [(f"hostler get machines --pool {of} -o wide", "its machines")]
+    if (s := found.summary) is not None and found.running:
+        if s.rollout is not None:
+            shown += [
+                (f"hostler rollout status {of} -w", "follow the rollout"),
+                (f"hostler rollout undo {of}", "back to the revision before"),
+            ]
+            shown.append(
+                (f"hostler rollout resume {of}", "let it go on")
+                if s.waits and (s.paused or s.rollout.gate or found.listed.phase in ("Stopped", "Paused"))
+                else (f"hostler rollout pause {of}", "hold it")
+            )
+        if s.hibernated:
+            shown.append((f"hostler wake pool {of}", "its machines come again"))
+        shown.append((f"hostler rollout history {of}", "its revisions, and how their rollouts ended"))
+    width = max(len(command) for command, _ in shown) + 3
+    return ["", "To go on:", *(f"  {command.ljust(width)}# {words}" for command, words in shown)]
+
+
+# -- the head ---------------------------------------------------------------------------------------------------------
+
+
+def _head(found: PoolDescription, now: datetime) -> list[tuple[str, str]]:
+    from starter.output import moment
+
+    listed, state, s = found.listed, found.state, found.summary
+    phase = listed.phase if found.running else f"{listed.phase}, when its workflow ended" if found.failure else "(gone)"
+    spec = state.spec if state else None
+    known = state.machine_class if state else None
+    named = spec.template.spec.class_.name if spec else listed.machine_class
+    generation = f", generation {known.generation}" if known and known.name == named else ""
+    return [
+        ("Name", listed.name),
+        ("Cluster", listed.cluster),
+        ("Phase", phase),
+        ("Reason", listed.reason if found.running else ""),
+        ("Class", f"{named}{generation}"),
+        ("Replicas", _replicas(spec, s)),
+        ("Machines", _numbers(found)),
+        ("Revision", str(s.revision) if s else ""),
+        ("Strategy", _strategy(spec) if spec and found.running else ""),
+        ("Repair", _repair(spec, s) if spec and found.running else ""),
+        ("Paused", _paused(state)),
+        ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items())) if state else ""),
+        ("Created", moment(listed.created, now)),
+        ("Ended", moment(found.ended, now)),
+    ]
+
+
+def _replicas(spec: MachineDeploymentSpec | None, s: PoolSummary | None) -> str:
+    if spec is None:
+        return str(s.replicas) if s else ""
+    return f"{spec.replicas} wanted" + (", but 0 for now: hibernated" if spec.hibernated else "")
+
+
+def _numbers(found: PoolDescription) -> str:
+    """Its own numbers; without them, how many there are by visibility."""
+    s = found.summary
+    if s is None or not found.running:
+        return f"{found.machines}, by the list of workflows"
+    parts = [f"{s.machines} VMs", f"{s.available} available", f"{s.updated} of revision {s.revision}"]
+    more = ((s.unhealthy, "unhealthy"), (s.leaving, "leaving"), (s.preserved, "preserved"))
+    parts += [f"{n} {word}" for n, word in more if n]
+    if s.template_pending:
+        parts.append(f"{s.template_pending} without the newest node template yet")
+    return ", ".join(parts)
+
+
+def _strategy(spec: MachineDeploymentSpec) -> str:
+    rolling = spec.strategy.rolling
+    if rolling is None:
+        words = "OnDelete: an old machine is replaced when somebody deletes it"
+    else:
+        words = f"RollingUpdate: maxSurge {rolling.max_surge}, maxUnavailable {rolling.max_unavailable}"
+        words += f", pauseAfter {rolling.pause_after}" if rolling.pause_after is not None else ""
+    words += f"; minReadySeconds {spec.min_ready_seconds}" if spec.min_ready_seconds else ""
+    deadline = spec.progress_deadline_seconds
+    return words + (f"; progressDeadlineSeconds {deadline}" if deadline else "")
+
+
+def _repair(spec: MachineDeploymentSpec, s: PoolSummary | None) -> str:
+    under_way = f"; {s.repairs} under way" if s and s.repairs else ""
+    repair = spec.repair
+    return f"{repair.max_concurrent} at a time, none above {repair.pause_above_unhealthy} unhealthy{under_way}"
+
+
+def _paused(state: PoolState | None) -> str:
+    if state is None or not (state.paused or state.spec.paused):
+        return ""
+    by = f" by {state.paused_by}" if state.paused_by else ""
+    return f"no rollout begins or goes on{by}" if state.paused else "no rollout begins or goes on, by the manifest"
+
+
+# -- how it stands ----------------------------------------------------------------------------------------------------
+
+
+def _ended(found: PoolDescription) -> list[str]:
+    from resources.reasons import next_step
+
+    if found.running:
+        return []
+    if not found.failure:
+        return ["", "Nothing is left of it."] if not found.machines else []
+    todo = (
+        next_step("Terminated", found.listed.cluster, found.listed.name, "pool")
+        if not found.machines
+        else (f"apply its manifest again: the new pool takes over the {found.machines} machines that still run")
+    )
+    return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", f"What can be done: {todo}"]
+
+
+def _parked(s: PoolSummary) -> list[str]:
+    if not s.parked:
+        return []
+    renew = f"hostler renew pool {s.name} --cluster {s.cluster}"
+    return ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: {renew}"]
+
+
+def _waits(s: PoolSummary, now: datetime) -> list[str]:
+    from resources.reasons import next_step
+    from starter.output import fields, moment
+
+    lines = []
+    for wait in s.waits:
+        pairs = [
+            ("Reason", wait.reason),
+            ("Message", wait.message),
+            ("Since", moment(wait.since, now)),
+            ("What can be done", next_step(wait.reason, s.cluster, s.name, "pool")),
+        ]
+        lines += ["", "Waiting for:", *fields(pairs, 2)]
+    return lines
+
+
+def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str]:
+    from starter.output import fields, moment
+    from starter.rollout_status import counts, drawn, numbers
+
+    if (rollout := s.rollout) is None:
+        return []
+    newest = s.revisions[-1] if s.revisions else None
+    by = f" by {newest.requested_by}" if newest and newest.requested_by else ""
+    why = f": {newest.reason}" if newest and newest.reason else ""
+    pairs = [
+        ("Progress", drawn(counts(s))),
+        ("Machines", numbers(s)),
+        ("Began", f"{moment(rollout.began, now)}{by}{why}"),
+        ("Got on last", moment(rollout.progress_at, now)),
+        ("Stops", _stops(state, rollout.progress_at, rollout.held, now)),
+        ("A person has", str(rollout.gate) + " it" if rollout.gate else ""),
+        ("Never joined", str(rollout.lost) if rollout.lost > 0 else ""),
+    ]
+    return ["", f"Rollout to revision {rollout.revision}:", *fields(pairs, 2)]
+
+
+def _stops(state: PoolState | None, progress_at: datetime, held: bool, now: datetime) -> str:
+    """The pool reckons from the newest machine that it waits for too, so it is no earlier than this."""
+    from starter.output import moment
+
+    seconds = state.spec.progress_deadline_seconds if state else None
+    if seconds is None or held or (stop := progress_at + timedelta(seconds=seconds)) < now:
+        return ""
+    return f"not before {moment(stop, now)}, unless a new machine is available by then"
+
+
+def _phases(s: PoolSummary) -> list[str]:
+    """A revision a line, the newest first."""
+    words: dict[int, list[str]] = {}
+    for revision, phase, n in s.phases:
+        words.setdefault(revision, []).append(f"{n} {phase}")
+    rows = []
+    for revision in sorted(words, reverse=True):
+        newest = " (newest)" if revision == s.revision else ""
+        rows.append((f"{revision}{newest}", ", ".join(words[revision])))
+    return _table("Machines by revision:", ("REVISION", "PHASES"), rows)
+
+
+def _unwell(found: PoolDescription, now: datetime) -> list[str]:
+    """Those that are not Running; why, the pool's own words first."""
+    from starter.output import age
+
+    members = found.state.members if found.state and not found.no_answer else {}
+    rows = []
+    for m in found.unwell[:ILL]:
+        member = members.get(m.name)
+        revision = str(member.revision) if member else ""
+        since = age(now - member.since) if member else ""
+        rows.append((m.name, revision, m.phase, m.reason, since))
+    title = "Machines that are not Running:" if found.running else "Machines that are left:"
+    lines = _table(title, ("MACHINE", "REVISION", "PHASE", "REASON", "SINCE"), rows)
+    if not rows:
+        return []
+    reasons = Counter(m.reason for m in found.unwell if m.reason)
+    first = {m.reason: m.name for m in reversed(found.unwell)}
+    advice = [(reason, _advice(reason, found.listed.cluster, first[reason])) for reason, _ in reasons.most_common(3)]
+    lines += [f"  What can be done about {reason}: {todo}" for reason, todo in advice if todo]
+    more = f"hostler describe {MACHINE} {found.unwell[0].name} --cluster {found.listed.cluster}"
+    return [*lines, f"  More of one: {more}"]
+
+
+def _advice(reason: str, cluster: str, machine: str) -> str:
+    from resources.reasons import next_step, nothing_to_do
+
+    return "" if nothing_to_do(reason) else next_step(reason, cluster, machine)
+
+
+def _revisions(s: PoolSummary, now: datetime) -> list[str]:
+    from starter.output import age
+
+    shown = [r for i, r in enumerate(reversed(s.revisions)) if i < REVISIONS or r.machines]
+    rows = [
+        (
+            str(r.revision),
+            f"{r.machine_class}, generation {r.generation}",
+            str(r.machines),
+            age(now - r.created),
+            r.requested_by,
+            r.reason,
+        )
+        for r in shown
+    ]
+    return _table("Revisions:", ("REVISION", "CLASS", "MACHINES", "AGE", "WHO", "WHY"), rows)
+
+
+def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    from starter.output import Table
+
+    return ["", title, *(f"  {line}" for line in Table(header).lines(rows))] if rows else []

@@ -1,0 +1,160 @@
+"""Classes whose users are pools: told first, counted apart, named when a class is not to be deleted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from lifekit import eventually
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from test_class_workflow import Classes, classes, idle, names, refused, snapshot
+
+from activities.classes import ClassActivities
+from planners.class_rollout import to_tell
+from resources import attributes
+from resources.machine_class import ClassRef, ClassState, UpdateState, User, user_words, users_words
+from resources.messages import Intent
+from resources.names import pool_id, pool_user, user_id
+from workflows.class_words import details, refusal_to_delete, some
+from workflows.machine_class import MachineClassWorkflow
+
+__all__ = ["classes", "idle"]  # fixtures
+
+P = pool_user("p")
+NOW = datetime(2031, 1, 1, 12, tzinfo=UTC)
+OLD = User(generation=1, applied=1, state=UpdateState.UPDATED)
+SILENT = OLD._replace(told=2, tells=1, patience=NOW)
+BUSY = OLD._replace(told=1, state=UpdateState.UPDATING, patience=NOW + timedelta(minutes=1))
+
+
+async def test_a_pool_is_told_before_machines(idle: Classes) -> None:
+    """What it plans from then on is of the newest class."""
+    async with idle.worker():
+        await idle.start(update_concurrency=1)
+        for name in (*names(2), P):
+            await idle.user(name, applied=0 if name == P else 1)
+        answer = await idle.apply(snapshot(ami="ami-2", team="b"), requested_by="alice")
+        words = "configured; generation 2: hot update of vmTags; needs replacement: ami; 1 pool and 2 machines to tell"
+        assert answer == words
+        await idle.until_told({P: [2], "m1": [], "m2": []})
+        (news,) = await idle.heard(P)
+        assert (news.machine_class, news.requested_by) == (snapshot(2, ami="ami-2", team="b"), "alice")
+        await idle.report(P, 2, applied=0)
+        await idle.until_told({P: [2], "m1": [2], "m2": []})
+        await idle.report("m1", 2, UpdateState.OUTDATED)
+        await idle.report("m2", 2, UpdateState.OUTDATED)
+        state = await eventually(idle.state, lambda s: s.updated, "all are done")
+        assert state.states == [(UpdateState.OUTDATED, "", 2)]  # machines alone are counted
+        assert state.progress.states == state.states
+        assert state.last_updated_generation == 2
+
+
+async def test_a_pool_alone_carries_nothing(classes: Classes) -> None:
+    """A slip in a class that no machine has taken can be corrected, also while pools without machines use it."""
+    await classes.apply(snapshot(**{"kubernetes.io/cluster/demo": "1"}))
+    await classes.user(P, generation=2, applied=0)
+    await classes.apply(snapshot())
+    await classes.user("m1", generation=3)
+    await classes.apply(snapshot(**{"kubernetes.io/cluster/demo": "1"}))
+    await classes.report("m1", 4)
+    await eventually(classes.state, lambda s: s.carried and "vmTags" in s.carried)
+    assert "may not be removed" in await refused(classes.apply(snapshot()))
+
+
+async def test_a_pool_that_is_gone_is_forgotten_when_it_is_told(classes: Classes) -> None:
+    for name in (P, pool_user("q")):
+        await classes.user(name)
+    gone = classes.client.get_workflow_handle(user_id(classes.cluster, pool_user("q")))
+    await gone.terminate()
+    await classes.apply(snapshot(team="b"))
+    await eventually(classes.state, lambda s: list(s.users) == [P], "q is found gone when it is told")
+    await classes.until_told({P: [2]})
+
+
+async def test_a_class_is_not_deleted_while_pools_use_it(classes: Classes) -> None:
+    for name in (P, "m1"):
+        await classes.user(name)
+    await eventually(classes.state, lambda s: len(s.users) == 2)
+    delete = MachineClassWorkflow.delete
+    assert await refused(classes.handle.execute_update(delete, Intent(id="a"))) == (
+        "machineclass c1 is used by 1 pool (p) and 1 machine (m1): delete them first, or give them another class "
+        "(hostler update-class MACHINE CLASS; of a pool, apply its manifest with another one)"
+    )
+    for name in (P, "m1"):
+        await classes.handle.signal(MachineClassWorkflow.forget_user, name)
+    await classes.handle.execute_update(delete, Intent(id="b"))
+    await classes.handle.result()
+
+
+async def test_pools_that_name_it_are_looked_for(idle: Classes) -> None:
+    named = [SearchAttributePair(attributes.CLUSTER, idle.cluster), SearchAttributePair(attributes.CLASS, "c1")]
+    for name in ("p", "q"):
+        await idle.client.start_workflow(
+            "MachineDeploymentWorkflow",
+            id=pool_id(idle.cluster, name),
+            task_queue=f"{idle.queue}-nobody",
+            search_attributes=TypedSearchAttributes(named),
+        )
+    await idle.start()
+    await idle.user("m1")
+
+    async def listed() -> list[str]:
+        return (await ClassActivities(idle.deps).find_users(ClassRef(cluster=idle.cluster, name="c1"))).users
+
+    try:
+        await eventually(listed, lambda found: found == ["m1", P, pool_user("q")], "visibility")
+    finally:
+        for name in ("p", "q"):
+            await idle.client.get_workflow_handle(pool_id(idle.cluster, name)).terminate()
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("users", "counted", "named"),
+    [
+        ([], "no machine", "no machine"),
+        (["m2", "m1"], "2 machines", "2 machines (m1, m2)"),
+        ([P], "1 pool", "1 pool (p)"),
+        ([*"abc", P, pool_user("q")], "2 pools and 3 machines", "2 pools (p, q) and 3 machines (a, b, …)"),
+    ],
+    ids=["nobody", "machines", "a pool", "both"],
+)
+def test_machines_and_pools_are_counted_apart(users: list[str], counted: str, named: str) -> None:
+    assert (users_words(users), users_words(users, 2)) == (counted, named)
+
+
+def test_a_user_by_its_kind() -> None:
+    assert [user_words(u) for u in ("m1", P)] == ["machine m1", "pool p"]
+    assert some(["m1", P]) == "m1, pool p"
+
+
+def state(**users: User) -> ClassState:
+    return ClassState(name="c1", machine_class=snapshot(2), users={k.replace("__", "/"): u for k, u in users.items()})
+
+
+def test_the_page_in_the_web_ui_names_pools() -> None:
+    newest = OLD._replace(generation=2, applied=2)
+    shown = details(state(m1=newest, pool__p=newest, pool__q=newest))
+    assert "- 2 pools and 1 machine, all are done with it\n- Used by pool p, pool q\n" in shown
+    assert "Used by" not in details(state(m1=newest))
+
+
+def test_a_class_without_users_may_be_deleted() -> None:
+    assert refusal_to_delete(state()) is None
+    assert "1 machine (m1)" in str(refusal_to_delete(state(m1=OLD)))
+
+
+@pytest.mark.parametrize(
+    ("users", "limit", "told"),
+    [
+        ({"a": OLD, P: OLD}, 1, [P]),
+        ({"a": OLD, P: OLD, "b": OLD}, 2, [P, "a"]),
+        ({"a": OLD, P: SILENT}, 1, ["a"]),
+        ({"a": BUSY, P: OLD}, 1, ["a"]),
+    ],
+    ids=["a pool first", "then machines", "a silent one has had its turn", "whoever is at work keeps its place"],
+)
+def test_who_is_told(users: dict[str, User], limit: int, told: list[str]) -> None:
+    assert to_tell(users, 2, limit, NOW) == told

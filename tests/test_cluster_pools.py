@@ -1,0 +1,435 @@
+"""ClusterWorkflow and its pools: what they are told and when, and a person's pause. The pools are stand-ins that keep
+what they hear; nobody serves the watches."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from lifekit import eventually
+from temporalio import workflow
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import UnsandboxedWorkflowRunner, Worker
+
+import worker
+from activities.boundary import Boundary
+from activities.deps import Deps
+from activities.pools import PoolActivities
+from planners.cluster_news import news_of, to_search, untold
+from resources import attributes as at
+from resources.cluster import ClusterState, Pause
+from resources.manifests import SecretRef
+from resources.messages import Account, Announcement, Answer, CloudReachability, ClusterNews, Intent, Reachability
+from resources.names import cluster_id, pool_id
+from resources.settings import Settings
+from workflows.cluster import ClusterWorkflow
+from workflows.cluster_words import details
+
+NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
+ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))
+DOWN = Reachability(reachable=False, message="connection refused", time=NOON)
+UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
+
+
+@workflow.defn(name="MachineDeploymentWorkflow")
+class DeafPool:
+    def __init__(self) -> None:
+        self.news: list[ClusterNews] = []
+        self.over = False
+
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: self.over)
+
+    @workflow.signal
+    def cluster_news(self, news: ClusterNews) -> None:
+        self.news.append(news)
+
+    @workflow.signal
+    def stop(self) -> None:
+        self.over = True
+
+    @workflow.query
+    def heard(self) -> list[ClusterNews]:
+        return self.news
+
+
+class Cluster:
+    """One of a test's own, on a task queue of its own."""
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.client, self.name = client, name
+        self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(cluster_id(name))
+        self.deps = Deps(Settings(queue_prefix=name), client)
+
+    def worker(self, strict: bool = True) -> Worker:
+        return Worker(
+            self.client,
+            task_queue=self.name,
+            workflows=[ClusterWorkflow],
+            activities=[PoolActivities(self.deps).find_pools],
+            workflow_runner=worker.sandbox(strict),
+            interceptors=[Boundary()],
+        )
+
+    def pools_worker(self) -> Worker:
+        queue = f"{self.name}-pools"
+        return Worker(self.client, task_queue=queue, workflows=[DeafPool], workflow_runner=UnsandboxedWorkflowRunner())
+
+    async def start(self, **fields: Any) -> None:
+        state = ClusterState(name=self.name, queue_prefix=self.name, heartbeat=timedelta(seconds=1))
+        await self.client.start_workflow(
+            ClusterWorkflow.run, state.model_copy(update=fields), id=self.handle.id, task_queue=self.name
+        )
+
+    async def pool(self, name: str, *, registers: bool = True) -> WorkflowHandle[Any, Any]:
+        handle = await self.client.start_workflow(
+            DeafPool.run,
+            id=pool_id(self.name, name),
+            task_queue=f"{self.name}-pools",
+            search_attributes=TypedSearchAttributes([SearchAttributePair(at.CLUSTER, self.name)]),
+        )
+        if registers:
+            await self.handle.signal(ClusterWorkflow.register_pool, name)
+        return handle
+
+    async def heard(self, name: str) -> list[tuple[bool, bool]]:
+        """Whether all could be seen, and whether it was paused, by each news."""
+        return [(n.reachable, n.paused) for n in await self.news(name)]
+
+    async def news(self, name: str) -> list[ClusterNews]:
+        found: list[ClusterNews] = await self.client.get_workflow_handle(pool_id(self.name, name)).query(DeafPool.heard)
+        return found
+
+    async def until_heard(self, name: str, *wanted: tuple[bool, bool]) -> None:
+        await eventually(lambda: self.heard(name), lambda heard: heard == list(wanted), f"{name}: {wanted}")
+
+    async def state(self) -> ClusterState:
+        found: ClusterState = await self.handle.query(ClusterWorkflow.describe)
+        return found
+
+    async def ask(self, update: Any, id: str = "", **fields: Any) -> str:
+        intent = Intent(id=id or uuid.uuid4().hex, **fields)
+        answer: Answer = await self.handle.execute_update(update, intent)
+        return answer.message
+
+    async def journal(self) -> list[tuple[str, str]]:
+        return [(h.reason, h.message) for h in (await self.state()).journal]
+
+    async def scheduled(self) -> list[str]:
+        return [
+            event.activity_task_scheduled_event_attributes.activity_type.name
+            async for event in self.handle.fetch_history_events()
+            if event.HasField("activity_task_scheduled_event_attributes")
+        ]
+
+    async def phase(self) -> str | None:
+        return (await self.handle.describe()).typed_search_attributes.get(at.PHASE)
+
+    async def end(self) -> None:
+        await self.deps.close()
+        handles = [self.handle]
+        async for found in self.client.list_workflows(f"TaskQueue IN ('{self.name}', '{self.name}-pools')"):
+            handles.append(self.client.get_workflow_handle(found.id))
+        for handle in handles:
+            with contextlib.suppress(RPCError):
+                await handle.terminate("the test is over")
+
+
+@pytest.fixture
+async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Cluster]:
+    """Without a worker for the cluster."""
+    cluster = Cluster(temporal.client, f"c{uuid.uuid4().hex[:8]}")
+    async with cluster.pools_worker():
+        try:
+            yield cluster
+        finally:
+            await cluster.end()
+
+
+@pytest.fixture
+async def cluster(idle: Cluster) -> AsyncIterator[Cluster]:
+    async with idle.worker():
+        await idle.start(searched=True)
+        yield idle
+
+
+WELL, UNSEEN, PAUSED = (True, False), (False, False), (True, True)
+
+# -- news -------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pool_is_told_at_once_and_at_each_change(cluster: Cluster) -> None:
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)
+    await cluster.until_heard("p", WELL, UNSEEN)
+    await cluster.pool("q")  # and one that comes now hears how it is now
+    await cluster.until_heard("q", UNSEEN)
+    await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)  # no change: nobody hears of it
+    await cluster.handle.signal(ClusterWorkflow.reachability, UP)
+    await cluster.until_heard("p", WELL, UNSEEN, WELL)
+    await cluster.until_heard("q", UNSEEN, WELL)
+    news = await cluster.news("p")
+    assert news[1].message == "the API server: connection refused"
+    assert [n.time for n in news] == sorted({n.time for n in news})
+    assert (await cluster.news("q"))[0] == news[1]
+
+
+async def test_a_cloud_account_that_cannot_be_listed_is_told_while_there_are_machines(cluster: Cluster) -> None:
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    signal = cluster.handle.signal
+    await signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m", account=ACCOUNT))
+    silent = CloudReachability(account=ACCOUNT.key, reachable=False, message="not authorized", time=NOON)
+    await signal(ClusterWorkflow.cloud_reachability, silent)
+    await cluster.until_heard("p", WELL, UNSEEN)
+    assert (await cluster.news("p"))[1].message == f"{ACCOUNT.key}: not authorized"
+    # Without machines nobody lists the account any more, so nobody would ever say that it answers again.
+    await signal(ClusterWorkflow.forget, "aws:///z/i-1")
+    await cluster.until_heard("p", WELL, UNSEEN, WELL)
+
+
+async def test_a_pool_that_is_forgotten_hears_nothing_more(cluster: Cluster) -> None:
+    for name in ("p", "q"):
+        await cluster.pool(name)
+        await cluster.until_heard(name, WELL)
+    await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
+    await cluster.ask(ClusterWorkflow.pause)
+    await cluster.until_heard("q", WELL, PAUSED)
+    assert await cluster.heard("p") == [WELL]
+    assert list((await cluster.state()).pools) == ["q"]
+
+
+async def test_a_pool_that_was_ended_from_outside_is_found_out(cluster: Cluster) -> None:
+    dead = await cluster.pool("dead")
+    await cluster.pool("p")
+    await cluster.until_heard("dead", WELL)
+    await dead.terminate()
+    await cluster.ask(ClusterWorkflow.pause)
+    await cluster.until_heard("p", WELL, PAUSED)
+    await eventually(cluster.state, lambda s: list(s.pools) == ["p"], "only p")
+    words = "pool dead has no workflow that runs, and has not said that it ends"
+    assert ("PoolMissing", words) in await cluster.journal()
+
+
+async def test_a_pool_that_registers_again_is_told_again(cluster: Cluster) -> None:
+    """A new life of its name knows nothing yet."""
+    former = await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    await former.terminate()
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    assert "PoolMissing" not in dict(await cluster.journal())
+
+
+async def test_a_new_run_tells_all_once_more_and_so_finds_those_that_are_no_more(cluster: Cluster) -> None:
+    dead = await cluster.pool("dead")
+    await cluster.pool("p")
+    for name in ("dead", "p"):
+        await cluster.until_heard(name, WELL)
+    await dead.terminate()
+    first = (await cluster.handle.describe()).run_id
+    await cluster.ask(ClusterWorkflow.renew_by_update)
+    await cluster.until_heard("p", WELL, WELL)
+    assert (await cluster.handle.describe()).run_id != first
+    await eventually(cluster.state, lambda s: list(s.pools) == ["p"], "only p")
+    told = await cluster.news("p")
+    assert told[0] == told[1]
+
+
+# -- pools of a former workflow ---------------------------------------------------------------------------------------
+
+
+async def test_pools_that_were_there_before_are_found_when_there_is_something_to_tell(idle: Cluster) -> None:
+    await idle.pool("old", registers=False)
+
+    async def visible() -> int:
+        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
+
+    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    async with idle.worker():
+        await idle.start()
+        await eventually(idle.phase, lambda p: p == "Watching", "the watch")
+        await idle.handle.signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m"))
+        assert (await idle.state()).pools == {}
+        assert await idle.scheduled() == ["watch_nodes"]  # a cluster without pools looks for none
+        await idle.ask(ClusterWorkflow.pause)
+        await idle.until_heard("old", PAUSED)
+        await idle.ask(ClusterWorkflow.resume)
+        await idle.until_heard("old", PAUSED, WELL)
+        assert sorted(await idle.scheduled()) == ["find_pools", "watch_nodes"]
+
+
+async def test_a_pool_that_registers_brings_the_others_back(idle: Cluster) -> None:
+    await idle.pool("old", registers=False)
+
+    async def visible() -> int:
+        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
+
+    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    async with idle.worker():
+        await idle.start()
+        await idle.pool("new")
+        for name in ("new", "old"):
+            await idle.until_heard(name, WELL)
+
+
+# -- the pause --------------------------------------------------------------------------------------------------------
+
+
+async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> None:
+    for name in ("p", "q"):
+        await cluster.pool(name)
+        await cluster.until_heard(name, WELL)
+    answer = await cluster.ask(ClusterWorkflow.pause, id="i-1", requested_by="alice", reason="a storm")
+    goes_on = f"hostler resume cluster {cluster.name}"
+    assert answer == f"cluster {cluster.name} is paused: its 2 pools do nothing until {goes_on}"
+    for name in ("p", "q"):
+        await cluster.until_heard(name, WELL, PAUSED)
+    news = (await cluster.news("p"))[-1]
+    assert (news.paused_by, news.reason, news.reachable) == ("alice", "a storm", True)
+    await eventually(cluster.phase, lambda p: p == "Paused", "the phase")
+    state = await cluster.state()
+    assert state.pause is not None
+    since = f"since {state.pause.time:%Y-%m-%d %H:%M:%S} UTC by alice: a storm"
+    assert f"**Paused** {since}. To go on: `{goes_on}`" in details(state)
+    assert "- Pools: p, q" in details(state)
+
+    assert await cluster.ask(ClusterWorkflow.pause, id="i-1") == answer  # the same intent once more
+    assert await cluster.ask(ClusterWorkflow.pause) == f"cluster {cluster.name} is paused already, {since}"
+    assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} goes on"
+    await cluster.until_heard("p", WELL, PAUSED, WELL)
+    await eventually(cluster.phase, lambda p: p == "Watching", "the phase")
+    assert await cluster.ask(ClusterWorkflow.resume) == f"cluster {cluster.name} is not paused"
+    paused, resumed = await cluster.journal()
+    assert paused == ("Paused", since)
+    assert resumed[0] == "Resumed"
+    assert resumed[1].startswith("after 0:")
+    assert resumed[1].endswith(" by bob")
+
+
+async def test_a_pause_without_a_worker_is_kept(idle: Cluster) -> None:
+    await idle.start(searched=True)
+    await idle.handle.signal("pause", Intent(id="i-1", requested_by="alice"))
+    await idle.handle.signal("pause", Intent(id="i-1", requested_by="alice"))
+    await idle.pool("p")
+    async with idle.worker():
+        await idle.until_heard("p", PAUSED)
+        assert [reason for reason, _ in await idle.journal()] == ["Paused"]
+        await idle.handle.signal("resume", Intent())
+        await idle.until_heard("p", PAUSED, WELL)
+
+
+async def test_a_pause_outlives_a_new_run(cluster: Cluster) -> None:
+    await cluster.ask(ClusterWorkflow.pause, requested_by="alice")
+    first = (await cluster.handle.describe()).run_id
+    await cluster.ask(ClusterWorkflow.renew_by_update)
+
+    async def run_id() -> str | None:
+        return (await cluster.handle.describe()).run_id
+
+    await eventually(run_id, lambda run: run != first, "a new run")
+    await cluster.pool("p")
+    await cluster.until_heard("p", PAUSED)
+    await eventually(cluster.phase, lambda p: p == "Paused", "the phase")
+
+
+async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) -> None:
+    await cluster.ask(ClusterWorkflow.pause)
+    await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)
+    await eventually(cluster.phase, lambda p: p == "APIUnreachable", "the phase")
+    assert "**Paused** since" in details(await cluster.state())
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_with_pools_is_not_removed(cluster: Cluster) -> None:
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await cluster.ask(ClusterWorkflow.remove)
+    words = f"cluster {cluster.name} still has 1 pool (p); delete them first"
+    assert caught.value.cause.message == words  # type: ignore[attr-defined]
+    await cluster.handle.signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m"))
+    await cluster.handle.signal("remove", Intent(id="i-1"))
+    both = f"cluster {cluster.name} still has 1 machine (m) and 1 pool (p); delete them first"
+    await eventually(cluster.journal, lambda j: ("Refused", both) in j, "the refusal")
+    await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
+    await cluster.handle.signal(ClusterWorkflow.forget, "aws:///z/i-1")
+    await cluster.ask(ClusterWorkflow.remove)
+    await cluster.handle.result()
+
+
+async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
+    """Both came before a worker did: the pool would have a cluster that nobody watches."""
+    await idle.start(searched=True)
+    await idle.handle.signal("remove", Intent(id="i-1"))
+    await idle.pool("p")
+    async with idle.worker():
+        await idle.until_heard("p", WELL)
+        assert await idle.journal() == [
+            ("Refused", f"cluster {idle.name} is not removed: pool p came at the same time")
+        ]
+        await idle.handle.signal(ClusterWorkflow.forget_pool, "p")
+        await idle.ask(ClusterWorkflow.remove)
+        await idle.handle.result()
+
+
+# -- what is told, as a function --------------------------------------------------------------------------------------
+
+
+def given(**fields: Any) -> ClusterState:
+    return ClusterState(name="c", machines={"aws/i-1": "m"}, accounts={ACCOUNT.key: ACCOUNT}).model_copy(update=fields)
+
+
+def test_news_keep_their_time_until_something_changes() -> None:
+    s = given()
+    s.news = news_of(s, NOON)
+    assert s.news == ClusterNews(time=NOON)
+    assert news_of(s, NOON + timedelta(hours=1)) is s.news
+    s.pause = Pause(time=NOON, requested_by="alice", reason="a storm")
+    later = NOON + timedelta(hours=1)
+    assert news_of(s, later) == ClusterNews(paused=True, paused_by="alice", reason="a storm", time=later)
+
+
+def test_news_are_newer_than_the_last_whatever_the_clock_says() -> None:
+    s = given(pause=Pause(time=NOON))
+    s.news = ClusterNews(time=NOON)
+    assert news_of(s, NOON - timedelta(minutes=1)).time > NOON
+
+
+def test_everything_that_does_not_answer_is_named() -> None:
+    other = ACCOUNT.model_copy(update={"region": "eu-central-1"})
+    clouds = {a.key: Reachability(reachable=False, message="no", time=NOON) for a in (ACCOUNT, other)}
+    s = given(api=DOWN, clouds=clouds)
+    news = news_of(s, NOON)
+    assert (news.reachable, news.message) == (False, f"the API server: connection refused; {ACCOUNT.key}: no")
+    answers = {ACCOUNT.key: clouds[ACCOUNT.key].model_copy(update={"reachable": True})}
+    assert news_of(given(api=UP, clouds=clouds | answers), NOON).reachable  # nobody lists the other account
+
+
+def test_who_has_not_heard_the_newest_is_told() -> None:
+    s = given(pools={"a": NOON, "b": None}, news=ClusterNews(time=NOON))
+    assert untold(s, NOON + timedelta(hours=1)) == ["b"]
+    s.pause = Pause(time=NOON)
+    assert untold(s, NOON + timedelta(hours=1)) == ["a", "b"]
+    assert untold(given(pause=Pause(time=NOON)), NOON) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "searched"),
+    [({}, False), ({"pools": {"a": None}}, True), ({"pause": Pause(time=NOON)}, True), ({"api": DOWN}, True)],
+    ids=["nothing to tell", "a pool", "a pause", "out of reach"],
+)
+def test_pools_are_looked_for_once_there_is_something_to_tell(fields: dict[str, Any], searched: bool) -> None:
+    assert to_search(given(**fields)) is searched
+    assert not to_search(given(**fields, searched=True))
