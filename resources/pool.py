@@ -262,8 +262,10 @@ class PoolState(Model):
     """By the last plan."""
     unstarted: list[str] = Field(default_factory=list)
     """Machines whose start is not confirmed."""
-    unmarked: dict[str, bool] = Field(default_factory=dict)
-    """Machines whose Nodes could not be given a rollout's marks (True), or freed of them (False)."""
+    unmarked: list[str] = Field(default_factory=list)
+    """Machines whose Nodes are not known to be marked, or freed of marks, as `node_marked` says."""
+    registered: bool = False
+    """The cluster knows the pool, and sends it its news."""
     classes: list[str] = Field(default_factory=list)
     """Names of those that count the pool among their users."""
     class_told: str = ""
@@ -276,6 +278,8 @@ class PoolState(Model):
     """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
     stories: dict[int, Story] = Field(default_factory=dict)
     """Rollouts that are told, by revision."""
+    story: int = 0
+    """The newest revision whose rollout has been told, or is."""
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
     deadlines: dict[str, datetime] = Field(default_factory=dict)

@@ -61,13 +61,24 @@ Boundary = tuple[str, int]
 """An activity and which of its calls."""
 
 
-def arm(stack: Stack) -> None:
-    """From here on boundaries count."""
-    _armed(stack.settings_file).touch()
+def arm(stack: Stack, *workflows: str) -> None:
+    """From here on boundaries count; with types of workflows, those of the activities that such a workflow calls."""
+    armed = _armed(stack.settings_file)
+    written = armed.with_suffix(".new")
+    written.write_text(" ".join(workflows))
+    written.rename(armed)  # whole or not at all: an empty one arms every workflow
 
 
 def _armed(settings_file: Path) -> Path:
     return settings_file.with_name("armed")
+
+
+def _counts(armed: Path, info: activity.Info) -> bool:
+    try:
+        workflows = armed.read_text().split()
+    except FileNotFoundError:
+        return False
+    return not workflows or info.workflow_type in workflows
 
 
 def disturbed(stack: Stack) -> bool:
@@ -93,7 +104,7 @@ class Recorder(Interceptor):
 
     def see(self) -> None:
         info = activity.info()
-        if info.attempt == 1 and self.armed.exists():
+        if info.attempt == 1 and _counts(self.armed, info):
             before = sum(name == info.activity_type for name, _ in self.found)
             self.found.append((info.activity_type, before + 1))
 
@@ -123,7 +134,7 @@ class Striker(Interceptor):
 
     def now(self, info: activity.Info) -> bool:
         """Whether this is the attempt to strike; it counts calls up to there."""
-        if info.activity_type != self.fault.activity or not self.armed.exists() or self.marker.exists():
+        if info.activity_type != self.fault.activity or self.marker.exists() or not _counts(self.armed, info):
             return False
         self._calls += info.attempt == 1
         if self._calls < self.fault.call:

@@ -76,12 +76,13 @@ def made_for(stack: Stack, uid: str) -> set[str]:
     """Instances that were ever launched with this machine's uid tag."""
     found = set()
     for call in stack.calls("RunInstances"):
-        if _tags(call.request).get(TAG_UID) == uid:
+        if launch_tags(call.request).get(TAG_UID) == uid:
             found |= set(call.result.get("instanceIds", ()))
     return found
 
 
-def _tags(request: dict[str, Any]) -> dict[str, str]:
+def launch_tags(request: dict[str, Any]) -> dict[str, str]:
+    """What a RunInstances wants of everything that it makes."""
     return {t["Key"]: t["Value"] for s in request.get("TagSpecifications", ()) for t in s.get("Tags", ())}
 
 
@@ -155,11 +156,11 @@ def _is_must(key: str) -> bool:
     return key in (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name") or key.startswith(MUST_PREFIXES)
 
 
-def check_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
+def checklaunch_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
     """I8 and the right end, asked of the cloud itself: each resource carries the must-tags that it was launched with,
     somebody's, and what the class wants of all kinds; nothing else."""
-    (launch,) = [c for c in stack.calls("RunInstances") if _tags(c.request).get(TAG_UID) == seen.last.uid][:1]
-    must = {k: v for k, v in _tags(launch.request).items() if _is_must(k)}
+    (launch,) = [c for c in stack.calls("RunInstances") if launch_tags(c.request).get(TAG_UID) == seen.last.uid][:1]
+    must = {k: v for k, v in launch_tags(launch.request).items() if _is_must(k)}
     assert seen.resources, "no resource was witnessed"
     key, value = FOREIGN_TAG
     for id in seen.ids:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from cli_support import Place, class_yaml, eventually, impatient, machine_yaml, place, text
+from cli_support import DEADLINE, Place, class_yaml, end, eventually, impatient, machine_yaml, place, text
 from poolplay import Machines, played, pool_yaml
 from temporalio.client import Client
 
@@ -345,6 +345,25 @@ async def test_a_rollout_that_does_not_get_on_is_described(place: Place, machine
     assert (await place.run("wait", "pool", "p1")).ok() == "machinedeployment/p1 is rolled-out\n"
 
 
+async def test_watching_pools(place: Place, machines: Machines) -> None:
+    await ready(place, class_yaml(), pool_yaml())
+    await eventually(lambda: _listed(place, "Ready"), "the pool in a list")
+    process = await place.start("get", "pools", "-w")
+    try:
+        assert process.stdout is not None
+        lines = [await asyncio.wait_for(process.stdout.readline(), DEADLINE) for _ in range(2)]
+        assert lines[1].split()[:2] == [b"p1", b"3"]
+        (await place.run("scale", "pool", "p1", "--replicas", "2")).ok()
+        while lines[-1].split()[1] != b"2":
+            lines.append(await asyncio.wait_for(process.stdout.readline(), DEADLINE))
+        (await place.run("delete", "pool", "p1")).ok()
+        while b"Gone" not in lines[-1]:
+            lines.append(await asyncio.wait_for(process.stdout.readline(), DEADLINE))
+        assert {line.split()[0] for line in lines[1:]} == {b"p1"}
+    finally:
+        await end(process)
+
+
 async def test_waiting_for_what_cannot_come(place: Place, machines: Machines) -> None:
     await ready(place, class_yaml(), pool_yaml())
     unknown = await place.run("wait", "pool", "p11")
@@ -360,7 +379,7 @@ async def test_waiting_for_what_cannot_come(place: Place, machines: Machines) ->
     assert (lost.code, "the workflow of pool p1 ended as TERMINATED" in lost.err) == (1, True)
     page = (await place.run("describe", "pool", "p1")).ok()
     assert "Its workflow was ended from outside (TERMINATED): its machines go on without it." in page
-    assert "What can be done: " in page
+    assert "What can be done: apply its manifest again, which begins a new pool (hostler apply -f FILE): no" in page
 
 
 # -- without a worker -------------------------------------------------------------------------------------------------

@@ -78,12 +78,12 @@ async def test_a_rollout(pool: Pool) -> None:
 async def test_a_bad_image_costs_the_surge_and_is_undone(pool: Pool) -> None:
     """The old machines stay and lose their marks; going back replaces none of them."""
     crowd = Crowd(pool.stack, pool.name)
-    spec = pool_spec(3, progressDeadlineSeconds=4, machine={"creationTimeout": "3s"})
-    await pool.start(spec)
+    await pool.start(pool_spec(3))
     await pool.rolled_out(3)
     old = await pool.machines()
     knobs(pool.stack, f"{pool.name}-*", never_joins=True)
-    await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+    short = pool_spec(3, progressDeadlineSeconds=4, machine={"creationTimeout": "3s"})
+    await pool.apply(short, pool_class(2, ami=OTHER_IMAGE))
     await pool.waits("ProgressDeadlineExceeded")
     stopped = await pool.when(lambda s: any(w.reason == "NewMachinesNeverJoin" for w in s.waits), "it stands")
     assert (stopped.available, stopped.machines, stopped.updated) == (3, 4, 1)

@@ -39,11 +39,6 @@ async def pool(machines: Machines) -> AsyncIterator[Pool]:
         yield pool
 
 
-@pytest.fixture
-def env(temporal: WorkflowEnvironment) -> WorkflowEnvironment:
-    return temporal
-
-
 async def sick(pool: Pool, **spec: Any) -> Handle:
     handle = await pool.running(**{"health_timeout": TEN, **spec})
     await handle.signal(MachineWorkflow.observe, pool.machines.facts(**SICK))
@@ -51,13 +46,13 @@ async def sick(pool: Pool, **spec: Any) -> Handle:
     return handle
 
 
-async def asking(env: WorkflowEnvironment, pool: Pool, **spec: Any) -> Handle:
+async def asking(temporal: WorkflowEnvironment, pool: Pool, **spec: Any) -> Handle:
     """Ten minutes later, when two looks have found it ill."""
     handle = await sick(pool, **spec)
     pool.machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
-    await env.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await reason(handle, "RepairPermit")
     await pool.told(lambda r: r.asks, "the question")
     return handle
@@ -82,8 +77,8 @@ def since_asked(heard: list[MemberReport]) -> list[tuple[str, bool]]:
 # -- the question -----------------------------------------------------------------------------------------------------
 
 
-async def test_it_asks_and_stays_unknown(env: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
-    handle = await asking(env, pool)
+async def test_it_asks_and_stays_unknown(temporal: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
+    handle = await asking(temporal, pool)
     waits = await state(handle)
     assert waits.status.phase is Phase.UNKNOWN
     words = waits.status.waiting_for.message
@@ -97,22 +92,18 @@ async def test_it_asks_and_stays_unknown(env: WorkflowEnvironment, machines: Mac
     assert (asked.phase, asked.trouble, asked.vm) == (Phase.UNKNOWN, Trouble.NONE, Vm.LIVES)
     assert machines.stubs.called("drain_node") == []
     await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
-    await phase_or_end(handle)
+    await handle.result()
     assert len(machines.stubs.called("drain_node")) == 1
 
 
-async def phase_or_end(handle: Handle) -> None:
-    await handle.result()
-
-
 async def test_it_asks_once_and_looks_again_every_health_timeout(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     for more in (1, 2):
         before = (await state(handle)).status.deadlines["confirm"]
         machines.stubs.then("look_at_node", looked(**SICK))
-        await env.fast_forward(handle, timedelta(minutes=10, seconds=1))
+        await temporal.fast_forward(handle, timedelta(minutes=10, seconds=1))
         await looked_again(machines, 2 + more)
         after = await eventually(
             lambda: state(handle), lambda s, b=before: s.status.deadlines["confirm"] > b, "the next look"
@@ -126,31 +117,33 @@ async def test_it_asks_once_and_looks_again_every_health_timeout(
 
 
 async def test_a_look_that_finds_it_well_takes_the_question_back(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", looked())
-    await env.fast_forward(handle, timedelta(minutes=10, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=10, seconds=1))
     await reason(handle, "Settling")
     told = await pool.told(lambda r: not r.asks)
     assert told.phase is Phase.UNKNOWN
     await pool.permits(handle)  # it crossed the news
-    await env.fast_forward(handle, timedelta(seconds=31))
+    await temporal.fast_forward(handle, timedelta(seconds=31))
     well = await phase(handle, Phase.RUNNING)
     assert (well.asks_permit, well.permitted) == (False, False)
     assert since_asked(await pool.heard()) == [("Unknown", True), ("Unknown", False), ("Running", False)]
 
 
-async def test_the_watchs_good_news_takes_it_back_too(env: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
+async def test_the_watchs_good_news_takes_it_back_too(
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
+) -> None:
     """Ill again before it has settled, its clock is over: two looks more, then it asks once more."""
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await reason(handle, "Settling")
     await pool.told(lambda r: not r.asks)
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
     await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
     await reason(handle, "ConfirmingFailure")
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await pool.told(lambda r: r.asks)
     assert (await state(handle)).status.phase is Phase.UNKNOWN
     assert since_asked(await pool.heard()) == [("Unknown", True), ("Unknown", False), ("Unknown", True)]
@@ -158,9 +151,9 @@ async def test_the_watchs_good_news_takes_it_back_too(env: WorkflowEnvironment, 
 
 @pytest.mark.parametrize("change", [{"healthTimeout": "9h"}, {"disableHealthTimeout": True}], ids=["more", "never"])
 async def test_more_time_takes_it_back(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool, change: dict[str, Any]
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool, change: dict[str, Any]
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     spec = {**(await state(handle)).spec.model_dump(by_alias=True), **change}
     news = TemplateNews(generation=2, template=MachineTemplate.model_validate({"spec": spec}))
     await handle.signal(MachineWorkflow.template_changed, news)
@@ -175,9 +168,9 @@ async def test_more_time_takes_it_back(
 
 
 async def test_with_the_permit_one_more_look_makes_it_failed(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", looked(**SICK))
     await pool.permits(handle, "0 of 1 repairs were in flight")
     failed = await phase(handle, Phase.FAILED)
@@ -205,39 +198,41 @@ async def test_with_the_permit_one_more_look_makes_it_failed(
 
 
 async def test_one_that_is_well_by_then_gives_the_permit_back(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", looked())
     await pool.permits(handle)
     well = await reason(handle, "Settling")
     assert (well.asks_permit, well.permitted) == (False, False)
     await pool.told(lambda r: not r.asks)
-    await env.fast_forward(handle, timedelta(seconds=31))
+    await temporal.fast_forward(handle, timedelta(seconds=31))
     await phase(handle, Phase.RUNNING)
     assert machines.stubs.called("drain_node") == []
 
 
-async def test_what_cannot_be_read_keeps_the_permit(env: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
+async def test_what_cannot_be_read_keeps_the_permit(
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
+) -> None:
     """I5: then the looks begin anew, and the second one makes it Failed without another question."""
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", classified(ErrorClass.AUTH, "not now"), *[looked(**SICK)] * 2)
     await pool.permits(handle)
     cannot = await reason(handle, "CannotConfirm")
     assert (cannot.status.phase, cannot.permitted, cannot.suspicion) == (Phase.UNKNOWN, True, None)
-    await env.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
     first = await reason(handle, "ConfirmingFailure")
     assert first.status.phase is Phase.UNKNOWN
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await phase(handle, Phase.FAILED)
     assert looks(machines) == 5
 
 
 async def test_after_an_outage_the_permit_takes_two_looks(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
     """What was seen before it is old news, though the pool has acted on it."""
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
     for reachable in (False, True):
         news = Reachability(reachable=reachable, message="refused", time=datetime.now(UTC))
@@ -245,33 +240,33 @@ async def test_after_an_outage_the_permit_takes_two_looks(
     await pool.permits(handle)
     first = await reason(handle, "ConfirmingFailure")
     assert (first.status.phase, looks(machines)) == (Phase.UNKNOWN, 3)
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await phase(handle, Phase.FAILED)
     assert looks(machines) == 4
     assert [asks for _, asks in since_asked(await pool.heard())[:1]] == [True]
 
 
 async def test_while_it_asks_an_outage_is_no_end_of_the_question(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
     """The next look cannot be taken, the one after it is a first one: it goes on asking, and says so."""
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     cannot = [classified(ErrorClass.AUTH, "not now")]
     machines.stubs.then("look_at_node", *cannot, *[looked(**SICK)] * 2)
-    await env.fast_forward(handle, timedelta(minutes=10, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=10, seconds=1))
     await reason(handle, "CannotConfirm")
-    await env.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
     await looked_again(machines, 4)
     asks = await reason(handle, "RepairPermit")
     assert asks.suspicion is not None
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await looked_again(machines, 5)
     assert (await state(handle)).status.phase is Phase.UNKNOWN
     assert since_asked(await pool.heard()) == [("Unknown", True)]
 
 
 async def test_a_permit_that_nobody_asked_for_changes_nothing(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
     """Nor is it kept: it must ask when its time comes."""
     handle = await sick(pool)
@@ -280,9 +275,9 @@ async def test_a_permit_that_nobody_asked_for_changes_nothing(
     after = await state(handle)
     assert after.model_copy(update={"messages": before.messages}) == before
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 3)
-    await env.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await reason(handle, "RepairPermit")
     for _ in range(2):  # a repeated one neither
         await pool.permits(handle)
@@ -290,8 +285,10 @@ async def test_a_permit_that_nobody_asked_for_changes_nothing(
     assert [h.reason for h in failed.journal].count("RepairPermitted") == 1
 
 
-async def test_question_and_permit_outlive_a_new_run(env: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
-    handle = await asking(env, pool)
+async def test_question_and_permit_outlive_a_new_run(
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
+) -> None:
+    handle = await asking(temporal, pool)
     first = (await handle.describe()).run_id
     await handle.execute_update(MachineWorkflow.renew_by_update, Intent(id="n"))
     await eventually(handle.describe, lambda d: d.run_id != first, "a new run")
@@ -305,33 +302,33 @@ async def test_question_and_permit_outlive_a_new_run(env: WorkflowEnvironment, m
 # -- no permit is needed ----------------------------------------------------------------------------------------------
 
 
-async def test_a_vm_that_is_gone_needs_no_permit(env: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
+async def test_a_vm_that_is_gone_needs_no_permit(temporal: WorkflowEnvironment, machines: Machines, pool: Pool) -> None:
     handle = await sick(pool)
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
     machines.stubs.then("look_at_vm", *[VmLook(state="gone", message=f"{VM} is gone")] * 2)
-    await env.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
     gone = await pool.told(lambda r: r.vm is Vm.GONE, "the first look")  # the pool replaces it already
     assert (gone.phase, gone.trouble) == (Phase.UNKNOWN, Trouble.GONE)
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     await phase(handle, Phase.FAILED)
     failed = await pool.told(lambda r: r.phase is Phase.FAILED)
     assert (failed.trouble, failed.vm, failed.asks) == (Trouble.GONE, Vm.GONE, False)
 
 
 async def test_one_that_asks_and_loses_its_vm_waits_no_longer(
-    env: WorkflowEnvironment, machines: Machines, pool: Pool
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    handle = await asking(env, pool)
+    handle = await asking(temporal, pool)
     await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=1, provider_id=VM, state="gone"))
     gone = await pool.told(lambda r: r.vm is Vm.GONE)
     assert (gone.asks, gone.trouble) == (True, Trouble.GONE)
     machines.stubs.then("look_at_node", looked(**SICK))
     machines.stubs.then("look_at_vm", VmLook(state="gone"))
-    await env.fast_forward(handle, timedelta(minutes=10, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=10, seconds=1))
     await phase(handle, Phase.FAILED)
 
 
-async def test_a_machine_of_no_pool_asks_nobody(env: WorkflowEnvironment, machines: Machines) -> None:
+async def test_a_machine_of_no_pool_asks_nobody(temporal: WorkflowEnvironment, machines: Machines) -> None:
     handle = await machines.start(machines.new_state("m-1", health_timeout=TEN))
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
@@ -339,8 +336,8 @@ async def test_a_machine_of_no_pool_asks_nobody(env: WorkflowEnvironment, machin
     await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
     await phase(handle, Phase.UNKNOWN)
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
-    await env.fast_forward(handle, timedelta(minutes=9, seconds=1))
+    await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
-    await env.fast_forward(handle, MINUTE)
+    await temporal.fast_forward(handle, MINUTE)
     failed: MachineState = await phase(handle, Phase.FAILED)
     assert not failed.asks_permit

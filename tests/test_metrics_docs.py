@@ -130,7 +130,7 @@ async def a_canary(stack: Stack, counted: Callable[..., Awaitable[float | None]]
 
 
 async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
-    """A hard life of one machine, a change of its class, a pool's rollout: every metric of the docs with its labels, and
+    """A hard life of a machine, a change of its class, a pool's rollout: every metric of the docs with its labels, and
     no other."""
     port = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{port}", census="200ms")

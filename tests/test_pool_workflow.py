@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 from lifekit import DEADLINE, eventually
 from poolworkflowkit import LINGERS, SLOW, UNBORN, PlayedMachine, Pool, new_pool, snapshot, spec
+from stubs import classified
 from temporalio.client import WorkflowFailureError
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -20,6 +21,7 @@ from resources.machine import MachineState, Phase
 from resources.machine_deployment import NAME_LENGTH
 from resources.messages import DeleteIntent
 from resources.pool import Vm
+from resources.pool_intents import ScaleIntent
 
 
 @pytest_asyncio.fixture
@@ -168,15 +170,15 @@ async def test_the_wait_for_capacity_ends_by_time(pool: Pool, temporal: Workflow
 async def test_a_start_whose_answer_is_lost_starts_nothing_twice(pool: Pool) -> None:
     pool.deeds.fail("start_machines", ConnectionError("the reply is lost"), after=True)
     await pool.ready(spec(1))
+    await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 2, "two attempts")
     assert pool.started() == [*await pool.members()] * 2
+    await pool.when(lambda s: not s.unstarted)
     first: MachineState = await pool.machine(pool.started()[0]).query(PlayedMachine.describe)
     assert (first.pool, first.revision, first.template) == ("p1", 1, 1)
 
 
 async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: WorkflowEnvironment) -> None:
     """After its attempts, or at once: the machine is a member all the time, so none is made in its place."""
-    from stubs import classified
-
     pool.deeds.fail("start_machines", classified(ErrorClass.UNKNOWN, "the server says no"))
     await pool.start(spec(1))
     assert await pool.noted("PoolCallFailed") == "the server says no"
@@ -250,8 +252,6 @@ async def test_a_vm_counts_until_it_is_gone(pool: Pool) -> None:
 
 
 async def test_only_if_the_replicas_are_still_so_many(pool: Pool) -> None:
-    from resources.pool_intents import ScaleIntent
-
     await pool.ready(spec(1))
     words = await pool.refused("scale", ScaleIntent(replicas=3, current=2))
     assert words == "pool p1 has 1 replicas, not 2: nothing is changed"
@@ -260,8 +260,6 @@ async def test_only_if_the_replicas_are_still_so_many(pool: Pool) -> None:
 
 
 async def test_who_shall_go_first_can_be_said(pool: Pool) -> None:
-    from resources.pool_intents import ScaleIntent
-
     await pool.ready(spec(3))
     youngest = max((await pool.state()).members.items(), key=lambda item: item[1].created)[0]
     assert await pool.scale(2, remove=(youngest,)) == f"scaled; replicas 3 → 2; marked for deletion: {youngest}"
@@ -332,9 +330,12 @@ async def test_force_reaches_those_on_their_way_out_too(pool: Pool) -> None:
     await pool.delete()
     await pool.when(lambda s: s.members[name].phase is Phase.TERMINATING)
     assert await pool.delete(force=True) == "pool p1 is being deleted with force, with 1 machine"
-    deletions = lambda: pool.machine(name).query(PlayedMachine.deletions)  # noqa: E731
-    await eventually(deletions, lambda said: [d.force for d in said] == [False, True], "both intents")
-    assert len({d.id for d in await deletions()}) == 2
+
+    async def deletions() -> dict[str, bool]:
+        said: list[DeleteIntent] = await pool.machine(name).query(PlayedMachine.deletions)
+        return {d.id: d.force for d in said}
+
+    await eventually(deletions, lambda said: sorted(said.values()) == [False, True], "both intents")
     await pool.be(name, vm=Vm.GONE, ended=True)
     await pool.gone()
 

@@ -15,6 +15,7 @@ from poolplay import Machines, played, pool_yaml
 
 from resources.manifests import AnyManifest, load_manifests
 from resources.names import pool_id, pool_user
+from resources.pool import PoolWait
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
 from starter import intents, live, pool_waiting, rehearsal
@@ -358,6 +359,45 @@ def test_when_a_wait_is_over(found: PoolDescription, goal: Goal, expected: bool 
         return
     with pytest.raises(expected):
         reached(found, looked(), goal)
+
+
+class Looks:
+    """A client whose pool looks so, one look after the other; the last one stays. Its class has news so often."""
+
+    def __init__(self, *looks: PoolDescription, news: int = 0) -> None:
+        self.pools, self.looks, self.news, self.asked = self, list(looks), news, 0
+
+    async def look(self, name: str, *, cluster: str | None = None) -> PoolDescription:
+        self.asked += 1
+        return self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+
+    async def unheard(self, listed: PoolListed) -> int:
+        self.news -= 1
+        return max(0, self.news + 1)
+
+
+async def waited(looks: Looks, until: str = "rolled-out") -> PoolDescription:
+    client: Any = looks
+    timeout = timedelta(seconds=60)
+    return await pool_waiting.wait(client, "p1", until, timeout=timeout, progress=None, cluster=None)
+
+
+async def test_what_the_class_has_not_told_yet_is_waited_for() -> None:
+    looks = Looks(looked(rolled_out=True), news=2)
+    assert await waited(looks) == looked(rolled_out=True)
+    assert looks.asked == 3
+
+
+async def test_a_rollout_stands_only_when_it_does_at_two_looks_in_a_row() -> None:
+    """A person's word may have come a moment ago, and the pool has not planned by it yet."""
+    wait = PoolWait(reason="RolloutPaused", message="The rollout is paused", since=NOW)
+    stands, moves, done = looked(waits=[wait]), looked(), looked(rolled_out=True)
+    assert await waited(Looks(stands, moves, stands, done)) == done
+    looks = Looks(stands, moves, stands, stands, done)
+    with pytest.raises(Refused, match="the rollout of pool p1 stands: RolloutPaused: The rollout is paused"):
+        await waited(looks)
+    assert looks.asked == 4
+    assert await waited(Looks(stands, stands, looked(available=3)), "ready") == looked(available=3)
 
 
 async def test_a_wait_ends_where_a_person_must_act(hostler: HostlerClient, machines: Machines) -> None:

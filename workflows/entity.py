@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -21,6 +21,8 @@ with workflow.unsafe.imports_passed_through():
 T = TypeVar("T")
 NEVER = ""
 """The name of no deadline: for a wait that only its condition ends."""
+STUMBLE = timedelta(seconds=30)
+"""A run that ends by an error within so long, right after another one, is given so long before the next."""
 RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
 
@@ -179,6 +181,10 @@ class Entity:
             workflow.logger.exception("%s: parked", workflow.info().workflow_id)
             self.parked(error)
             await asyncio.gather(*self.in_flight, return_exceptions=True)
+            info = workflow.info()
+            if info.continued_run_id and workflow.now() - info.start_time < STUMBLE:
+                # Parked, it stumbles again: over what it says of itself. New runs without a pause would be without end.
+                await workflow.sleep(STUMBLE, summary="stumbled at once")
             await self.renew()
             raise
 

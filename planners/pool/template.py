@@ -34,6 +34,9 @@ def to_tell(
     return others[: max(0, limit - len(at_work))]
 
 
-def next_look(members: Mapping[str, Member], told: Mapping[str, datetime], generation: int) -> datetime | None:
-    """When the first of those that were told has been silent for too long."""
-    return min((told[n] + PATIENCE for n in pending(members, generation) if n in told), default=None)
+def next_look(
+    members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, now: datetime
+) -> datetime | None:
+    """When the first of those at work will have been silent for too long: what has passed is to come no more."""
+    ends = (told[n] + PATIENCE for n in pending(members, generation) if n in told)
+    return min((end for end in ends if end > now), default=None)

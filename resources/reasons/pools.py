@@ -156,6 +156,20 @@ POOL: dict[str, Reason] = {
         "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --pool {pool}` "
         "lists all.",
     ),
+    "MemberLost": Reason(
+        Kind.WAIT,
+        "The workflow of a machine was ended from outside; its VM may live, so it counts and is not replaced.",
+        "Give it a workflow again with the command that the pool's journal has (`hostler describe pool {pool}`); then "
+        "delete it if it is not wanted. Find out who ended it.",
+        warning=True,
+    ),
+    "MembersSilent": Reason(
+        Kind.WAIT,
+        "Machines were there before the pool's workflow and have not said yet how they are: nothing is planned before.",
+        "Nothing: they are asked every 30 s. After 2 minutes look at the one that the message names, and see whether "
+        "workers poll: `hostler doctor`.",
+        warning=True,
+    ),
     "Revised": Reason(
         Kind.HAPPENING,
         "Machines are made from another template or class from now on; the message says how many that replaces.",
@@ -191,12 +205,6 @@ POOL: dict[str, Reason] = {
         Kind.HAPPENING,
         "A machine of the pool was there before the pool's workflow, and belongs to it.",
         "Nothing. Find out who ended the pool's former workflow from outside.",
-        warning=True,
-    ),
-    "MemberLost": Reason(
-        Kind.HAPPENING,
-        "The workflow of a machine was ended from outside; its VM may live, so it counts and is not replaced.",
-        "Give it a workflow again with the command that the message has; then delete it if it is not wanted.",
         warning=True,
     ),
     "PoolCallFailed": Reason(

@@ -144,17 +144,13 @@ def _paused(state: PoolState | None) -> str:
 
 
 def _ended(found: PoolDescription) -> list[str]:
-    from resources.reasons import next_step
-
     if found.running:
         return []
     if not found.failure:
-        return ["", "Nothing is left of it."] if not found.machines else []
-    todo = (
-        next_step("Terminated", found.listed.cluster, found.listed.name, "pool")
-        if not found.machines
-        else (f"apply its manifest again: the new pool takes over the {found.machines} machines that still run")
-    )
+        return [] if found.machines else ["", "Nothing is left of it."]
+    n = found.machines
+    taken = f"it takes over the {n} machine{'s' if n != 1 else ''} that still run" if n else "no machine of it is left"
+    todo = f"apply its manifest again, which begins a new pool (hostler apply -f FILE): {taken}"
     return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", f"What can be done: {todo}"]
 
 

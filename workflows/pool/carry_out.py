@@ -33,6 +33,9 @@ with workflow.unsafe.imports_passed_through():
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' for names: no vowels, so no words, and nothing that looks like something else."""
+MARKS = "marks"
+FORGOTTEN = "forgotten"
+"""Of a workflow that has ended so long ago that the server does not know it any more: its machine may have a VM."""
 AT_ONCE = 100
 """Machines in one activity."""
 
@@ -50,7 +53,7 @@ def carry_out(p: PoolEntity, step: Step) -> None:
             permit(p, names, message)
         case MarkNodes(names=names, on=on):
             _change(p, names, node_marked=on)
-            _mark(p, names, on)
+            p.s.unmarked = list(dict.fromkeys([*p.s.unmarked, *names]))
 
 
 def _change(p: PoolEntity, names: Iterable[str], **fields: Any) -> None:
@@ -180,12 +183,15 @@ def _told(p: PoolEntity, output: TellMachinesOutput) -> None:
         s.expected = [n for n in s.expected if n != name]
         if name not in s.members or name in s.unstarted:
             continue
-        if not status:
-            s.unstarted.append(name)
+        member = s.members[name]
+        if not status and member.seq == 0 and member.vm is Vm.UNBORN:
+            s.unstarted.append(name)  # it has never said a word: it was not started
             p.deadlines["check"] = workflow.now()
-        elif s.lost.get(name) != status:
-            s.lost[name] = status
-            words = f"the workflow of machine {name} was ended from outside ({status}); its VM may live, and counts"
+        elif s.lost.get(name) != (status or FORGOTTEN):
+            s.lost[name] = status or FORGOTTEN
+            words = (
+                f"the workflow of machine {name} was ended from outside ({s.lost[name]}); its VM may live, and counts"
+            )
             p.note("MemberLost", f"{words}: hostler adopt machine {name} --cluster {s.cluster}")
 
 
@@ -200,38 +206,54 @@ def forget(p: PoolEntity, name: str) -> None:
 
 
 def again(p: PoolEntity) -> None:
-    """Everything that was said and is not confirmed: after a failed call, and by a new run of a parked pool."""
+    """Everything that was said and is not confirmed: after a failed call, and by a new run."""
     s = p.s
     if s.unstarted:
         start(p, list(s.unstarted))
     there = {n: m for n, m in s.members.items() if n not in s.unstarted}
-    if ignored := [n for n, m in there.items() if m.deleting and m.phase is not Phase.TERMINATING]:
-        delete(p, ignored, "")
+    unheard = [n for n, m in there.items() if m.deleting and m.phase is not Phase.TERMINATING]
+    if s.deleted and s.force:
+        unheard = list(there)  # those on their way out hear of the force too
+    if unheard:
+        delete(p, unheard, "")
     if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
         permit(p, waiting, "")
-    unmarked, s.unmarked = s.unmarked, {}
-    for on in (True, False):
-        if names := sorted(n for n, wanted in unmarked.items() if wanted is on and n in s.members):
-            _mark(p, names, on)
 
 
 # -- mark -------------------------------------------------------------------------------------------------------------
 
 
-def _mark(p: PoolEntity, names: Sequence[str], on: bool) -> None:
-    for some_names in _chunks(names):
-        p.start(
-            MarkActivities.mark_nodes,
-            MarkNodesInput(cluster=p.s.cluster, pool=p.s.name, machines=some_names, on=on),
-            queue=cluster_queue(p.s.cluster, p.s.queue_prefix),
-            summary=f"{'mark' if on else 'take the marks off'} {some(len(some_names), 'node')}",
-            failed=partial(_not_marked, p, some_names, on),
-        )
+def mark(p: PoolEntity) -> None:
+    """One call at a time: of two on their way, the later one need not be the last. A run may end meanwhile: the next
+    one marks again what is not confirmed."""
+    s = p.s
+    s.unmarked = [n for n in s.unmarked if n in s.members]
+    if p.marking or MARKS in p.later or not s.unmarked:
+        return
+    on = s.members[s.unmarked[0]].node_marked
+    names = [n for n in s.unmarked if s.members[n].node_marked is on][:AT_ONCE]
+    p.marking = True
+    p.start(
+        MarkActivities.mark_nodes,
+        MarkNodesInput(cluster=s.cluster, pool=s.name, machines=names, on=on),
+        queue=cluster_queue(s.cluster, s.queue_prefix),
+        summary=f"{'mark' if on else 'take the marks off'} {some(len(names), 'node')}",
+        done=partial(_marked, p, names, on),
+        failed=partial(_not_marked, p),
+        may_be_lost=True,
+    )
 
 
-def _not_marked(p: PoolEntity, names: Sequence[str], on: bool) -> None:
-    """Tried again with the next check, not at once: the loop would spin."""
-    p.s.unmarked |= dict.fromkeys((n for n in names if n in p.s.members), on)
+def _marked(p: PoolEntity, names: Sequence[str], on: bool, _: None) -> None:
+    s = p.s
+    p.marking = False
+    as_wanted = {n for n in names if n in s.members and s.members[n].node_marked is on}
+    s.unmarked = [n for n in s.unmarked if n not in as_wanted]
+
+
+def _not_marked(p: PoolEntity) -> None:
+    p.marking = False
+    p.later.add(MARKS)
 
 
 def _chunks(names: Sequence[str]) -> list[list[str]]:

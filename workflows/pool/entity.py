@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -33,6 +33,9 @@ RENEW_AFTER = 2000
 """Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
 
 
+ENDED_KEPT = 200
+
+
 @dataclass
 class Deed:
     """An activity under way, and what its end means."""
@@ -40,6 +43,8 @@ class Deed:
     handle: workflow.ActivityHandle[Any]
     done: Callable[[Any], None]
     failed: Callable[[], None]
+    may_be_lost: bool
+    """The run may end without it: what it does is not confirmed then, and done again."""
 
 
 class PoolEntity(Entity):
@@ -51,6 +56,14 @@ class PoolEntity(Entity):
         self.deeds: list[Deed] = []
         self.signals: set[asyncio.Task[None]] = set()
         """To other workflows, not accepted yet."""
+        self.later: set[str] = set()
+        """What has failed, and is not tried again before the next check: at once would be without end."""
+        self.marking = False
+        """Nodes are being marked."""
+        self.beginning: set[int] = set()
+        """Rollouts whose stories are being begun."""
+        self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
+        """Machines that are gone: a word of theirs that was overtaken by the last one brings them back no more."""
         self.told_news: RolloutNews | None = None
         """What the story of the rollout was told last."""
 
@@ -89,7 +102,7 @@ class PoolEntity(Entity):
     @property
     def quiet(self) -> bool:
         """Nothing is under way that must be known before this run may end."""
-        return not self.deeds and not self.signals
+        return not self.signals and all(d.may_be_lost for d in self.deeds)
 
     # -- calling ------------------------------------------------------------------------------------------------------
 
@@ -102,21 +115,22 @@ class PoolEntity(Entity):
         summary: str,
         done: Callable[[R], None] = lambda _: None,
         failed: Callable[[], None] = lambda: None,
-        timeout: timedelta | None = None,
+        may_be_lost: bool = False,
     ) -> None:
         """Start an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
             task_queue=queue,
-            start_to_close_timeout=timeout or self.s.timings.call_timeout,
+            start_to_close_timeout=self.s.timings.call_timeout,
             heartbeat_timeout=self.s.timings.heartbeat,
             retry_policy=SHORT,
             summary=summary,
         )
-        self.in_flight.add(handle)
-        handle.add_done_callback(lambda h: self.in_flight.discard(handle))
-        self.deeds.append(Deed(handle, done, failed))
+        if not may_be_lost:
+            self.in_flight.add(handle)
+            handle.add_done_callback(lambda h: self.in_flight.discard(handle))
+        self.deeds.append(Deed(handle, done, failed, may_be_lost))
 
     async def collect(self) -> None:
         """What the deeds that are over have come to. A failed one is said; the check that follows does again what is

@@ -30,24 +30,25 @@ CENSUS = timedelta(minutes=30)
 """Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
 MOST_PLANS = 200
 """In a row: 5,000 machines are deleted in 50. More would be an error of the planner's, and is stopped as one."""
+CLASS, REGISTER = "class", "register"
 PATIENCE = timedelta(seconds=30)
 """For machines that were there before, to say how they are."""
 
 
 async def live(p: PoolEntity) -> None:
     """Until the pool is deleted and nothing is left of it."""
-    s = p.s
     await _ask_class(p)
     await _meet(p)
     carry_out.again(p)
     while not p.over:
-        p.news = False
         await p.collect()
+        p.news = False
         _timers(p)
+        _register(p)
         _report(p)
-        if not s.expected:
-            decide(p)
-            _template(p)
+        decide(p)
+        _template(p)
+        carry_out.mark(p)
         if p.renewal_due:
             await p.renew()
         await p.until(lambda: p.news or p.over or p.renewal_due or any(d.handle.done() for d in p.deeds))
@@ -61,6 +62,8 @@ def decide(p: PoolEntity) -> None:
     """Plan and carry out until nothing is left to do now. A plan carried out and made again comes to nothing, so this
     ends; who is deleted has its signal on the way before the next plan."""
     s = p.s
+    if s.expected:  # who is there is not known yet
+        return
     steps: list[Step] = []
     for _ in range(MOST_PLANS):
         now = workflow.now()
@@ -86,6 +89,10 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
         if wait.reason not in since:
             p.note(wait.reason, wait.message)
     s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    if s.lost:
+        named = ", ".join(f"{name} ({status})" for name, status in sorted(s.lost.items())[:5])
+        words = f"the workflows of {len(s.lost)} machines were ended from outside, and their VMs count: {named}"
+        s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if made.next_look is None:
         p.deadlines.pop("look", None)
     else:
@@ -95,12 +102,13 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
 def _template(p: PoolEntity) -> None:
     s, now = p.s, workflow.now()
     s.told = {n: at for n, at in s.told.items() if n in s.members and s.members[n].template < s.template}
-    names = hot.to_tell(s.members, s.told, s.template, concurrency_of(s.annotations), now)
-    names = [n for n in names if n not in s.unstarted]
-    if names and not (s.news and s.news.paused):
+    there = {n: m for n, m in s.members.items() if n not in s.unstarted and n not in s.lost}
+    paused = s.expected or (s.news is not None and s.news.paused)
+    names = [] if paused else hot.to_tell(there, s.told, s.template, concurrency_of(s.annotations), now)
+    if names:
         s.told |= dict.fromkeys(names, now)
         carry_out.template(p, names)
-    look = hot.next_look(s.members, s.told, s.template)
+    look = hot.next_look(there, s.told, s.template, now)
     if look is None:
         p.deadlines.pop("told", None)
     else:
@@ -117,10 +125,9 @@ def _timers(p: PoolEntity) -> None:
             del p.deadlines[name]
     if p.due("check"):
         del p.deadlines["check"]
+        p.later.clear()
         carry_out.again(p)
-    if p.due("expected"):
-        del p.deadlines["expected"]
-        s.expected = []
+    _expect(p)
     if "census" not in p.deadlines:
         p.deadlines["census"] = now + CENSUS
     elif p.due("census"):
@@ -144,25 +151,62 @@ def _missing(p: PoolEntity, found: MembersFound) -> None:
 
 
 async def _meet(p: PoolEntity) -> None:
-    """Once: the cluster learns of the pool, and machines of a former workflow of this pool say how they are, so that
-    none is made beside them."""
+    """Once: machines of a former workflow of this pool say how they are, so that none is made beside them. Visibility
+    that does not answer is waited for."""
     s = p.s
-    if s.searched:
-        return
-    queue = workflow_queue(s.queue_prefix)
-    p.start(PoolActivities.register_pool, p.ref, queue=queue, summary=f"tell cluster {s.cluster} of the pool")
-    found: list[MembersFound] = []
-    p.start(PoolActivities.find_members, p.ref, queue=queue, summary="machines of this pool", done=found.append)
-    while p.deeds:
+    while not s.searched:
+        found: list[MembersFound] = []
+        p.start(
+            PoolActivities.find_members,
+            p.ref,
+            queue=workflow_queue(s.queue_prefix),
+            summary="machines of this pool that are there already",
+            done=found.append,
+        )
         await p.until(lambda: any(d.handle.done() for d in p.deeds), NEVER)
         await p.collect()
-        if p.due("check"):
-            del p.deadlines["check"]
-    s.searched = bool(found)  # else the next run tries it again
-    s.expected = [n for f in found for n in f.names if n not in s.members]
-    if s.expected:
-        p.deadlines["expected"] = workflow.now() + PATIENCE
+        if found:
+            s.searched = True
+            s.expected = [n for n in found[0].names if n not in s.members]
+            return
+        await p.until(lambda: False, "check")
+        del p.deadlines["check"]
+
+
+def _expect(p: PoolEntity) -> None:
+    """Those that were found are asked until each has said how it is, or is found to be gone."""
+    s, now = p.s, workflow.now()
+    if not s.expected:
+        p.deadlines.pop("expected", None)
+        return
+    words = (
+        f"{len(s.expected)} machines of a former workflow of this pool have not said how they are: {s.expected[0]}, …"
+    )
+    since = next((w.since for w in s.waits if w.reason == "MembersSilent"), now)
+    s.waits = [PoolWait(reason="MembersSilent", message=words, since=since)]
+    if "expected" not in p.deadlines or p.due("expected"):
+        p.deadlines["expected"] = now + PATIENCE
         carry_out.ask(p, s.expected)
+
+
+def _register(p: PoolEntity) -> None:
+    """The cluster sends its news to pools that it knows."""
+    s = p.s
+    if s.registered or REGISTER in p.later:
+        return
+    s.registered = True
+    p.start(
+        PoolActivities.register_pool,
+        p.ref,
+        queue=workflow_queue(s.queue_prefix),
+        summary=f"tell cluster {s.cluster} of the pool",
+        failed=partial(_not_registered, p),
+    )
+
+
+def _not_registered(p: PoolEntity) -> None:
+    p.s.registered = False
+    p.later.add(REGISTER)
 
 
 # -- the class --------------------------------------------------------------------------------------------------------
@@ -186,9 +230,11 @@ async def _ask_class(p: PoolEntity) -> None:
             retry_policy=poller(s.timings.poll),
             summary=f"ask class {name} for its spec",
         )
-        await p.until(lambda: handle.done() or s.machine_class is not None or s.deleted, NEVER)
-        if not handle.done():
+        await p.until(lambda: handle.done() or s.machine_class is not None or s.deleted or p.renewal_due, NEVER)
+        if s.machine_class is not None or s.deleted or not handle.done():
             p.drop(handle)
+            if p.renewal_due:
+                await p.renew()
             return
         try:
             take_class(p, await handle, "", "")
@@ -203,7 +249,7 @@ def _report(p: PoolEntity) -> None:
     s = p.s
     name = s.spec.template.spec.class_.name
     generation = s.machine_class.generation if s.machine_class else 0
-    if s.class_told == (now := f"{name} {generation}"):
+    if s.class_told == (now := f"{name} {generation}") or CLASS in p.later:
         return
     left = [ClassRef(cluster=s.cluster, name=c) for c in s.classes if c != name]
     s.classes, s.class_told = [name], now
@@ -222,30 +268,50 @@ def _report(p: PoolEntity) -> None:
         ),
         queue=workflow_queue(s.queue_prefix),
         summary=f"tell class {name}: generation {generation}",
-        failed=lambda: setattr(s, "class_told", ""),
+        failed=partial(_not_told, p),
     )
+
+
+def _not_told(p: PoolEntity) -> None:
+    p.s.class_told = ""
+    p.later.add(CLASS)
 
 
 async def _leave(p: PoolEntity) -> None:
-    """Nothing is left: class and cluster forget the pool, and its last story is told to the end."""
+    """Nothing is left: the last story is told to the end, then class and cluster forget the pool, so that no word that
+    is on its way makes it known again."""
     s = p.s
     s.waits = []
+    p.later.clear()
     story.follow(p, ())
-    p.start(
-        PoolActivities.forget_pool,
-        ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
-        queue=workflow_queue(s.queue_prefix),
-        summary="class and cluster forget the pool",
-    )
+    await _settle(p)
+    while True:
+        forgotten: list[None] = []
+        p.start(
+            PoolActivities.forget_pool,
+            ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
+            queue=workflow_queue(s.queue_prefix),
+            summary="class and cluster forget the pool",
+            done=forgotten.append,
+        )
+        await _settle(p)
+        if forgotten:
+            break
+        await p.until(lambda: False, "check")
+        del p.deadlines["check"]
+    p.deadlines.clear()
+    await workflow.wait_condition(workflow.all_handlers_finished)
+
+
+async def _settle(p: PoolEntity) -> None:
+    """Until nothing is under way, and each story is told."""
     while True:
         await p.collect()
         story.tell(p)
         if p.quiet:
-            break
+            return
         signals = len(p.signals)
         await p.until(partial(_moved, p, signals), NEVER)
-    p.deadlines.clear()
-    await workflow.wait_condition(workflow.all_handlers_finished)
 
 
 def _moved(p: PoolEntity, signals: int) -> bool:

@@ -23,14 +23,16 @@ with workflow.unsafe.imports_passed_through():
     from resources.rollout import Outcome, RolloutCounts, RolloutEnd, RolloutNews, RolloutState
 
 UNTOLD_KEPT = 100
+STORIES = "stories"
 
 
 def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
     """After each plan: begin the story of a new rollout, keep what is to be told, end those that are over."""
     s, now = p.s, workflow.now()
-    if s.rollout is not None and s.revision not in s.stories:
+    if s.rollout is not None and s.story < s.revision and not s.deleted:
+        s.story = s.revision
         s.stories[s.revision] = Story()
-        _begin(p, s.revision)
+    _begin_all(p)
     for counter, story in list(s.stories.items()):
         if story.outcome:
             continue
@@ -39,6 +41,18 @@ def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
             story = story.model_copy(update={"untold": [*story.untold, *lines][-UNTOLD_KEPT:]})
         s.stories[counter] = _ended(p, counter, story)
     tell(p)
+
+
+def _begin_all(p: PoolEntity) -> None:
+    """Those whose workflow is not there yet; of an older revision nobody would tell it more than its end."""
+    for counter, story in list(p.s.stories.items()):
+        if story.started or counter in p.beginning or STORIES in p.later:
+            continue
+        if counter == p.s.revision:
+            p.beginning.add(counter)
+            _begin(p, counter)
+        else:
+            del p.s.stories[counter]
 
 
 def _begin(p: PoolEntity, counter: int) -> None:
@@ -66,13 +80,14 @@ def _begin(p: PoolEntity, counter: int) -> None:
 
 
 def _begun(p: PoolEntity, counter: int, _: None) -> None:
+    p.beginning.discard(counter)
     if counter in p.s.stories:
         p.s.stories[counter] = p.s.stories[counter].model_copy(update={"started": True})
 
 
 def _not_begun(p: PoolEntity, counter: int) -> None:
-    """The next plan begins it again."""
-    p.s.stories.pop(counter, None)
+    p.beginning.discard(counter)
+    p.later.add(STORIES)
 
 
 def _ended(p: PoolEntity, counter: int, story: Story) -> Story:
@@ -86,6 +101,9 @@ def _ended(p: PoolEntity, counter: int, story: Story) -> Story:
             p.note("RolloutSuperseded", f"rollout of revision {counter}: {message}")
     elif s.deleted:
         outcome, message = Outcome.FAILED, "the pool is deleted"
+        p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
+    elif complete(p.view()) and not p.view().limits.replicas:
+        outcome, message = Outcome.FAILED, "the pool has no machines any more"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     elif complete(p.view()):
         counts = _counts(p)

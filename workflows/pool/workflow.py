@@ -74,10 +74,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         self._heard()
         member = s.members.get(report.machine)
         if report.ended:
+            self.ended.append(report.machine)
             forget(self, report.machine)
             return
         if member is None:
-            if report.hash:  # it was asked: it is ours, of a former workflow of this pool
+            if (
+                report.hash and report.machine not in self.ended
+            ):  # it was asked: it is ours, of a former workflow of this pool
                 self._meet(report)
             return
         if report.seq <= member.seq and report.machine not in s.lost:

@@ -1,0 +1,173 @@
+"""What `hostler describe pool` shows a person who was woken at night."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cli_support import class_yaml
+from poolplay import pool_yaml
+
+from resources.machine import ClassSnapshot, Phase
+from resources.manifests import MachineClass, MachineDeployment
+from resources.messages import Happening
+from resources.pool import Gate, Member, PoolState, PoolWait, Rollout
+from resources.pool_intents import PoolSummary, RevisionSummary
+from starter.commands.describe import pool_lines
+from starter.pool_results import PoolDescription, PoolListed
+from starter.results import MachineSummary
+
+NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
+
+
+def ago(**span: float) -> datetime:
+    return NOW - timedelta(**span)
+
+
+def machine(name: str, phase: str, reason: str) -> MachineSummary:
+    return MachineSummary(name, "prod", ago(hours=1), phase=phase, reason=reason, pool="web")
+
+
+def state(**fields: Any) -> PoolState:
+    spec = MachineDeployment.model_validate(pool_yaml("web", replicas=4, progressDeadlineSeconds=600)).spec
+    snapshot = ClassSnapshot.of(MachineClass.model_validate(class_yaml()), 2)
+    return PoolState(name="web", cluster="prod", spec=spec, machine_class=snapshot, **fields)
+
+
+def summary(**fields: Any) -> PoolSummary:
+    return PoolSummary(**{"name": "web", "cluster": "prod", "machine_class": "c1", "replicas": 4, **fields})
+
+
+def shown(numbers: PoolSummary | None = None, phase: str = "Ready", **fields: Any) -> str:
+    listed = PoolListed("web", "prod", ago(days=3), phase=phase, machine_class="c1", summary=numbers)
+    return "\n".join(pool_lines(PoolDescription(listed, **{"status": "RUNNING", **fields}), NOW))
+
+
+def test_a_bad_image_at_three_in_the_morning() -> None:
+    rollout = Rollout(
+        revision=2, began=ago(minutes=30), progress_at=ago(minutes=9), available=1, old_left=3, gate=Gate.OPEN, lost=1
+    )
+    message = "The rollout stands: 1 machine of revision 2 never joined (web-new-1)"
+    numbers = summary(
+        revision=2,
+        machines=5,
+        updated=2,
+        available=4,
+        unhealthy=1,
+        phases=[(1, Phase.RUNNING, 3), (2, Phase.FAILED, 1), (2, Phase.RUNNING, 1)],
+        rollout=rollout,
+        revisions=[
+            RevisionSummary(revision=1, created=ago(days=3), machine_class="c1", generation=1, machines=3),
+            RevisionSummary(
+                revision=2,
+                created=ago(minutes=30),
+                machine_class="c1",
+                generation=2,
+                machines=2,
+                requested_by="alice@desk",
+                reason="new image",
+            ),
+        ],
+        waits=[PoolWait(reason="NewMachinesNeverJoin", message=message, since=ago(minutes=9))],
+    )
+    members = {"web-new-1": Member(2, ago(minutes=29), ago(minutes=9), phase=Phase.FAILED)}
+    journal = [Happening(time=ago(minutes=9), reason="NewMachinesNeverJoin", message=message)]
+    found = shown(
+        numbers,
+        "Stopped",
+        state=state(members=members, journal=journal),
+        machines=5,
+        unwell=(machine("web-new-1", "Failed", "CreationTimeout"),),
+        web="http://ui/web",
+    )
+    for words in (
+        "Phase:     Stopped\n",
+        "Class:     c1, generation 2\n",
+        "Replicas:  4 wanted\n",
+        "Machines:  5 VMs, 4 available, 2 of revision 2, 1 unhealthy\n",
+        "Strategy:  RollingUpdate: maxSurge 1, maxUnavailable 0; progressDeadlineSeconds 600\n",
+        "Created:   2026-02-26 03:00:00 UTC (3d ago)\n",
+        f"Waiting for:\n  Reason:            NewMachinesNeverJoin\n  Message:           {message}\n"
+        "  Since:             2026-03-01 02:51:00 UTC (9m ago)\n  What can be done:  ",
+        "Rollout to revision 2:\n  Progress:      [#######-----------------------] 25 %\n"
+        "  Machines:      revision 2: 2 of 4 updated, 4 available, 3 old ones left, 1 unhealthy\n"
+        "  Began:         2026-03-01 02:30:00 UTC (30m ago) by alice@desk: new image\n"
+        "  Got on last:   2026-03-01 02:51:00 UTC (9m ago)\n"
+        "  Stops:         not before 2026-03-01 03:01:00 UTC (in 60s), unless a new machine is available by then\n"
+        "  Never joined:  1\n",
+        "Machines by revision:\n  REVISION     PHASES\n  2 (newest)   1 Failed, 1 Running\n  1            3 Running\n",
+        "  MACHINE     REVISION   PHASE    REASON            SINCE\n"
+        "  web-new-1   2          Failed   CreationTimeout   9m\n"
+        "  What can be done about CreationTimeout: ",
+        "  More of one: hostler describe machine web-new-1 --cluster prod\n",
+        "  2          c1, generation 2   2          30m   alice@desk   new image\n",
+        "  9m    NewMachinesNeverJoin   The rollout stands: ",
+        "  hostler rollout status web --cluster prod -w ",
+        "  hostler rollout undo web --cluster prod ",
+        "  hostler rollout resume web --cluster prod ",
+        "\nWeb UI: http://ui/web",
+    ):
+        assert words in found, found
+
+
+def test_every_machine_that_is_not_well_has_its_reason() -> None:
+    ill = tuple(machine(f"web-{n:02}", "Unknown", "NodeStatusUnknown") for n in range(10))
+    found = shown(summary(machines=30), unwell=ill, machines=30)
+    assert "\nMachines that are not Running:\n" in found
+    assert found.count("NodeStatusUnknown") == 11  # and one advice for all of them
+    assert "Machines that are" not in shown(summary(machines=30), machines=30)
+
+
+def test_what_only_some_pools_have() -> None:
+    spec = state().spec
+    asleep = state().model_copy(update={"spec": spec.model_copy(update={"hibernated": True})})
+    found = shown(summary(replicas=0, hibernated=True), "Hibernated", state=asleep)
+    assert "Replicas:  4 wanted, but 0 for now: hibernated\n" in found
+    assert "  hostler wake pool web --cluster prod " in found
+
+    held = state(paused=True, paused_by="bob@desk")
+    assert "Paused:    no rollout begins or goes on by bob@desk\n" in shown(summary(paused=True), state=held)
+    by_manifest = state().model_copy(update={"spec": spec.model_copy(update={"paused": True})})
+    assert "Paused:    no rollout begins or goes on, by the manifest\n" in shown(summary(), state=by_manifest)
+
+    parked = shown(summary(parked="KeyError: x"), "Parked", state=state())
+    assert "Stands still: KeyError: x\nOnce a fixed worker runs: hostler renew pool web --cluster prod\n" in parked
+
+    late = shown(summary(template_pending=3, preserved=1, leaving=2, repairs=1, machines=4), state=state())
+    assert "2 leaving, 1 preserved, 3 without the newest node template yet" in late
+    assert "Repair:    1 at a time, none above 40% unhealthy; 1 under way\n" in late
+    on_delete = spec.model_copy(update={"strategy": spec.strategy.model_copy(update={"type": "OnDelete"})})
+    shown_so = shown(summary(), state=state().model_copy(update={"spec": on_delete}))
+    assert "Strategy:  OnDelete: an old machine is replaced when somebody deletes it; progressDeadline" in shown_so
+
+
+def test_only_the_revisions_that_matter_are_listed() -> None:
+    revisions = [
+        RevisionSummary(revision=n, created=ago(days=9 - n), machine_class="c1", generation=n, machines=int(n == 1))
+        for n in range(1, 9)
+    ]
+    found = shown(summary(revision=8, revisions=revisions)).partition("Revisions:\n")[2].splitlines()
+    assert [line.split()[0] for line in found[1:7]] == ["8", "7", "6", "5", "4", "1"]
+
+
+def test_a_pool_that_is_gone() -> None:
+    gone = {"status": "COMPLETED", "ended": ago(hours=1)}
+    found = shown(phase="Deleting", state=state(), **gone)
+    assert "Phase:     (gone)\n" in found
+    assert "Ended:     2026-03-01 02:00:00 UTC (60m ago)\n" in found
+    assert "Nothing is left of it." in found
+    assert "To go on" not in found
+
+    ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "its workflow was ended from outside"}
+    left = (machine("web-1", "Running", ""), machine("web-2", "Running", ""))
+    found = shown(phase="Ready", machines=2, unwell=left, **ended)
+    for words in (
+        "Phase:     Ready, when its workflow ended\n",
+        "Machines:  2, by the list of workflows\n",
+        "Its workflow was ended from outside.\nWhat can be done: apply its manifest again, which begins a new pool "
+        "(hostler apply -f FILE): it takes over the 2 machines that still run\n",
+        "Machines that are left:\n",
+        "  hostler get machines --pool web --cluster prod -o wide ",
+    ):
+        assert words in found, found
+    assert "Nothing is left" not in found
