@@ -44,6 +44,8 @@ from resources.messages import (
 )
 from resources.names import provider_key
 
+FIRST_LOOK = timedelta(seconds=1)
+GROWTH = 1.5
 MESSAGE_LENGTH = 1000
 """Characters of what is said of a VM, before the word "console"."""
 _NO_ID = (
@@ -170,7 +172,7 @@ class MachineActivities:
         if found.evidence == Evidence.PRESENT:
             words = f"still there: {', '.join(found.left)}"
             progress(message=words)  # without the time: what was absent and is there again was a lagging read
-            raise NotYet(words, target.poll)
+            raise NotYet(words, _patience(activity.info().attempt, target.poll))
         now = clock.now()
         first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
         progress(message="the cloud finds nothing of it", absentSince=first.timestamp())
@@ -228,6 +230,12 @@ class MachineActivities:
         machine = target.machine
         told = Announcement(provider_id=provider_id, machine=machine.name, account=account)
         await announce(self.deps, machine.cluster, told)
+
+
+def _patience(attempt: int, longest: timedelta) -> timedelta:
+    """Between two looks at a VM that goes: short at first, for some clouds need seconds only, and the next machine of a
+    rollout may wait for it."""
+    return min(longest, FIRST_LOOK * GROWTH ** min(attempt - 1, 20))
 
 
 def _words(vm: MachineStatus, *more: str) -> str:

@@ -1,6 +1,6 @@
 """The simulator as a process for benchmarks: VMs, kubelets and pods without delay, heartbeats as in production.
 
-    python bench/_simulator.py --kubeconfig FILE
+    python bench/_simulator.py --kubeconfig FILE [--boot 2] [--join 1] [--terminate 2]
 
 `python -m simulator` has the speeds of the demo and of the tests; the ones heartbeat too slowly to boot at once, the
 others so fast that hundreds of kubelets would measure themselves. Prints one line of JSON with its addresses.
@@ -30,10 +30,10 @@ TIMINGS = Timings(
 )
 
 
-async def serve(kubeconfig: Path) -> None:
+async def serve(kubeconfig: Path, timings: Timings) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    async with Simulator(SimulatorSettings(cluster="bench", timings=TIMINGS)) as simulator:
+    async with Simulator(SimulatorSettings(cluster="bench", timings=timings)) as simulator:
         _write(kubeconfig, simulator.kubeconfig)
         print(json.dumps({"ec2": simulator.ec2_url, "admin": simulator.admin_url}), flush=True)
         await stop.wait()
@@ -47,4 +47,8 @@ def _write(kubeconfig: Path, text: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    asyncio.run(serve(parser.parse_args().kubeconfig))
+    for name in ("boot", "join", "terminate"):
+        parser.add_argument(f"--{name}", type=float, default=0.0, metavar="SECONDS", help="default: at once")
+    options = parser.parse_args()
+    times = {name: getattr(options, name) for name in ("boot", "join", "terminate")}
+    asyncio.run(serve(options.kubeconfig, TIMINGS.model_copy(update=times)))

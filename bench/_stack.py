@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import json
 import os
 import socket
@@ -49,6 +50,15 @@ class BenchError(Exception):
     """The numbers would be wrong, or there are none; the message says why."""
 
 
+@dataclass(frozen=True)
+class Times:
+    """What a machine takes, in seconds."""
+
+    boot: float = 0.0
+    join: float = 0.0
+    terminate: float = 0.0
+
+
 @dataclass
 class Stack:
     client: Client
@@ -66,8 +76,9 @@ class Stack:
         pids = {name: child.pid for name, child in self.children.items()}
         return {name: _cpu_seconds(pid) for name, pid in {**pids, "client": os.getpid()}.items()}
 
-    def worker_rss_kb(self) -> int:
-        status = Path(f"/proc/{self.children['worker'].pid}/status").read_text()
+    def rss_kb(self, child: str = "worker") -> int:
+        """Memory of one of the children."""
+        status = Path(f"/proc/{self.children[child].pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
     async def calls(self, since: int, service: str, operation: str = "*") -> tuple[list[dict[str, Any]], int]:
@@ -85,7 +96,9 @@ class Stack:
 
 
 @contextlib.asynccontextmanager
-async def running(side: Side, cached: int, calls_per_second: float | None = None) -> AsyncIterator[Stack]:
+async def running(
+    side: Side, cached: int, calls_per_second: float | None = None, times: Times | None = None
+) -> AsyncIterator[Stack]:
     """A fresh stack; its worker keeps up to `cached` workflows in memory. `calls_per_second`: as in the settings."""
     with tempfile.TemporaryDirectory(prefix="hostler-bench-") as folder:
         root, troubles = Path(folder), list[str]()
@@ -95,6 +108,8 @@ async def running(side: Side, cached: int, calls_per_second: float | None = None
             client = await Client.connect(address, data_converter=data_converter)
             await setup(client)
             program = [str(HERE / "_simulator.py"), "--kubeconfig", str(root / "kubeconfig")]
+            for name, seconds in dataclasses.asdict(times or Times()).items():
+                program += [f"--{name}", str(seconds)]
             simulator = await processes.start(_python(root, "simulator", program))
             urls = json.loads(await simulator.line(lambda line: line.startswith("{")))
             aws = {"endpoint": urls["ec2"], "callsPerSecond": calls_per_second}

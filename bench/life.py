@@ -172,7 +172,7 @@ async def costs(stack: Stack, machines: int, idle: float, say: Callable[[str], N
     """With the machines of the burst "a" Running: memory, idle events, and the events of lives."""
     first = [stack.client.get_workflow_handle(names.machine_id(CLUSTER, n)) for n in _names("a", machines)]
     await _quiet(first)
-    rss = stack.worker_rss_kb()
+    rss = stack.rss_kb()
     # The burst has paid for threads, connections and arenas. What as many more machines add, a few at a time, so that
     # nothing of that grows again, is what they take.
     second = []
@@ -182,7 +182,7 @@ async def costs(stack: Stack, machines: int, idle: float, say: Callable[[str], N
         second += [stack.client.get_workflow_handle(names.machine_id(CLUSTER, n)) for n in _names(f"b{start}", size)]
     handles = first + second
     before = await _quiet(handles)
-    kb = (stack.worker_rss_kb() - rss) / machines
+    kb = (stack.rss_kb() - rss) / machines
 
     say(f"looking at {len(handles)} idle machines for {idle:g} s")
     _, last = await stack.calls(0, "kubernetes")

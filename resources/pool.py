@@ -147,6 +147,8 @@ class Revision(Value):
     created: datetime
     requested_by: str = ""
     reason: str = ""
+    back: bool = False
+    """By an undo: what it brings has been looked at before, so no canary holds it."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -208,12 +210,28 @@ class PoolWait(Value):
     since: datetime
 
 
+class RolloutCounts(Value):
+    """A rollout in machines."""
+
+    replicas: int = 0
+    updated: int = 0
+    """Of its revision, and staying."""
+    available: int = 0
+    """Of its revision, and available."""
+    old: int = 0
+    """Of older revisions, whose VM is not confirmed gone."""
+    lost: int = 0
+    """Of its revision, that never joined and were replaced."""
+
+
 class Story(Value):
     """A rollout as it is told to its workflow: what was not told yet, and how it ended."""
 
     started: bool = False
     """Its workflow is there."""
     untold: list[Happening] = Field(default_factory=list)
+    counts: RolloutCounts = Field(default_factory=RolloutCounts)
+    """As long as it was the newest revision's, last."""
     outcome: str = ""
     """resources.rollout.Outcome; "": it goes on."""
     message: str = ""
@@ -239,6 +257,10 @@ class PoolState(Model):
     revision's."""
     queue_prefix: str = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
+
+    requested_by: str = ""
+    """Who applied it first; the first revision says so."""
+    reason: str = ""
 
     created: datetime | None = None
     template: int = Field(default=1, ge=1)

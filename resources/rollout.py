@@ -10,8 +10,18 @@ from pydantic import Field
 from resources.base import Model, Value
 from resources.messages import Happening
 from resources.names import DEFAULT_QUEUE
-from resources.pool import Gate, PoolWait
+from resources.pool import Gate, PoolWait, RolloutCounts
 from resources.timings import Timings
+
+__all__ = [
+    "STEPS_KEPT",
+    "Outcome",
+    "RolloutCounts",
+    "RolloutEnd",
+    "RolloutNews",
+    "RolloutResult",
+    "RolloutState",
+]
 
 STEPS_KEPT = 200
 """Of a rollout's steps, the newest; older ones are counted."""
@@ -25,20 +35,6 @@ class Outcome(StrEnum):
     """A former revision was gone back to before it was complete."""
     FAILED = "Failed"
     """It cannot be completed: the pool was deleted, or has no machines any more."""
-
-
-class RolloutCounts(Value):
-    """A rollout in machines."""
-
-    replicas: int = 0
-    updated: int = 0
-    """Of its revision, and staying."""
-    available: int = 0
-    """Of its revision, and available."""
-    old: int = 0
-    """Of older revisions, whose VM is not confirmed gone."""
-    lost: int = 0
-    """Of its revision, that never joined and were replaced."""
 
 
 class RolloutNews(Value):

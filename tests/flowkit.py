@@ -24,7 +24,8 @@ class Flow:
 
     run: Callable[[Stack], Awaitable[None]]
     about: frozenset[str] | None
-    """Activities whose boundaries the covering subset strikes; None: all, with every kind of fault."""
+    """Activities whose boundaries the covering subset strikes, or one of them with the call's number ("drain_node 2");
+    None: all, with every kind of fault."""
 
     async def __call__(self, stack: Stack) -> None:
         await self.run(stack)

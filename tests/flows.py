@@ -9,5 +9,6 @@ from flowkit import Flow
 from flows_birth import BIRTHS
 from flows_class import CLASSES
 from flows_later import LATER
+from flows_pool import POOLS
 
-FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES
+FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | POOLS

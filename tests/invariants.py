@@ -156,7 +156,7 @@ def _is_must(key: str) -> bool:
     return key in (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name") or key.startswith(MUST_PREFIXES)
 
 
-def checklaunch_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
+def check_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
     """I8 and the right end, asked of the cloud itself: each resource carries the must-tags that it was launched with,
     somebody's, and what the class wants of all kinds; nothing else."""
     (launch,) = [c for c in stack.calls("RunInstances") if launch_tags(c.request).get(TAG_UID) == seen.last.uid][:1]

@@ -69,8 +69,8 @@ def cases(flows: Mapping[str, Flow], name: str, found: list[Boundary]) -> list[F
     if about is None:
         chosen, rows = found, max(len(found), len(KINDS))
     else:
-        chosen = [(a, n) for a, n in found if a in about]
-        assert {a for a, _ in chosen} == about, f"{name} is about {sorted(about)}, and called {found}"
+        chosen = [(a, n) for a, n in found if about & {a, f"{a} {n}"}]
+        assert about <= {w for a, n in chosen for w in (a, f"{a} {n}")}, f"{name} is about {sorted(about)}: {found}"
         rows = len(chosen)
     turn = 3 * list(flows).index(name)  # so that flows with few boundaries do not begin with the same kind
     places = [chosen[i % len(chosen)] for i in range(rows)]
@@ -101,7 +101,8 @@ def check_subset(flows: Mapping[str, Flow]) -> None:
     """The covering subset has every boundary that it is to have, and every kind."""
     later: list[Fault] = []
     for name, made in flows.items():
-        found = [(a, n) for a in sorted(made.about or "abcdefghi") for n in (1, 2)]
+        words = [word.split() for word in sorted(made.about or "abcdefghi")]
+        found = [(a, n) for a, *call in words for n in map(int, call or (1, 2))]
         chosen = cases(flows, name, [*found, *([("of others", 1)] if made.about else [])])
         assert {(f.activity, f.call) for f in chosen} == set(found)
         if made.about is None:
@@ -152,6 +153,10 @@ SABOTAGE = [
     Sabotage("I10 template", "changed template", Fault("join_node", "killed before"), "I10:"),
     Sabotage("I11", "delete during create", Fault("create_machine", "transient"), "I11:"),
     Sabotage("I12", "delete in unknown", Fault("drain_node", "killed before"), "I12:"),
+    Sabotage("I2", "pool rolled out", Fault("start_rollout", "killed before"), "I2:"),
+    Sabotage("I3", "pool rolled out", Fault("start_rollout", "killed before"), "I3:"),
+    Sabotage("I4", "pool repaired", Fault("tell_members", "killed before"), "I4:"),
+    Sabotage("marks", "rollout undone", Fault("start_rollout", "killed before"), "marks:"),
     Sabotage("drained once", "health failure", Fault("drain_node", "killed before"), "once:"),
 ]
 

@@ -139,7 +139,8 @@ class World:
 
     @property
     def observed(self) -> Observed:
-        return Observed(self.members, self.revision, self.rollout, self.pace, reachable=self.reachable)
+        back = bool(self.revisions) and self.revisions[-1].back
+        return Observed(self.members, self.revision, self.rollout, self.pace, reachable=self.reachable, back=back)
 
     @property
     def view(self) -> View:

@@ -32,6 +32,7 @@ from resources.membership import (
     TellMachinesInput,
     TellMachinesOutput,
 )
+from resources.messages import ClusterNews
 from resources.names import cluster_queue, pool_id
 from resources.pool import Trouble, Vm
 from resources.rollout import RolloutState
@@ -124,7 +125,10 @@ class Machines:
         self.marked = self.marked | set(input.machines) if input.on else self.marked - set(input.machines)
 
     @activity.defn(name="register_pool")
-    async def register(self, input: PoolRef) -> None: ...
+    async def register(self, input: PoolRef) -> None:
+        """As a cluster that can be seen."""
+        pool = self.client.get_workflow_handle(pool_id(self.cluster, input.name))
+        await pool.signal("cluster_news", ClusterNews(time=datetime.now(UTC)))
 
     @activity.defn(name="forget_pool")
     async def forget(self, input: ForgetPoolInput) -> None: ...

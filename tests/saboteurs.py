@@ -12,7 +12,7 @@ from typing import Any
 from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 
-from activities import merge
+from activities import marks, merge
 from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
@@ -21,6 +21,8 @@ from drivers.aws import hotupdate
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from planners.hot_update import TagPlan, Tags, plan_tags
+from planners.pool import repair
+from planners.pool.budget import Limits
 from resources.errors import ErrorClass
 from resources.machine import OperationType, Phase
 from resources.manifests import NodeTemplate
@@ -247,6 +249,28 @@ def drain_again() -> None:
     terminate.begin = forgetful
 
 
+def break_i2() -> None:
+    """A pool that allows itself one VM more than it has said."""
+    allowed = Limits.ceiling
+    Limits.ceiling = property(lambda self: allowed.fget(self) + 1)  # type: ignore[misc, attr-defined]
+
+
+def break_i3() -> None:
+    """A rollout that deletes the old machines at once."""
+    Limits.floor = property(lambda self: 0)  # type: ignore[misc, assignment]
+
+
+def break_i4() -> None:
+    """A pool that forgets the repairs that it has begun."""
+    repair.in_flight = lambda view: []
+
+
+def leave_marks() -> None:
+    """A rollout that takes no mark off a Node."""
+    patch = marks.marks_patch
+    marks.marks_patch = lambda node, pool, *, on: patch(node, pool, on=True) if on else {}
+
+
 def _pass_workflows_through() -> None:
     """The strict sandbox would give each workflow modules of its own, which nobody has broken."""
     os.environ["HOSTLER_WORKER__STRICT_SANDBOX"] = "false"
@@ -280,6 +304,9 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I1": break_i1,
     "I1 recreate": break_i1_recreate,
     "I1 adopt": break_i1_adopt,
+    "I2": break_i2,
+    "I3": break_i3,
+    "I4": break_i4,
     "I5": break_i5,
     "I5 timer": break_i5_timer,
     "I5 look": break_i5_look,
@@ -293,4 +320,5 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I11": break_i11,
     "I12": break_i12,
     "drained once": drain_again,
+    "marks": leave_marks,
 }

@@ -12,13 +12,27 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from cli_support import BECOMES, HOSTLER, Place, Ran, class_yaml, eventually, impatient, machine_yaml, place, text
+from cli_support import (
+    BECOMES,
+    DEADLINE,
+    HOSTLER,
+    Place,
+    Ran,
+    class_yaml,
+    eventually,
+    impatient,
+    machine_yaml,
+    place,
+    text,
+)
 from poolplay import Machines, played, pool_yaml
+from test_completion import offered
 
 from resources import starts
 from resources.machine import MachineState, Phase
 from resources.manifests import Machine
 from resources.reasons import next_step
+from starter import completion
 
 __all__ = ["impatient", "place"]  # fixtures
 
@@ -145,7 +159,6 @@ async def test_a_canary_waits_for_a_person(place: Place, machines: Machines) -> 
     assert sorted(m.revision for m in machines.there.values()) == [2, 2, 2]
 
 
-@pytest.mark.xfail(strict=True, reason="found: an undo stands at the canary again")
 async def test_a_canary_that_is_undone_goes_away(place: Place, machines: Machines) -> None:
     await rolled_out(place, rollingUpdate={"pauseAfter": 1})
     good = set(machines.there)
@@ -350,6 +363,17 @@ async def test_what_is_not_there_is_said(place: Place, machines: Machines) -> No
         ["status", "machine/m1"],
     ):
         assert (await place.run("rollout", *usage)).code == 2, usage
+
+
+async def test_the_shell_completes_pools(place: Place, machines: Machines, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "PATIENCE", DEADLINE)  # a person's, not that of a busy machine
+    await rolled_out(place)
+
+    async def completed() -> bool:
+        return await offered(place, "rollout", "undo", "p") == ["p1"]
+
+    await eventually(completed, "completion of a pool")
+    assert await offered(place, "rollout", "res") == ["resume", "restart"]
 
 
 async def test_a_cluster_without_pools(place: Place, machines: Machines) -> None:

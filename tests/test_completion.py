@@ -34,7 +34,15 @@ async def test_words_of_the_command_line(place: Place) -> None:
     assert "__complete" not in commands
     assert await offered(place, "de") == ["describe", "delete"]
     assert await offered(place, "simulator", "faults", "") == ["list", "add", "clear"]
-    assert await offered(place, "get", "") == ["machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"]
+    assert await offered(place, "get", "") == [
+        "machines",
+        "pools",
+        "rollouts",
+        "classes",
+        "nodes",
+        "clusters",
+        "orphans",
+    ]
     assert await offered(place, "--cluster", "x", "describe", "") == ["machine", "pool", "class", "cluster"]
     assert await offered(place, "get", "machines", "--sel") == ["--selector"]
     assert await offered(place, "get", "machines", "-o", "j") == ["json"]

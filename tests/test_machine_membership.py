@@ -27,6 +27,7 @@ from resources.messages import CreateOutput, DeleteIntent, DrainInput, DrainOutp
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION, machine_id
 from resources.pool import Trouble, Vm
 from resources.timings import Timings
+from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow
 
 SENT = EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED
@@ -252,6 +253,26 @@ async def test_a_new_run_tells_nothing_twice(machines: Machines, pool: Pool) -> 
     after = [r for r in await pool.heard() if r.seq > before.seq]
     assert [r.seq for r in after] == [before.seq + n for n in (1, 2, 3)]
     assert [r.phase for r in after] == [Phase.TERMINATING] * 3
+
+
+async def test_a_new_run_begins_when_the_report_has_arrived(machines: Machines, pool: Pool) -> None:
+    """The message that asks for the one is the one too many: what a closed run was about to send is lost."""
+    handle = await pool.start(pool.new_state().model_copy(update={"messages": RENEW_AFTER - 2}))
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    before = await pool.told(lambda r: r.phase is Phase.RUNNING)
+    first = (await handle.describe()).run_id
+    await handle.signal(MachineWorkflow.report_again)
+    await eventually(handle.describe, lambda d: d.run_id != first, "a new run")
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    await handle.result()
+    after = [r for r in await pool.heard() if r.seq > before.seq]
+    assert [(r.seq - before.seq, str(r.phase), bool(r.machine_class)) for r in after] == [
+        (1, "Running", True),
+        (2, "Terminating", False),
+        (3, "Terminating", False),
+        (4, "Terminating", False),
+    ]
 
 
 # -- what stands on the Node ------------------------------------------------------------------------------------------

@@ -27,7 +27,13 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Ro
     if story is None or story.revision != observed.revision:
         proven = available > 0
         return Rollout(
-            revision=observed.revision, began=now, progress_at=now, available=available, old_left=old, proven=proven
+            revision=observed.revision,
+            began=now,
+            progress_at=now,
+            available=available,
+            old_left=old,
+            proven=proven,
+            canary_passed=observed.back,
         )
     more, fewer = available > story.available, old < story.old_left
     held = spec.paused or observed.cluster_paused or story.gate is Gate.PAUSED or not observed.reachable

@@ -25,6 +25,8 @@ class Wanted:
     restart: str = ""
     requested_by: str = ""
     reason: str = ""
+    back: bool = False
+    """To a former revision."""
 
     @property
     def hash(self) -> str:
@@ -59,6 +61,7 @@ def revise(
         created=now,
         requested_by=wanted.requested_by,
         reason=wanted.reason,
+        back=wanted.back,
     )
     if newest is not None and newest.key == made.key:
         same = newest.model_copy(update={"template": wanted.template, "machine_class": wanted.machine_class})
@@ -88,4 +91,4 @@ def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
     found = next((r for r in revisions if r.counter == counter), None)
     if found is None:
         raise ValueError(f"there is no revision {counter} any more; there are {known}")
-    return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}")
+    return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}", back=True)

@@ -29,6 +29,8 @@ class Observed:
     cluster_paused: bool = False
     reachable: bool = True
     """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
+    back: bool = False
+    """The newest revision is a former one, gone back to: no canary holds its rollout."""
 
 
 @dataclass(frozen=True)

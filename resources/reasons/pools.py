@@ -197,7 +197,7 @@ POOL: dict[str, Reason] = {
     ),
     "RolloutFailed": Reason(
         Kind.HAPPENING,
-        "The rollout cannot be completed any more, because its pool was deleted.",
+        "The rollout cannot be completed any more, because its pool was deleted or shall have no machines.",
         "Nothing.",
         warning=True,
     ),

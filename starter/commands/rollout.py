@@ -20,6 +20,7 @@ from starter.commands.common import (
     span,
     tell_each,
 )
+from starter.commands.pools import DryRunOption
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -40,9 +41,6 @@ PoolsArgument = Annotated[
         show_default=False,
         autocompletion=completion.pool_names,
     ),
-]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Print what the pool would do, step by step; do nothing.")
 ]
 RevisionOption = Annotated[int | None, typer.Option("--revision", help="All about this one.", show_default=False)]
 

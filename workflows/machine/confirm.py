@@ -106,7 +106,6 @@ async def health(m: MachineEntity) -> None:
     elif said.outcome == Outcome.WELL:
         s.suspicion = None
         m.deadlines.pop("confirm", None)
-        membership.withdraw(m)
         m.note_news("NotConfirmed", said.message)
     else:
         s.suspicion = look

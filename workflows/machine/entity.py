@@ -341,8 +341,6 @@ class MachineEntity(Entity):
 
     def begin_anew(self) -> MachineState:
         self.s.messages = 0
-        if self.telling:
-            self.s.told_pool = ""  # a report that is on its way may be lost with this run: the next one tells it again
         return self.s
 
     def new_life(self) -> MachineState:

@@ -112,7 +112,8 @@ def ask(m: MachineEntity, found: str) -> None:
 
 
 def wait_for_permit(m: MachineEntity, found: str) -> None:
-    m.waiting("RepairPermit", _asking(m, found), m.deadlines["confirm"])
+    words = _asking(m, found)
+    m.waiting("RepairPermit", words, m.deadlines["confirm"])
 
 
 def _asking(m: MachineEntity, found: str) -> str:

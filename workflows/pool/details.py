@@ -16,10 +16,15 @@ LINES = 10
 """Of the journal."""
 
 
+def typed(s: PoolState, command: str) -> str:
+    """A command on the pool, as one copies it: it must not hit another cluster."""
+    return f"`hostler {command} {s.name} --cluster {s.cluster}`"
+
+
 def details(s: PoolState, view: View) -> str:
     lines = [f"### Pool {s.name}, revision {s.revision}"]
     if s.parked:
-        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew pool {s.name}`")
+        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: {typed(s, 'renew pool')}")
     lines.append("\n".join(f"- {fact}" for fact in _facts(s, view)))
     if s.waits:
         waits = [f"- **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}: {w.message}" for w in s.waits]
@@ -43,7 +48,7 @@ def _facts(s: PoolState, view: View) -> list[str]:
     if s.deleted:
         facts.append("**It is being deleted**, and its machines with it")
     if s.spec.hibernated:
-        facts.append(f"Hibernated: its {s.spec.replicas} replicas come again with `hostler wake pool {s.name}`")
+        facts.append(f"Hibernated: its {s.spec.replicas} replicas come again with {typed(s, 'wake pool')}")
     if s.rollout is not None:
         done = len(view.new.keys() & view.available)
         facts.append(

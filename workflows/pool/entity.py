@@ -90,6 +90,7 @@ class PoolEntity(Entity):
             members=s.members,
             revision=s.revision,
             rollout=s.rollout,
+            back=bool(s.revisions) and s.revisions[-1].back,
             pace=s.pace,
             deleted=s.deleted,
             cluster_paused=s.news is not None and s.news.paused,

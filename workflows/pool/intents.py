@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime
 
 from temporalio import workflow
 
+from workflows.pool.details import typed
 from workflows.pool.entity import PoolEntity
 from workflows.pool.revise import go_back, take_spec, want
 
@@ -60,9 +62,8 @@ def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
     if intent.current is not None and intent.current != s.spec.replicas:
         return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing is changed"
     if strangers := sorted(set(intent.remove) - set(s.members)):
-        return (
-            f"pool {s.name} has no machine {', '.join(strangers)}: `hostler get machines --pool {s.name}` lists its own"
-        )
+        all_of_it = f"`hostler get machines --pool {s.name} --cluster {s.cluster}`"
+        return f"pool {s.name} has no machine {', '.join(strangers)}; {all_of_it} lists its own"
     return None
 
 
@@ -167,7 +168,7 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
 def undo(p: PoolEntity, intent: UndoIntent) -> str:
     wanted = wanted_by_undo(p.s.revisions, intent.to)
     why = f"{wanted.reason}{f': {intent.reason}' if intent.reason else ''}"
-    wanted = Wanted(wanted.template, wanted.machine_class, wanted.restart, intent.requested_by, why)
+    wanted = replace(wanted, requested_by=intent.requested_by, reason=why)
     change = go_back(p, wanted)
     return f"{wanted.reason}; {change.words}" if change.words else wanted.reason
 
@@ -191,7 +192,7 @@ def pause(p: PoolEntity, intent: Intent) -> str:
         return f"rollouts of pool {s.name} are paused already{f' by {s.paused_by}' if s.paused_by else ''}"
     s.paused, s.paused_by = True, intent.requested_by
     _applied(p, intent, "rollouts paused")
-    return f"paused; no rollout of pool {s.name} begins or goes on until `hostler rollout resume {s.name}`"
+    return f"paused; no rollout of pool {s.name} begins or goes on until {typed(s, 'rollout resume')}"
 
 
 def resume(p: PoolEntity, intent: Intent) -> str:
@@ -214,8 +215,8 @@ def abort(p: PoolEntity, intent: Intent) -> str:
     s.rollout = s.rollout.model_copy(update={"gate": Gate.ABORTED})
     _applied(p, intent, f"rollout of revision {s.rollout.revision} aborted")
     return (
-        f"aborted; the machines of older revisions stay. `hostler rollout undo {s.name}` goes back, "
-        f"`hostler rollout resume {s.name}` goes on"
+        f"aborted; the machines of older revisions stay. {typed(s, 'rollout undo')} goes back, "
+        f"{typed(s, 'rollout resume')} goes on"
     )
 
 
@@ -225,7 +226,7 @@ def hibernate(p: PoolEntity, intent: Intent) -> str:
         return f"pool {s.name} is hibernated already"
     s.spec = s.spec.model_copy(update={"hibernated": True})
     _applied(p, intent, "hibernated")
-    return f"hibernated; {len(s.members)} machines go, and come again with `hostler wake pool {s.name}`"
+    return f"hibernated; {len(s.members)} machines go, and come again with {typed(s, 'wake pool')}"
 
 
 def wake(p: PoolEntity, intent: Intent) -> str:

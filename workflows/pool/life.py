@@ -32,7 +32,7 @@ MOST_PLANS = 200
 """In a row: 5,000 machines are deleted in 50. More would be an error of the planner's, and is stopped as one."""
 CLASS, REGISTER = "class", "register"
 PATIENCE = timedelta(seconds=30)
-"""For machines that were there before, to say how they are."""
+"""For machines that were there before, to say how they are; and for the cluster's first news."""
 
 
 async def live(p: PoolEntity) -> None:
@@ -40,6 +40,8 @@ async def live(p: PoolEntity) -> None:
     await _ask_class(p)
     await _meet(p)
     carry_out.again(p)
+    if p.s.news is None:
+        p.deadlines["news"] = workflow.now() + PATIENCE
     while not p.over:
         await p.collect()
         p.news = False
@@ -62,8 +64,8 @@ def decide(p: PoolEntity) -> None:
     """Plan and carry out until nothing is left to do now. A plan carried out and made again comes to nothing, so this
     ends; who is deleted has its signal on the way before the next plan."""
     s = p.s
-    if s.expected:  # who is there is not known yet
-        return
+    if s.expected or (s.news is None and "news" in p.deadlines):
+        return  # who is there is not known yet, or whether the cluster is paused
     steps: list[Step] = []
     for _ in range(MOST_PLANS):
         now = workflow.now()
@@ -120,7 +122,7 @@ def _template(p: PoolEntity) -> None:
 
 def _timers(p: PoolEntity) -> None:
     s, now = p.s, workflow.now()
-    for name in ("look", "told"):
+    for name in ("look", "told", "news"):
         if p.due(name):
             del p.deadlines[name]
     if p.due("check"):
@@ -237,11 +239,11 @@ async def _ask_class(p: PoolEntity) -> None:
                 await p.renew()
             return
         try:
-            take_class(p, await handle, "", "")
+            take_class(p, await handle, s.requested_by, s.reason)
         except ActivityError as e:
             raise RuntimeError(failure_of(e).info.message) from None
         return
-    take_class(p, s.machine_class, "", "")
+    take_class(p, s.machine_class, s.requested_by, s.reason)
 
 
 def _report(p: PoolEntity) -> None:
@@ -261,7 +263,7 @@ def _report(p: PoolEntity) -> None:
             report=ClassReport(
                 user=pool_user(s.name),
                 generation=generation,
-                applied=generation,
+                applied=0,  # a pool carries nothing; its machines tell what they carry
                 state=UpdateState.UPDATED,
                 time=workflow.now(),
             ),

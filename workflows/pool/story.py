@@ -38,7 +38,8 @@ def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
             continue
         if counter == s.revision:
             lines = [Happening(time=now, reason=step.reason, message=step.message) for step in steps]
-            story = story.model_copy(update={"untold": [*story.untold, *lines][-UNTOLD_KEPT:]})
+            told = [*story.untold, *lines][-UNTOLD_KEPT:]
+            story = story.model_copy(update={"untold": told, "counts": _counts(p)})
         s.stories[counter] = _ended(p, counter, story)
     tell(p)
 
@@ -126,7 +127,7 @@ def tell(p: PoolEntity) -> None:
         if story.outcome:
             if not p.signals:
                 del s.stories[counter]
-                _send(p, counter, "end", _end(p, story))
+                _send(p, counter, "end", _end(story))
         elif counter == s.revision:
             news = _news(p, story)
             if news.steps or p.told_news != _but_time(news):
@@ -153,17 +154,18 @@ def _but_time(news: RolloutNews) -> RolloutNews:
     return news.model_copy(update={"time": None, "steps": []})
 
 
-def _end(p: PoolEntity, story: Story) -> RolloutEnd:
+def _end(story: Story) -> RolloutEnd:
     return RolloutEnd(
         outcome=Outcome(story.outcome),
         message=story.message,
-        counts=_counts(p),
+        counts=story.counts,
         steps=story.untold,
         time=workflow.now(),
     )
 
 
 def _counts(p: PoolEntity) -> RolloutCounts:
+    """Of the newest revision's."""
     s, view = p.s, p.view()
     return RolloutCounts(
         replicas=view.limits.replicas,

@@ -94,6 +94,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
         members=members,
         revision=revision,
         rollout=s.rollout if not rolls else None,
+        back=bool(revised.revisions) and revised.revisions[-1].back,
         pace=of(s.pace, revision),
         deleted=s.deleted or question.delete,
     )

@@ -1,0 +1,27 @@
+"""The fault matrix, third part: flows of a pool and its rollouts."""
+
+from __future__ import annotations
+
+import pytest
+from faultkit import Boundary
+from flows_pool import POOLS as FLOWS
+from lifekit import Stack
+from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
+
+
+@pytest.mark.parametrize("flow", FLOWS)
+async def test_matrix(shared: Stack, boundaries: dict[str, list[Boundary]], flow: str) -> None:
+    await strike(shared, FLOWS, flow, boundaries[flow])
+
+
+@pytest.mark.skipif(EVERYTHING, reason="nothing is left out")
+def test_a_subset_covers_every_boundary_and_every_kind() -> None:
+    check_subset(FLOWS)
+
+
+async def test_reads_that_lag_behind(shared: Stack) -> None:
+    await with_lag(shared, FLOWS)
+
+
+async def test_each_invariant_sees_its_saboteurs(shared: Stack) -> None:
+    await check_saboteurs(shared, FLOWS)

@@ -1,0 +1,237 @@
+"""Flows of a pool and its rollouts. Boundaries are those of the activities that these two call: what their machines do
+is struck in the machines' own flows."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from classkit import LiveClass
+from faultkit import arm
+from flowkit import Flow, flow, knobs, mark
+from invariants import Witness, check_i10, check_marks
+from invariants_pool import (
+    Watched,
+    check_ends,
+    check_i2,
+    check_i3,
+    check_i4,
+    check_pool_i1,
+    check_pool_i6,
+    check_pool_i8,
+    check_unmarked,
+)
+from lifekit import Stack, asked, eventually
+from poollives import Pool, end_machines, pool_spec
+
+from resources.machine import MachineState
+from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
+from resources.pool import PoolState
+from resources.rollout import Outcome
+from workflows.cluster import ClusterWorkflow
+
+POOLS: dict[str, Flow] = {}
+OURS = ("MachineDeploymentWorkflow", "RolloutWorkflow")
+OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
+ILL = {"healthTimeout": "5s"}
+WELL = {"healthTimeout": "5m"}
+"""Where no machine is to be repaired: on a busy machine a kubelet may be silent for seconds."""
+
+
+@dataclass
+class Live:
+    """A pool of a class, watched from before its start."""
+
+    of: LiveClass
+    pool: Pool
+    seen: Watched
+
+    async def up(self, replicas: int, **spec: Any) -> None:
+        """So many machines, before anything is struck."""
+        await self.pool.start(pool_spec(replicas, **{"machine": WELL, **spec}), self.of.wanted)
+        await self.pool.rolled_out(replicas)
+        await self.known()
+        await settled(self.pool)
+        self.seen.in_service()
+        arm(self.pool.stack, *OURS)
+
+    async def known(self) -> None:
+        """Class and cluster know the pool."""
+        cluster = self.pool.stack.client.get_workflow_handle(cluster_id(self.pool.stack.cluster))
+
+        async def pools() -> dict[str, Any]:
+            return (await asked(cluster, ClusterWorkflow.describe)).pools
+
+        await eventually(self.of.state, lambda s: pool_user(self.pool.name) in s.users, "the pool among the users")
+        await eventually(pools, lambda found: found.get(self.pool.name), "the pool among the cluster's")
+
+    async def end(self, machines: int, ceiling: int, rollouts: int = 0) -> None:
+        """The pool is deleted: nothing is left of the machines that it ever had, and nobody knows it any more."""
+        pool, seen, stack = self.pool, self.seen, self.pool.stack
+        await settled(pool)
+        await pool.delete()
+        check_pool_i1(seen, machines)
+        check_i2(seen, ceiling)
+        check_pool_i6(seen)
+        check_pool_i8(seen)
+        stories = [rollout_id(stack.cluster, pool.name, revision) for revision in range(2, 2 + rollouts)]
+        await check_ends(seen, [pool.handle.id, *stories])
+        await eventually(self.of.state, lambda s: not s.users, "the class forgets the pool and its machines")
+        cluster = await asked(stack.client.get_workflow_handle(cluster_id(stack.cluster)), ClusterWorkflow.describe)
+        assert not cluster.pools, f"the cluster still knows {sorted(cluster.pools)}"
+
+
+@asynccontextmanager
+async def live(stack: Stack) -> AsyncIterator[Live]:
+    """A class, and a pool of it that is not started yet, with a name that no other case on the simulator has."""
+    of, pool = LiveClass(stack), Pool(stack, f"p{uuid.uuid4().hex[:6]}")
+    await of.start()
+    try:
+        yield Live(of, pool, Watched(pool))
+    finally:
+        await end_machines(stack)
+
+
+def pool_flow(*about: str) -> Callable[[Callable[[Live], Awaitable[None]]], Flow]:
+    def register(run: Callable[[Live], Awaitable[None]]) -> Flow:
+        async def on_stack(stack: Stack) -> None:
+            async with live(stack) as it:
+                await run(it)
+
+        on_stack.__name__ = run.__name__
+        return flow(POOLS, *about)(on_stack)
+
+    return register
+
+
+async def settled(pool: Pool) -> PoolState:
+    """When nothing that the pool has begun is under way, or is to be tried again."""
+
+    async def look() -> PoolState | None:
+        described = await pool.handle.describe()
+        state = await pool.state()
+        failed = state.unstarted or state.unmarked or "check" in state.deadlines
+        return None if failed or described.raw_description.pending_activities else state
+
+    found = await eventually(look, what=f"pool {pool.name} settled")
+    assert found is not None
+    return found
+
+
+@pool_flow(
+    "ask_class", "register_pool", "find_members", "report_to_class", "start_machines", "tell_members", "forget_pool"
+)
+async def pool_life(it: Live) -> None:
+    """Started with plain JSON and no class: from nothing to two machines, and to nothing again."""
+    pool = it.pool
+    arm(pool.stack, *OURS)
+    await start_by_hand(pool)
+    await pool.rolled_out(2)
+    await it.known()
+    await it.end(machines=2, ceiling=3)
+
+
+async def start_by_hand(pool: Pool) -> None:
+    """With the few words that a person types in Temporal's web UI, and the tests' short waits."""
+    stack = pool.stack
+    spec = pool_spec(2, machine=WELL)
+    await stack.client.start_workflow(
+        "MachineDeploymentWorkflow",
+        {
+            "name": pool.name,
+            "cluster": stack.cluster,
+            "spec": spec.model_dump(mode="json", by_alias=True, exclude_unset=True),
+            "queuePrefix": stack.settings.queue_prefix,
+            "timings": stack.settings.timings.model_dump(mode="json", by_alias=True),
+        },
+        id=pool.handle.id,
+        task_queue=stack.settings.queue_prefix,
+    )
+    stack.started[pool.name] = pool.handle
+
+
+@pool_flow("tell_members 1")
+async def pool_scaled_in(it: Live) -> None:
+    """From two machines to one: one goes, and no VM is made for it."""
+    await it.up(2)
+    await it.pool.scale(1)
+    await it.pool.rolled_out(1)
+    check_i3(it.seen, 1)
+    await it.end(machines=2, ceiling=3)
+
+
+@pool_flow("report_to_class", "start_rollout", "mark_nodes", "start_machines 2", "tell_members 1")
+async def pool_rolled_out(it: Live) -> None:
+    """The class gets another image: each of two machines is replaced, and never are there fewer."""
+    await it.up(2)
+    await it.of.apply(ami=OTHER_IMAGE)
+    await it.pool.rolled_out(2, revision=2)
+    result = await it.pool.result(2)
+    check_i3(it.seen, 2)
+    assert (result.outcome, result.counts.updated, result.counts.old) == (Outcome.COMPLETE, 2, 0)
+    reasons = [step.reason for step in result.steps]
+    assert (reasons.count("RolledOut"), reasons.count("Replaced")) == (2, 2)
+    for machine in (await it.pool.machines()).values():
+        assert machine.machine_class is not None
+        assert machine.machine_class.provider_spec["ami"] == OTHER_IMAGE
+    await it.end(machines=4, ceiling=3, rollouts=1)
+
+
+@pool_flow("start_rollout 2", "mark_nodes 2")
+async def rollout_undone(it: Live) -> None:
+    """A bad image costs the surge and is undone: both machines are as they were, also for the person who uses them."""
+    pool, stack = it.pool, it.pool.stack
+    await it.up(2)
+    old = await pool.machines()
+    theirs = touched(stack, min(old.items())[1])
+    knobs(stack, f"{pool.name}-*", never_joins=True)
+    await it.of.apply(ami=OTHER_IMAGE)
+    await pool.when(lambda s: s.revision == 2 and s.updated == 1, "a new machine")
+    await vms(it, 3)
+    await settled(pool)
+    assert all(m.node_marked for n, m in (await pool.state()).members.items() if n in old)
+    await pool.undo()
+    await pool.rolled_out(2, revision=3)
+    assert (await pool.result(2)).outcome == Outcome.UNDONE
+    assert (await pool.result(3)).outcome == Outcome.COMPLETE
+    await settled(pool)
+    assert (await pool.machines()).keys() == old.keys()
+    check_unmarked(pool, str(theirs.last.status.node_name))
+    check_marks(stack, theirs)
+    check_i10(stack, theirs)
+    check_i3(it.seen, 2)
+    await it.end(machines=3, ceiling=3, rollouts=2)
+
+
+def touched(stack: Stack, state: MachineState) -> Witness:
+    """A person's marks on a machine, and that no autoscaler may remove its Node."""
+    seen = Witness([state])
+    stack.kubectl("annotate", "node", str(state.status.node_name), f"{SCALE_DOWN_DISABLED}=true")
+    mark(stack, seen)
+    return seen
+
+
+async def vms(it: Live, count: int) -> None:
+    """When so many VMs were made."""
+
+    async def made() -> int:
+        return sum(map(len, it.seen.launches().values()))
+
+    await eventually(made, lambda n: n == count, f"{count} VMs")
+
+
+@pool_flow("tell_members 1", "tell_members 2")
+async def pool_repaired(it: Live) -> None:
+    """Both machines fall ill: one after the other is replaced, by permit."""
+    pool = it.pool
+    await it.up(2, machine=ILL)
+    old = sorted((await pool.state()).members)
+    for name in old:
+        knobs(pool.stack, name, unready=True)
+    await eventually(pool.state, lambda s: not s.members.keys() & set(old), "both replaced")
+    await pool.rolled_out(2)
+    check_i4(it.seen, (await settled(pool)).journal, 1)
+    await it.end(machines=4, ceiling=3)

@@ -1,0 +1,170 @@
+"""The invariants of a pool, asked of the cloud's and the cluster's own books at each of their changes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import time
+from collections import defaultdict
+from datetime import datetime
+from typing import Any
+
+from invariants import Witness, check_i8, check_i11, launch_tags
+from lifekit import DEADLINE, Stack, examples
+from poollives import Crowd, Pool
+from temporalio.client import WorkflowFailureError
+
+from resources.machine import MachineState
+from resources.messages import Happening
+from resources.names import (
+    CORDON_ANNOTATION,
+    INSTANCE_NOT_READY_TAINT,
+    MACHINE_NAME_LABEL,
+    ROLLOUT_TAINT,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_BY,
+    TAG_MACHINE,
+    TAG_UID,
+    machine_id,
+)
+from simulator.ec2 import Vm
+from simulator.kube.resources import NODES
+from simulator.kube.selectors import Selector
+
+
+class Watched(Crowd):
+    """A pool from before it is started. A Crowd counts its VMs."""
+
+    def __init__(self, pool: Pool) -> None:
+        self.stack = pool.stack
+        self.gone: dict[str, float] = {}
+        """When the VMs of machines were gone, by the machines' names."""
+        self._prefix = f"{pool.name}-"
+        self._serving: set[str] = set()
+        self._served = self.stack.simulator.call(self._follow)
+        super().__init__(pool.stack, pool.name)
+
+    def _see(self, vm: Vm) -> None:
+        super()._see(vm)
+        if vm.state == "terminated" and vm.name.startswith(self._prefix):
+            self.gone[vm.name] = time.time()
+
+    def _follow(self) -> Any:
+        api = self.stack.simulator.simulator.kube
+        assert api is not None
+        store = api._registry.store
+        return store[NODES].subscribe(Selector(), store.version)
+
+    def in_service(self) -> list[int]:
+        """How many of its Nodes took work after each change of one, since this was asked before: they have joined, and
+        no drain of ours has begun. That a kubelet is silent for a moment, or a person cordons, is nobody's here."""
+        return self.stack.simulator.call(self._count)
+
+    def _count(self) -> list[int]:
+        counts: list[int] = []
+        while self._served.queue:
+            type, item = self._served.queue.popleft()
+            metadata, spec = item.obj["metadata"], item.obj.get("spec", {})
+            if not (metadata.get("labels") or {}).get(MACHINE_NAME_LABEL, "").startswith(self._prefix):
+                continue
+            new = INSTANCE_NOT_READY_TAINT in [t["key"] for t in spec.get("taints") or ()]
+            drained = CORDON_ANNOTATION in (metadata.get("annotations") or {})
+            if type == "DELETED" or new or drained:
+                self._serving.discard(item.name)
+            else:
+                self._serving.add(item.name)
+            counts.append(len(self._serving))
+        return counts
+
+    # -- machines, as they were launched ------------------------------------------------------------------------------
+
+    def launches(self) -> dict[tuple[str, str], set[str]]:
+        """By name and uid of each machine that a VM was ever asked for, the VMs that were made."""
+        found: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for call in self.stack.calls("RunInstances"):
+            tags = launch_tags(call.request)
+            if tags.get(TAG_MACHINE, "").startswith(self._prefix):
+                found[tags[TAG_MACHINE], tags[TAG_UID]] |= set(call.result.get("instanceIds", ()))
+        return found
+
+    def machines(self) -> list[Witness]:
+        spec, cluster = examples().machines[0].spec, self.stack.cluster
+        return [Witness([MachineState(name=n, cluster=cluster, spec=spec, uid=uid)]) for n, uid in self.launches()]
+
+
+def check_pool_i1(watched: Watched, machines: int) -> None:
+    """Each machine had one VM in its life, and there were no more machines than the flow is to make."""
+    launches = watched.launches()
+    twice = {name: vms for (name, _), vms in launches.items() if len(vms) > 1}
+    assert not twice, f"I1: more than one VM was made for {twice}"
+    assert not watched.twins, f"I1: two VMs at the same time: {watched.twins}"
+    made = sorted(name for (name, _), vms in launches.items() if vms)
+    assert len(set(made)) == len(made), f"I1: a name was used again: {made}"
+    assert len(made) == machines, f"machines: {len(made)} were made, not {machines}: {made}"
+
+
+def check_i2(watched: Watched, ceiling: int) -> None:
+    """Replicas and maxSurge (a repair: one more where that is 0)."""
+    assert watched.most <= ceiling, f"I2: {watched.most} VMs at the same time, {ceiling} allowed"
+
+
+def check_i3(watched: Watched, floor: int) -> None:
+    """Replicas less maxUnavailable. Asked once the pool is up, and again after what must not take it lower."""
+    counts = watched.in_service()
+    assert min(counts, default=floor) >= floor, f"I3: in service {counts}, at least {floor} needed"
+
+
+def check_i4(watched: Watched, journal: list[Happening], budget: int) -> None:
+    """A repair lasts from its permit until the VM is gone; no flow that asks this deletes a machine for another reason
+    before."""
+    granted: list[datetime] = []
+    for happening in journal:
+        if happening.reason == "RepairGranted":
+            (count,) = re.findall(r"^Repairing (\d+)", happening.message)
+            granted += [happening.time] * int(count)
+    assert granted, "no repair was ever granted"
+    for number, when in enumerate(granted, 1):
+        over = sum(gone <= when.timestamp() for gone in watched.gone.values())
+        assert number - over <= budget, f"I4: {number - over} repairs in flight at {when}, {budget} allowed"
+
+
+def check_unmarked(pool: Pool, theirs: str) -> None:
+    """No Node carries a rollout's marks; `theirs` is one that a person forbids autoscalers to remove (I10)."""
+    for node in pool.nodes():
+        name, annotations = node["metadata"]["name"], node["metadata"].get("annotations", {})
+        assert ROLLOUT_TAINT not in [t["key"] for t in node["spec"].get("taints", ())], f"marks: {name} is tainted"
+        assert SCALE_DOWN_DISABLED_BY not in annotations, f"marks: {name} has our annotation"
+        kept = annotations.get(SCALE_DOWN_DISABLED)
+        assert kept == ("true" if name == theirs else None), f"I10: scale-down-disabled of {name} is {kept}"
+
+
+def check_pool_i6(watched: Watched) -> None:
+    """Nothing is left of any machine that the pool ever had."""
+    stack = watched.stack
+    secrets = stack.kubectl("get", "secrets", "-n", "kube-system", "-o", "yaml")
+    for name, uid in watched.launches():
+        left = stack.leftovers(uid)
+        assert not left, f"I6: left behind of {name}: {left}"
+        assert uid not in secrets, f"I6: a bootstrap token of {name} is left behind"
+    nodes = json.loads(stack.kubectl("get", "nodes", "-l", MACHINE_NAME_LABEL, "-o", "json"))["items"]
+    left = [n for node in nodes if (n := node["metadata"]["labels"][MACHINE_NAME_LABEL]).startswith(f"{watched.pool}-")]
+    assert not left, f"I6: Nodes of {left} are left behind"
+
+
+async def check_ends(watched: Watched, workflows: list[str]) -> None:
+    """The machines' workflows, and these, come to their own end: a machine has told its last word before, so it may be
+    a moment later than its pool. No secret is in any of them (I11)."""
+    stack = watched.stack
+    ids = [machine_id(stack.cluster, name) for name, _ in watched.launches()] + workflows
+    for id in ids:
+        try:
+            await asyncio.wait_for(stack.client.get_workflow_handle(id).result(), DEADLINE)
+        except (TimeoutError, WorkflowFailureError) as e:
+            raise AssertionError(f"I6: {id} has not come to its own end: {e!r}") from None
+        await check_i11(stack, id)
+
+
+def check_pool_i8(watched: Watched) -> None:
+    for machine in watched.machines():
+        check_i8(watched.stack, machine)
