@@ -12,6 +12,7 @@ import os
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -47,6 +48,9 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
     """The activities that each flow calls, in order, found by running it once undisturbed."""
 
     async def one(stack: Stack, flow: Flow) -> list[Boundary]:
+        # An attempt that a busy machine lets time out could be a call more for whoever is told twice.
+        patient = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=30)})
+        stack.settings = stack.settings.model_copy(update={"timings": patient})
         recorder = Recorder(stack.settings_file)
         async with stack.worker([recorder]):
             await flow(stack)

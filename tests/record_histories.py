@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
+from flowkit import knobs
 from lifekit import CLUSTER, Stack, eventually, examples, new_stack
+from poollives import Pool, end_machines, machine_handle, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -25,11 +27,12 @@ from resources.converter import data_converter
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.messages import Intent, RecreateIntent
-from resources.names import class_id, cluster_id, machine_id
+from resources.names import class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
+from workflows.pool import MachineDeploymentWorkflow
 
 HISTORIES = Path(__file__).parent / "histories"
 IDENTITY = "recorder"
@@ -114,11 +117,48 @@ async def renewed(handle: WorkflowHandle[Any, Any], renew: Any) -> None:
     await eventually(handle.describe, lambda d: d.run_id != former, f"a new run of {handle.id}")
 
 
-Flow = Callable[[Stack], Awaitable[None]]
+async def a_pools_life(stack: Stack) -> dict[str, str]:
+    """A class, and two machines made of it. An edit of it rolls them, with a canary; a label comes to them in place; one
+    is repaired, and is the machine that is recorded: born in a rollout, told a template, asked for a permit, replaced.
+    The pool goes on in a new run, shrinks and is deleted."""
+    pool, of = Pool(stack), LiveClass(stack, **tagged({"team": "a"}))
+    await of.start()
+    await pool.start(pool_spec(2, rolling={"pauseAfter": 1}), of.wanted)
+    await pool.rolled_out(2)
+    await of.known(pool_user(pool.name))
+    await of.apply(**tagged({"team": "a"}), ami=OTHER_IMAGE)
+    await pool.waits("Canary")
+    await pool.ask("resume")
+    await pool.rolled_out(2, revision=2)
+    template = pool.spec.template
+    labels = {**template.metadata.labels, "rack": "b"}
+    metadata = template.metadata.model_copy(update={"labels": labels})
+    template = template.model_copy(update={"metadata": metadata})
+    await pool.apply(pool.spec.model_copy(update={"template": template}))
+    await eventually(pool.machines, lambda found: all(m.labels.get("rack") for m in found.values()), "the label")
+    ill = min(await pool.machines())
+    knobs(stack, f"{ill}*", unready=True)
+    await eventually(pool.state, lambda s: ill not in s.members, "the repair")
+    await pool.rolled_out(2)
+    await renewed(pool.handle, MachineDeploymentWorkflow.renew_by_update)
+    await pool.scale(1)
+    await pool.rolled_out(1)
+    await pool.delete()
+    await of.delete()
+    await of.handle.result()
+    await end_machines(stack)
+    return {"machine": machine_handle(stack, ill).id}
+
+
+Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
+"""Says which workflows to record, where they are others than IDS."""
+OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
     "class": class_id(CLUSTER, examples().classes[0].metadata.name),
+    "pool": pool_id(CLUSTER, "p1"),
+    "rollout": rollout_id(CLUSTER, "p1", 2),
 }
 """What can be recorded, by kind."""
 FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
@@ -126,6 +166,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "hard-life": (a_hard_life, ("machine", "cluster")),
     "failed-life": (a_failed_life, ("machine", "cluster")),
     "hot-life": (a_hot_life, ("machine", "class")),
+    "pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 
 
@@ -150,13 +191,13 @@ async def record(client: Client, name: str) -> None:
     flow, kinds = FLOWS[name]
     async with new_stack(client) as stack:
         async with stack.worker():
-            await flow(stack)
+            ids = {**IDS, **(await flow(stack) or {})}
         for kind in kinds:
             numbers = itertools.count(1)
-            async for history in runs(client, IDS[kind]):
+            async for history in runs(client, ids[kind]):
                 n = next(numbers)
                 file = f"{kind}-{name}" if n == 1 else f"{kind}-{name}-{n}"
-                content = {"workflowId": IDS[kind], **anonymous(json.loads(history.to_json()))}
+                content = {"workflowId": ids[kind], **anonymous(json.loads(history.to_json()))}
                 (HISTORIES / f"{file}.json").write_text(json.dumps(content, indent=1) + "\n")
                 print(f"{file}: {len(history.events)} events")
 

@@ -213,5 +213,14 @@ class PoolEntity(Entity):
         return self.s
 
     @property
+    def winding_up(self) -> bool:
+        """A new run is due: nothing new is begun, for a busy pool would never be quiet."""
+        return self.wants_renewal(0) or self.s.messages >= RENEW_AFTER
+
+    @property
     def renewal_due(self) -> bool:
-        return self.quiet and (self.wants_renewal(0) or self.s.messages >= RENEW_AFTER)
+        return self.winding_up and self.quiet
+
+    async def renew_if_due(self) -> None:
+        if self.renewal_due:
+            await self.renew()

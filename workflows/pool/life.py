@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import progress
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan
-    from planners.pool.steps import Step
+    from planners.pool.steps import Step, named, some
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState, concurrency_of
     from resources.membership import ForgetPoolInput, MembersFound
     from resources.names import pool_user, workflow_queue
@@ -44,6 +44,10 @@ async def live(p: PoolEntity) -> None:
         p.deadlines["news"] = workflow.now() + PATIENCE
     while not p.over:
         await p.collect()
+        await p.renew_if_due()
+        if p.winding_up:
+            await p.until(lambda: p.renewal_due or _done(p), NEVER)
+            continue
         p.news = False
         _timers(p)
         _register(p)
@@ -51,10 +55,13 @@ async def live(p: PoolEntity) -> None:
         decide(p)
         _template(p)
         carry_out.mark(p)
-        if p.renewal_due:
-            await p.renew()
-        await p.until(lambda: p.news or p.over or p.renewal_due or any(d.handle.done() for d in p.deeds))
+        await p.until(lambda: p.news or p.over or p.winding_up or _done(p))
     await _leave(p)
+
+
+def _done(p: PoolEntity) -> bool:
+    """A call is over."""
+    return any(d.handle.done() for d in p.deeds)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -92,8 +99,8 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
             p.note(wait.reason, wait.message)
     s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
     if s.lost:
-        named = ", ".join(f"{name} ({status})" for name, status in sorted(s.lost.items())[:5])
-        words = f"the workflows of {len(s.lost)} machines were ended from outside, and their VMs count: {named}"
+        lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
+        words = f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}"
         s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if made.next_look is None:
         p.deadlines.pop("look", None)
@@ -165,14 +172,15 @@ async def _meet(p: PoolEntity) -> None:
             summary="machines of this pool that are there already",
             done=found.append,
         )
-        await p.until(lambda: any(d.handle.done() for d in p.deeds), NEVER)
+        await p.until(lambda: _done(p), NEVER)
         await p.collect()
         if found:
             s.searched = True
             s.expected = [n for n in found[0].names if n not in s.members]
             return
-        await p.until(lambda: False, "check")
-        del p.deadlines["check"]
+        await p.until(lambda: p.winding_up, "check")
+        p.deadlines.pop("check", None)
+        await p.renew_if_due()
 
 
 def _expect(p: PoolEntity) -> None:
@@ -181,9 +189,7 @@ def _expect(p: PoolEntity) -> None:
     if not s.expected:
         p.deadlines.pop("expected", None)
         return
-    words = (
-        f"{len(s.expected)} machines of a former workflow of this pool have not said how they are: {s.expected[0]}, …"
-    )
+    words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
     since = next((w.since for w in s.waits if w.reason == "MembersSilent"), now)
     s.waits = [PoolWait(reason="MembersSilent", message=words, since=since)]
     if "expected" not in p.deadlines or p.due("expected"):
@@ -235,8 +241,7 @@ async def _ask_class(p: PoolEntity) -> None:
         await p.until(lambda: handle.done() or s.machine_class is not None or s.deleted or p.renewal_due, NEVER)
         if s.machine_class is not None or s.deleted or not handle.done():
             p.drop(handle)
-            if p.renewal_due:
-                await p.renew()
+            await p.renew_if_due()
             return
         try:
             take_class(p, await handle, s.requested_by, s.reason)
@@ -299,8 +304,9 @@ async def _leave(p: PoolEntity) -> None:
         await _settle(p)
         if forgotten:
             break
-        await p.until(lambda: False, "check")
-        del p.deadlines["check"]
+        await p.until(lambda: p.winding_up, "check")
+        p.deadlines.pop("check", None)
+        await p.renew_if_due()
     p.deadlines.clear()
     await workflow.wait_condition(workflow.all_handlers_finished)
 
@@ -317,4 +323,4 @@ async def _settle(p: PoolEntity) -> None:
 
 
 def _moved(p: PoolEntity, signals: int) -> bool:
-    return len(p.signals) < signals or any(d.handle.done() for d in p.deeds)
+    return len(p.signals) < signals or _done(p)
