@@ -101,12 +101,15 @@ class PoolActivities:
 
     @activity.defn
     async def find_members(self, input: PoolRef) -> MembersFound:
-        """Running machines that were there before the pool's workflow: of one that was ended from outside.
+        """Running machines, and stories of rollouts, that were there before the pool's workflow: of one that was ended
+        from outside.
 
         By visibility, and so only to have somebody to ask: each answers with what it is.
         """
         pool = f"HostlerCluster = '{input.cluster}' AND HostlerPool = '{input.name}'"
-        return MembersFound(names=await self._running("MachineWorkflow", pool, machine_id(input.cluster, "")))
+        machines = await self._running("MachineWorkflow", pool, machine_id(input.cluster, ""))
+        rollouts = await self._running("RolloutWorkflow", pool, f"rollout/{input.cluster}/{input.name}/")
+        return MembersFound(names=machines, rollouts=sorted(int(n) for n in rollouts if n.isdigit()))
 
     @activity.defn
     async def find_pools(self, input: PoolsInput) -> PoolsFound:

@@ -43,16 +43,18 @@ def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetim
     """Names of those to tell now.
 
     First those who are at work on an older generation: they hold their places, and the newest wins. Then those who were
-    never told of this one, by name, but pools before machines: what they plan from now on is of the newest. Last those
-    who were told and stayed silent, the longest silent first.
+    never told of this one, by name. Last those who were told and stayed silent, the longest silent first. Pools need no
+    place, and come before machines: it costs them nothing, and what they plan from now on is of the newest.
     """
     holding = [n for n, u in users.items() if at_work(u, now)]
     switching = [n for n in holding if behind(users[n], generation) and users[n].told < generation]
     waiting = [n for n, u in users.items() if unfinished(u, generation) and not waited_for(u, generation, now)]
-    waiting.sort(key=lambda n: (users[n].told >= generation, not is_pool(n), users[n].patience or now, n))
-    room = max(0, limit - len(holding))
+    waiting.sort(key=lambda n: (users[n].told >= generation, users[n].patience or now, n))
+    pools = [n for n in [*sorted(switching), *waiting] if is_pool(n)]
+    room = max(0, limit - sum(1 for n in holding if not is_pool(n)))
+    first, others = ([n for n in names if not is_pool(n)] for names in (sorted(switching), waiting))
     # More than the limit may be at work: it was lowered, or machines were born with this class.
-    return (sorted(switching) + waiting[:room])[:limit]
+    return pools + (first + others[:room])[:limit]
 
 
 def when_told(user: User, generation: int, silence: timedelta, now: datetime) -> User:

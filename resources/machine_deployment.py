@@ -162,7 +162,7 @@ class MachineDeploymentSpec(Manifest):
     min_ready_seconds: Annotated[int, Effect.POOL] = Field(default=0, ge=0)
     """A machine counts as available when it has been Running for so long."""
     revision_history_limit: Annotated[int, Effect.POOL] = Field(default=10, ge=0)
-    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`."""
+    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most."""
     paused: Annotated[bool, Effect.POOL] = False
     """No rollout begins or goes on. Replicas are kept up and machines that fail are replaced all the same."""
     progress_deadline_seconds: Annotated[int | None, Effect.POOL] = Field(default=None, gt=0)

@@ -114,6 +114,8 @@ class TellMachinesOutput(Value):
 class MembersFound(Value):
     names: list[str] = Field(default_factory=list)
     """Running machines that say they are the pool's."""
+    rollouts: list[int] = Field(default_factory=list)
+    """Revisions of the pool's rollouts whose stories run."""
 
 
 class MarkNodesInput(Value):

@@ -122,6 +122,8 @@ class Member(NamedTuple):
     """Failed, and its node holds no pods any more that a drain would move."""
     node_marked: Flag = False
     """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
+    marks_due: Flag = False
+    """Its Node is not known to be as `node_marked` says."""
     template: int = 0
     """The newest generation of the pool's template that its spec and its Node have."""
     seq: int = 0
@@ -195,8 +197,8 @@ class Rollout(Value):
     lost: int = 0
     """New machines that never joined and were replaced, since the last one that became available."""
     gate: Gate = Gate.OPEN
-    held: bool = False
-    """At the last look its clock stood still: it was paused, or nothing could be seen."""
+    held_since: datetime | None = None
+    """Since then its clock stands still: it is paused, or nothing can be seen."""
     canary_passed: bool = False
     """A person has let it go on beyond pauseAfter."""
 
@@ -284,8 +286,6 @@ class PoolState(Model):
     """By the last plan."""
     unstarted: list[str] = Field(default_factory=list)
     """Machines whose start is not confirmed."""
-    unmarked: list[str] = Field(default_factory=list)
-    """Machines whose Nodes are not known to be marked, or freed of marks, as `node_marked` says."""
     registered: bool = False
     """The cluster knows the pool, and sends it its news."""
     classes: list[str] = Field(default_factory=list)

@@ -24,7 +24,8 @@ __all__ = [
 ]
 
 STEPS_KEPT = 200
-"""Of a rollout's steps, the newest; older ones are counted."""
+FIRST_STEPS_KEPT = 20
+"""Of a rollout's steps so many of the first ones are kept, and the newest; those between are counted."""
 
 
 class Outcome(StrEnum):
@@ -54,7 +55,8 @@ class RolloutEnd(Value):
 
     outcome: Outcome
     message: str
-    counts: RolloutCounts
+    counts: RolloutCounts | None = None
+    """None: as they were told last."""
     steps: list[Happening] = Field(default_factory=list)
     time: datetime
 

@@ -1,8 +1,12 @@
-"""Adoption: a machine whose workflow somebody ended from outside gets a new one, with the VM that carries its tags."""
+"""Adoption: a machine whose workflow somebody ended from outside gets a new one, with the VM that carries its tags.
+
+A machine of a pool that runs need not have a VM any more: its pool counts it until somebody has looked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -11,9 +15,9 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, Machine, MachineClass
-from resources.messages import Announcement, Happening, OwnedVm
-from resources.names import machine_id
-from starter import live, orphans
+from resources.messages import Account, Announcement, Happening, OwnedVm
+from resources.names import machine_id, provider_key
+from starter import live, orphans, pool_members
 from starter.errors import Refused, translated
 from starter.plan import snapshot_of
 from starter.plan_classes import own_annotations
@@ -35,21 +39,33 @@ async def adopt(
     life = await client.find(name, cluster=cluster)
     _refuse_what_has_an_owner(name, life)
     former = await _former(client, life)
-    wanted = _wanted(client, name, cluster, manifests, former)
-    assert wanted.machine_class is not None
-    account = orphans.account_of(wanted.machine_class)
-    report = await orphans.sweep(client, cluster, [account])
-    if account.key in report.unread:
-        raise Refused(
-            f"account {account.key} of class {wanted.machine_class.name} cannot be listed: "
-            f"{report.unread[account.key]}. Nothing is adopted: which VM is machine {name}'s is not known"
-        )
-    vm = choose(name, account.key, [o.vm for o in report.orphans if o.vm.machine == name], uid)
+    # Of what the server keeps nothing its pool may know enough.
+    pool = await pool_members.pool_of(client, name, cluster) if former is None else None
+    known = former or (pool_members.made_from(pool, name) if pool else None)
+    wanted = _wanted(client, name, cluster, manifests, known)
+    there = await _look(client, wanted, known)
+    found: Sequence[OwnedVm] = [vm for vm in there.vms if _is_its(vm, name, former, life)]
+    if not found and uid is None:
+        if former is not None and former.pool:
+            pool = await pool_members.pool_of(client, name, cluster, former.pool)
+        if pool is not None:
+            found = pool_members.recorded(name, there.made_in, life, former)
+        if pool is not None and not found:
+            pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
+            return await pool_members.give_up(client, pool, name)
+    vm = choose(name, ", ".join(there.accounts), found, uid)
     state = _state(client, wanted, vm, former, life)
+    if former is None and pool is not None:
+        state = state.model_copy(update=pool_members.membership(pool, name))
+    await _start(client, state, life, Announcement(provider_id=vm.provider_id, machine=name, account=there.of(vm)))
+    notes = _notes(state, manifests, former, vm)
+    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
+
+
+async def _start(client: HostlerClient, state: MachineState, life: Life | None, announcement: Announcement) -> None:
     with translated():
         # First, as the create activity does it: the watch must know whose VM it sees.
-        announcement = Announcement(provider_id=vm.provider_id, machine=name, account=account)
-        await start_cluster(client.temporal, client.settings, cluster, announcement)
+        await start_cluster(client.temporal, client.settings, state.cluster, announcement)
         try:
             await start_machine(
                 client.temporal,
@@ -62,9 +78,8 @@ async def adopt(
             )
         except WorkflowAlreadyStartedError:
             raise Refused(
-                f"machine {name} has a workflow since a moment ago: hostler describe machine {name}"
+                f"machine {state.name} has a workflow since a moment ago: hostler describe machine {state.name}"
             ) from None
-    return Adopted(name=name, cluster=cluster, vm=vm, notes=_notes(name, manifests, former, vm))
 
 
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
@@ -77,6 +92,47 @@ def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
             f"machine {name} came to its end by itself{since(life)}, and all it had is gone: there is nothing to "
             "adopt. A VM that still carries its name was left by a life before that one: delete it at the cloud"
         )
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where the machine's VM may be, and what is there without an owner."""
+
+    accounts: dict[str, Account]
+    """By key."""
+    made_in: str
+    """Key of that which the machine's VM was made in."""
+    vms: list[OwnedVm]
+
+    def of(self, vm: OwnedVm) -> Account:
+        return self.accounts[vm.account]
+
+
+async def _look(client: HostlerClient, wanted: MachineState, known: MachineState | None) -> Look:
+    """Into the account of its class, and into that of the class which its VM was made from: one that was edited may be
+    elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
+    machine_class = wanted.machine_class
+    assert machine_class is not None
+    first = known.attempt.machine_class if known and known.attempt else known.machine_class if known else None
+    made_in = orphans.account_of(first or machine_class)
+    accounts = {account.key: account for account in (orphans.account_of(machine_class), made_in)}
+    report = await orphans.sweep(client, wanted.cluster, accounts.values())
+    for key, why in report.unread.items():
+        raise Refused(
+            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
+            f"machine {wanted.name}'s is not known"
+        )
+    return Look(accounts=accounts, made_in=made_in.key, vms=[o.vm for o in report.orphans])
+
+
+def _is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
+    """By its name; one that has lost that tag, by what is recorded of it."""
+    if vm.machine:
+        return vm.machine == name
+    if vm.uid and former is not None and former.uid == vm.uid:
+        return True
+    recorded = life.summary.provider_id if life is not None else ""
+    return bool(recorded) and provider_key(recorded) == provider_key(vm.provider_id)
 
 
 async def _former(client: HostlerClient, life: Life | None) -> MachineState | None:
@@ -185,11 +241,19 @@ def _attempt(machine_class: ClassSnapshot | None, vm: OwnedVm, former: MachineSt
     return Attempt(number=1, token="", started=now, machine_class=machine_class)
 
 
-def _notes(name: str, manifests: Sequence[AnyManifest], former: MachineState | None, vm: OwnedVm) -> tuple[str, ...]:
+def _notes(
+    state: MachineState, manifests: Sequence[AnyManifest], former: MachineState | None, vm: OwnedVm
+) -> tuple[str, ...]:
     notes = []
     if not any(isinstance(m, Machine) for m in manifests):
-        notes.append("spec and class are those that its former workflow had")
+        whose = "its former workflow had" if former else f"pool {state.pool} has in revision {state.revision}"
+        notes.append(f"spec and class are those that {whose}")
     if former is not None and former.deletion is not None and former.uid == vm.uid:
         again = "hostler recreate" if former.deletion.recreate else "hostler delete"
-        notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {name}`")
+        notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
+    if vm.state == pool_members.UNLISTED:
+        notes.append(
+            f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "
+            "and what is left of disks and NICs is deleted"
+        )
     return tuple(notes)

@@ -218,17 +218,12 @@ _MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": 
 
 async def _fold(state: ClassState, event: HistoryEvent, converter: DataConverter) -> ClassState:
     """As the workflow will do it, as far as that is known without its planners: what it refuses changes nothing."""
-    name, payloads = live.message_of(event) or ("", [])
-    if name not in _MESSAGES or not payloads:
+    if (told := await live.told_by(event, converter, _MESSAGES)) is None:
         return state
-    try:
-        (said,) = await converter.decode(list(payloads)[:1], [_MESSAGES[name]])
-    except (RuntimeError, ValueError, TypeError):
-        return state  # typed by hand in the web UI, and wrong: the workflow refuses it too
-    match said:
-        case ClassIntent():
+    match told[1]:
+        case ClassIntent() as said:
             return _applied(state, said)
-        case ClassReport(user=user):
+        case ClassReport(user=user) as said:
             heard = User(said.generation, said.applied, said.state, said.reason, said.time)
             return state.model_copy(update={"users": {**state.users, user: heard}})
         case str(user):

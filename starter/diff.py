@@ -139,7 +139,7 @@ async def _of_machine(
 async def _of_pool(client: HostlerClient, plan: PoolPlan) -> Difference:
     former, meta, of = plan.state, plan.manifest.metadata, plan.of
     assert former is not None
-    fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(_plain(former.spec), _plain(plan.manifest.spec))]
+    fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(_plain(former.spec), _plain(plan.spec))]
     fields = [replace(f, path=f"spec.{f.path}") for f in fields]
     before = {"labels": former.labels, "annotations": former.annotations, "namespace": former.namespace}
     after = {

@@ -158,18 +158,14 @@ async def _failing(client: HostlerClient) -> list[Finding]:
 
 async def _parked(client: HostlerClient) -> list[Finding]:
     """Those that stand still after an error of our own code."""
-    machines, some = await _some(client, "HostlerReason='InternalError'")  # classes too
-    clusters, some_clusters = await _some(client, "WorkflowType='ClusterWorkflow' AND HostlerPhase='Parked'")
-    if not machines + clusters:
+    # A machine that is parked keeps its phase, and a cluster has no reason.
+    count, some = await _some(client, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
+    if not count:
         return [ok("workflows", "none that stands still after an error of Hostler's own")]
-    which = ", ".join(filter(None, (some, some_clusters)))
-    return [
-        problem(
-            "workflows",
-            f"{machines + clusters} stand still after an error of Hostler's own: {which}",
-            "`hostler describe` says why; once a fixed worker runs: hostler renew machine|class|cluster NAME",
-        )
-    ]
+    renew = "`hostler describe` says why; once a fixed worker runs: hostler renew machine|pool|class|cluster NAME"
+    if "rollout/" in some:
+        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool goes on without it"
+    return [problem("workflows", f"{count} stand still after an error of Hostler's own: {some}", renew)]
 
 
 async def _some(client: HostlerClient, condition: str) -> tuple[int, str]:

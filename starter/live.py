@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -297,16 +297,22 @@ def message_of(event: HistoryEvent) -> Message | None:
     return None
 
 
-async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
-    """Name and payload of an operator's intent that an event carries."""
+async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[str, type]) -> tuple[str, Any] | None:
+    """Name and argument of a message of one of these names that an event carries; None also for one that cannot be
+    read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
     name, payloads = message_of(event) or ("", [])
-    if name not in (*_INTENTS, "renew") or not payloads:
+    if name not in kinds or not payloads:
         return None
     try:
-        (intent,) = await converter.decode(payloads[:1], [_INTENTS.get(name, Intent)])
+        (said,) = await converter.decode(list(payloads)[:1], [kinds[name]])
     except (RuntimeError, ValueError, TypeError):
-        return None  # typed by hand in the web UI, and wrong: the workflow refuses it too
-    return name, intent
+        return None
+    return name, said
+
+
+async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
+    """Name and payload of an operator's intent that an event carries."""
+    return await told_by(event, converter, _INTENTS | {"renew": Intent})
 
 
 def _fold(state: MachineState, call: IntentCall, event: HistoryEvent) -> MachineState:

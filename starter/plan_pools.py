@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import MachineDeployment
 from resources.names import POOL_USER, pool_user
 from resources.pool import PoolState
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 KIND = "machinedeployment"
 PARALLEL = 10
 """Pools that are asked at the same time what an edit of their class does to them."""
+KEPT = ("replicas", "hibernated", "paused")
+"""Of the spec: what people and autoscalers change beside the manifest. One that does not give them leaves them."""
 Key = tuple[str, str]
 """Cluster and name."""
 
@@ -39,6 +42,7 @@ class PoolPlan:
     cluster: str
     verb: Verb
     manifest: MachineDeployment
+    """As it was given."""
     of: ClassPlan
     """The class that it will have."""
     state: PoolState | None = None
@@ -48,10 +52,14 @@ class PoolPlan:
     """It hears of its change from here; else from its class, or nothing changes."""
 
     @property
+    def spec(self) -> MachineDeploymentSpec:
+        return completed(self.manifest.spec, self.state)
+
+    @property
     def question(self) -> PoolQuestion:
         """What it would do with this."""
         return PoolQuestion(
-            spec=self.manifest.spec, machine_class=self.of.for_user(self.state.machine_class if self.state else None)
+            spec=self.spec, machine_class=self.of.for_user(self.state.machine_class if self.state else None)
         )
 
 
@@ -102,7 +110,8 @@ class PoolPlanner:
             raise Refused(
                 f"it is being deleted: wait for its end (hostler wait pool {name} --for=deleted), then apply again"
             )
-        return _change(PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state), state)
+        note = kept_words(manifest, state)
+        return _change(PoolPlan(name, cluster, Verb.CONFIGURED, manifest, of, state, note), state)
 
     async def carry_out(self, plan: PoolPlan) -> Applied:
         if plan.state is None:
@@ -110,11 +119,13 @@ class PoolPlanner:
                 return await self._start(plan)
             except WorkflowAlreadyStartedError:
                 pass  # somebody else applied it between our look and our start: it is told like any other
-        meta = plan.manifest.metadata
+        # As it is by now: who scaled it since our look, or made it, must not lose that to a manifest without replicas.
+        now = await self.client.pools.current(plan.name, cluster=plan.cluster)
+        plan, meta = replace(plan, state=now or plan.state), plan.manifest.metadata
         intent = PoolIntent(
             id=new_id(),
             requested_by=self.client.requested_by,
-            spec=plan.manifest.spec,
+            spec=plan.spec,
             machine_class=plan.of.for_user(plan.state.machine_class if plan.state else None),
             namespace=meta.namespace,
             labels=meta.labels,
@@ -122,7 +133,8 @@ class PoolPlanner:
         )
         sent = await self.client.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
         verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
-        return Applied(KIND, plan.name, verb, sent.message.removeprefix(verb).lstrip("; "))
+        words = sent.message.removeprefix(verb).lstrip("; ")
+        return Applied(KIND, plan.name, verb, "; ".join(filter(None, [words, kept_words(plan.manifest, plan.state)])))
 
     async def _start(self, plan: PoolPlan) -> Applied:
         meta = plan.manifest.metadata
@@ -132,8 +144,9 @@ class PoolPlanner:
             namespace=meta.namespace,
             labels=meta.labels,
             annotations=own_annotations(meta.annotations),
-            spec=plan.manifest.spec,
+            spec=plan.spec,
             machine_class=plan.of.snapshot,
+            requested_by=self.client.requested_by,
             queue_prefix=self.client.settings.queue_prefix,
             timings=self.client.settings.timings,
         )
@@ -152,9 +165,11 @@ class PoolPlanner:
             manifest = manifests.get((of.cluster, pool))
             if manifest is not None and manifest.spec.template.spec.class_.name != of.name:
                 return None
-            question = PoolQuestion(spec=manifest.spec if manifest else None, machine_class=of.snapshot)
             async with slots:
                 try:
+                    state = await self.client.pools.current(pool, cluster=of.cluster) if manifest else None
+                    spec = completed(manifest.spec, state) if manifest else None
+                    question = PoolQuestion(spec=spec, machine_class=of.snapshot)
                     found = await self.client.pools.rehearse(pool, question, cluster=of.cluster)
                 except NotFound:
                     return None  # it has gone since; its class has not heard of that yet
@@ -165,11 +180,28 @@ class PoolPlanner:
         return [t for t in await asyncio.gather(*(one(p) for p in pools)) if t is not None]
 
 
+def completed(spec: MachineDeploymentSpec, state: PoolState | None) -> MachineDeploymentSpec:
+    """With what the manifest does not give and the pool has (as `kubectl apply`)."""
+    return spec.model_copy(update=_kept(spec, state)) if state is not None else spec
+
+
+def _kept(spec: MachineDeploymentSpec, state: PoolState) -> dict[str, int | bool]:
+    return {name: getattr(state.spec, name) for name in KEPT if name not in spec.model_fields_set}
+
+
+def kept_words(manifest: MachineDeployment, state: PoolState | None) -> str:
+    """What is kept and differs from the default, which one might have thought to apply."""
+    kept = _kept(manifest.spec, state) if state is not None else {}
+    words = [f"replicas kept at {kept['replicas']}"] if kept.get("replicas") else []
+    words += ["stays hibernated"] if kept.get("hibernated") else []
+    return "; ".join([*words, *(["rollouts stay paused"] if kept.get("paused") else [])])
+
+
 def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
     """What its class alone changes for it, the class tells it; all else is told here."""
     meta, of = plan.manifest.metadata, plan.of
     own = (
-        _plain(plan.manifest) != state.spec.model_dump(mode="json", by_alias=True)
+        plan.spec.model_dump(mode="json", by_alias=True) != state.spec.model_dump(mode="json", by_alias=True)
         or (meta.namespace, meta.labels) != (state.namespace, state.labels)
         or own_annotations(meta.annotations) != state.annotations
     )
@@ -177,15 +209,12 @@ def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
         return plan
     has = state.machine_class
     if has is not None and has.name == of.name and same_content(has, of.snapshot):
-        return PoolPlan(plan.name, plan.cluster, Verb.UNCHANGED, plan.manifest, of, state, told=False)
+        return replace(plan, verb=Verb.UNCHANGED, told=False)
     if of.tells(pool_user(plan.name)):
-        verb, note = (Verb.CONFIGURED, "its class tells it") if of.new_content else (Verb.UNCHANGED, "")
-        return PoolPlan(plan.name, plan.cluster, verb, plan.manifest, of, state, note, told=False)
+        if not of.new_content:
+            return replace(plan, verb=Verb.UNCHANGED, told=False)
+        return replace(plan, note="; ".join(filter(None, ["its class tells it", plan.note])), told=False)
     return plan
-
-
-def _plain(manifest: MachineDeployment) -> object:
-    return manifest.spec.model_dump(mode="json", by_alias=True)
 
 
 def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:

@@ -22,6 +22,7 @@ _MESSAGES: dict[str, type] = {
     "scale": ScaleIntent,
     "hibernate": Intent,
     "wake": Intent,
+    "resume": Intent,
     "delete": DeleteIntent,
     "class_changed": ClassNews,
 }
@@ -66,28 +67,26 @@ async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:
 
 async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter) -> PoolState:
     """What the workflow refuses changes nothing, as far as that is known without it."""
-    name, payloads = live.message_of(event) or ("", [])
-    if name not in _MESSAGES or not payloads:
+    told = await live.told_by(event, converter, _MESSAGES)
+    if told is None or state.deleted:
         return state
-    try:
-        (said,) = await converter.decode(list(payloads)[:1], [_MESSAGES[name]])
-    except (RuntimeError, ValueError, TypeError):
-        return state  # typed by hand in the web UI, and wrong: the workflow refuses it too
-    if state.deleted:
-        return state
-    match said:
-        case PoolIntent():
+    match told:
+        case _, PoolIntent() as said:
             fields = ("spec", "machine_class", "namespace", "labels", "annotations")
             return state.model_copy(update={f: getattr(said, f) for f in fields})
-        case ScaleIntent(replicas=int(replicas), current=current) if current in (None, state.spec.replicas):
+        case _, ScaleIntent(replicas=int(replicas), current=current) if current in (None, state.spec.replicas):
             return _with(state, replicas=replicas)
-        case DeleteIntent():
+        case _, DeleteIntent():
             return state.model_copy(update={"deleted": True})
-        case ClassNews(machine_class=of) if of.name == state.spec.template.spec.class_.name:
+        case _, ClassNews(machine_class=of) if of.name == state.spec.template.spec.class_.name:
             known = state.machine_class
             newer = known is None or known.name != of.name or of.generation > known.generation
             return state.model_copy(update={"machine_class": of}) if newer else state
-    return _with(state, hibernated=name == "hibernate") if name in ("hibernate", "wake") else state
+        case "hibernate" | "wake" as name, _:
+            return _with(state, hibernated=name == "hibernate")
+        case "resume", _:
+            return _with(state, paused=False)
+    return state
 
 
 def _with(state: PoolState, **changed: int | bool) -> PoolState:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from starter.client import HostlerClient
 
 PARALLEL = 10
-"""Pools or rollouts that are asked at the same time."""
+"""Pools that are asked at the same time."""
 SOME = 10
 """Machines that are not Running, in a description."""
 POOL_TYPE = "WorkflowType='MachineDeploymentWorkflow' AND ExecutionStatus='Running'"
@@ -188,20 +188,11 @@ class Pools:
         self, pool: str | None = None, *, cluster: str | None = None, all_clusters: bool = False
     ) -> builtins.list[RolloutListed]:
         """Rollouts that run, and those that have ended while Temporal keeps them; by cluster and pool, the newest
-        first. From visibility, about a second behind; each with its own account."""
+        first. From visibility, about a second behind; each with its own account. Of a pool that runs, those of its own
+        life: one of the same name before it counted its revisions from 1 too."""
         where = None if all_clusters else _word(cluster or self._client.cluster)
-        slots = asyncio.Semaphore(PARALLEL)
-
-        async def one(execution: WorkflowExecution) -> RolloutListed:
-            async with slots:
-                return (await rollouts.read(self._temporal, execution))[0]
-
         with translated():
-            query = rollouts.query(where, _word(pool) if pool else None)
-            found = [e async for e in self._temporal.list_workflows(query)]
-            every = await asyncio.gather(*(one(e) for e in found))
-        every.sort(key=lambda r: r.began, reverse=True)
-        return sorted(every, key=lambda r: (r.cluster, r.pool))
+            return await rollouts.every(self._temporal, where, _word(pool) if pool else None)
 
     async def rollout(
         self, pool: str, revision: int | None = None, *, cluster: str | None = None
@@ -213,12 +204,12 @@ class Pools:
         handle = self._temporal.get_workflow_handle(names.rollout_id(_word(where), _word(pool), revision))
         with translated():
             found = await live.described(handle)
-            if found is None:
+            listed, no_answer = await rollouts.read(self._temporal, found) if found is not None else (None, "")
+            if found is None or listed is None or not await rollouts.is_own(self._temporal, listed):
                 raise NotFound(
                     f"the rollout of revision {revision} of pool {pool} is not known: it replaced no machine, or "
                     f"Temporal keeps it no more: `hostler rollout history {pool} --cluster {where}` lists revisions"
                 )
-            listed, no_answer = await rollouts.read(self._temporal, found)
             return RolloutDescription(
                 listed,
                 no_answer=await self._absence(NoAnswer(no_answer)) if no_answer else "",

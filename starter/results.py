@@ -56,11 +56,14 @@ class Sent:
 
 @dataclass(frozen=True)
 class Adopted:
-    """A machine that has a workflow again."""
+    """A machine that has a workflow again; or one of a pool of which nothing is left."""
 
     name: str
     cluster: str
-    vm: OwnedVm
+    vm: OwnedVm | None
+    """None: it has none, and no workflow either; its pool was told so."""
+    pool: str = ""
+    """That it is of; "": none."""
     notes: tuple[str, ...] = ()
     """What was taken over and what was not, in words."""
 

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
     from starter.client import HostlerClient
 
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
-"""Waits that a person alone ends. A storm or an API that does not answer goes by itself."""
+"""Waits that hold all of a rollout and that a person alone ends. A storm or an API that does not answer goes by itself.
+"""
+LOST = "NewMachinesNeverJoin"
+SINGLE = ("MemberLost", "RepairBudget")
+"""Those that hold single machines: a person alone ends them too, the second where nothing may be repaired."""
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 SOME = 5
 """Machines that are named."""
@@ -67,13 +71,13 @@ class Look:
 
     @property
     def steps(self) -> tuple[Happening, ...]:
-        """Oldest first; the newest ones of a long rollout."""
+        """Oldest first; of a long rollout the first ones and the newest."""
         told = self._told
         return tuple(told.steps) if told else ()
 
     @property
     def dropped(self) -> int:
-        """Older steps, that are not kept any more."""
+        """Steps between them, that are not kept any more."""
         told = self._told
         return told.steps_dropped if told else 0
 
@@ -132,11 +136,17 @@ def judge(found: PoolDescription) -> Verdict:
 
 def held_by(summary: PoolSummary) -> PoolWait | None:
     """What only a person ends. Machines that never joined hold a rollout up once nothing else is on the way: one that
-    joins late sets it going again."""
+    joins late sets it going again. Single machines hold its end up, once nothing else is waited for."""
+    if (held := next((w for w in summary.waits if w.reason in HELD), None)) is not None:
+        return held
     newest = summary.revision
-    hope = any(n for revision, phase, n in summary.phases if revision == newest and phase in ON_THE_WAY)
-    reasons = HELD if hope else (*HELD, "NewMachinesNeverJoin")
-    return next((w for w in summary.waits if w.reason in reasons), None)
+    if any(n for revision, phase, n in summary.phases if revision == newest and phase in ON_THE_WAY):
+        return None
+    if (lost := next((w for w in summary.waits if w.reason == LOST), None)) is not None:
+        return lost
+    alone = all(w.reason in SINGLE for w in summary.waits)
+    single = [w for w in summary.waits if w.reason != "RepairBudget" or not summary.repairs]
+    return single[0] if alone and single else None
 
 
 def _held(s: PoolSummary, reason: str, message: str) -> str:

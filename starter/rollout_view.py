@@ -102,7 +102,7 @@ def _now(look: Look) -> Iterator[str]:
     for machine in look.unwell:
         yield f"{name}: {_unwell(machine)}"
     for wait in summary.waits:
-        yield f"{name}: waits by {wait.reason}: {wait.message}"
+        yield f"{name}: waits: {wait.reason}: {wait.message}"
     if (stops := stops_at(look)) is not None:
         yield f"{name}: stops at {stops:%Y-%m-%d %H:%M:%S} UTC unless a new machine is available by then"
 

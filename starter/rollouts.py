@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from datetime import datetime
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 
-from resources import attributes
+from resources import attributes, names
 from resources.rollout import RolloutResult, RolloutState
 from starter import live
 from starter.errors import NoAnswer, Refused
@@ -14,6 +16,8 @@ from starter.pool_results import RolloutListed
 
 GOING_ON = "ExecutionStatus!='ContinuedAsNew'"
 """Of a story that went on in a new run, the last run alone is the story."""
+PARALLEL = 10
+"""Workflows that are asked at the same time."""
 
 
 def query(cluster: str | None, pool: str | None) -> str:
@@ -55,6 +59,47 @@ async def read(temporal: Client, execution: WorkflowExecution) -> tuple[RolloutL
     if execution.status is WorkflowExecutionStatus.COMPLETED:
         return listed(execution, None, await handle.result()), ""
     return listed(execution, None, None), ""
+
+
+async def every(temporal: Client, cluster: str | None, pool: str | None) -> list[RolloutListed]:
+    """By cluster and pool, the newest first. Of a pool that runs, those of its own life."""
+    slots = asyncio.Semaphore(PARALLEL)
+
+    async def one(execution: WorkflowExecution) -> RolloutListed:
+        async with slots:
+            return (await read(temporal, execution))[0]
+
+    async def began(of: str, name: str) -> datetime | None:
+        async with slots:
+            return await life_began(temporal, of, name)
+
+    stories = await asyncio.gather(*[one(e) async for e in temporal.list_workflows(query(cluster, pool))])
+    pools = sorted({(r.cluster, r.pool) for r in stories})
+    lives = dict(zip(pools, await asyncio.gather(*(began(*p) for p in pools)), strict=True))
+    own = [r for r in stories if _since(r, lives[r.cluster, r.pool])]
+    own.sort(key=lambda r: r.began, reverse=True)
+    return sorted(own, key=lambda r: (r.cluster, r.pool))
+
+
+async def is_own(temporal: Client, rollout: RolloutListed) -> bool:
+    """Whether it is of the pool's own life; one of the same name before it counted its revisions from 1 too."""
+    return _since(rollout, await life_began(temporal, rollout.cluster, rollout.pool))
+
+
+async def life_began(temporal: Client, cluster: str, pool: str) -> datetime | None:
+    """When the life of a pool that runs began, by the server's clock, as its rollouts. None: it does not run; or the
+    server keeps its first run no more, and then none of the rollouts that had ended before it either."""
+    found = await live.described(temporal.get_workflow_handle(names.pool_id(cluster, pool)))
+    if found is None or found.status != WorkflowExecutionStatus.RUNNING:
+        return None
+    first = found.raw_description.workflow_execution_info.first_run_id
+    if first and first != found.run_id:
+        found = await live.described(temporal.get_workflow_handle(found.id, run_id=first))
+    return found.start_time if found is not None else None
+
+
+def _since(rollout: RolloutListed, began: datetime | None) -> bool:
+    return began is None or rollout.began >= began
 
 
 async def result(handle: Any, what: str) -> RolloutResult:

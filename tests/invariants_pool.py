@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from invariants import Witness, check_i8, check_i11, launch_tags
-from lifekit import DEADLINE, Stack, examples
+from lifekit import DEADLINE, examples
 from poollives import Crowd, Pool
 from temporalio.client import WorkflowFailureError
 
@@ -148,8 +148,9 @@ def check_pool_i6(watched: Watched) -> None:
         assert not left, f"I6: left behind of {name}: {left}"
         assert uid not in secrets, f"I6: a bootstrap token of {name} is left behind"
     nodes = json.loads(stack.kubectl("get", "nodes", "-l", MACHINE_NAME_LABEL, "-o", "json"))["items"]
-    left = [n for node in nodes if (n := node["metadata"]["labels"][MACHINE_NAME_LABEL]).startswith(f"{watched.pool}-")]
-    assert not left, f"I6: Nodes of {left} are left behind"
+    names = [node["metadata"]["labels"][MACHINE_NAME_LABEL] for node in nodes]
+    of_pool = [name for name in names if name.startswith(f"{watched.pool}-")]
+    assert not of_pool, f"I6: Nodes of {of_pool} are left behind"
 
 
 async def check_ends(watched: Watched, workflows: list[str]) -> None:

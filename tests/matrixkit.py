@@ -1,8 +1,8 @@
 """Every activity boundary of a flow, under every kind of fault, many cases side by side.
 
 `make test` runs a covering subset: every crash at every boundary of a whole life; of the flows of a machine's beginning
-every boundary and every kind at least once; of the flows of its later life the boundaries that they are about, with
-the kinds taken in turn. `make faults` runs all.
+every boundary and every kind at least once; of the flows of its later life, and of a pool, the boundaries that they are
+about, with the kinds taken in turn. `make faults` runs all.
 """
 
 from __future__ import annotations

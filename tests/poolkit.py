@@ -109,7 +109,7 @@ class World:
 
     def resume(self) -> None:
         assert self.rollout
-        self.rollout = progress.resume(self.rollout, self.observed, self.now)
+        self.rollout = progress.resume(self.rollout, self.observed, self.spec, self.now)
         self.say("*** rollout resume")
 
     def gate(self, gate: Gate) -> None:
@@ -176,7 +176,7 @@ class World:
         for step in made.steps:
             self.say(f"    {step.reason}: {step.message}")
             self.carry_out(step)
-        self.rollout = progress.lose(self.rollout, made.steps)
+        self.rollout = progress.lose(self.rollout, made.steps, self.members)
         waits = tuple(f"    ({w.reason}: {w.message})" for w in made.waits)
         for line in waits:
             if line not in self._waits:

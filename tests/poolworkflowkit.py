@@ -177,13 +177,18 @@ class Deeds(Interceptor):
     """Writes down what the pool has done for it, and gets in its way. By activity type: errors to raise `before` or
     `after` the deed, one for each attempt, and `holds`: the deed waits until the event is set."""
 
+    client: Client
     done: list[tuple[str, Any]] = field(default_factory=list)
     """Attempts that have been begun."""
     before: dict[str, deque[Exception]] = field(default_factory=dict)
     after: dict[str, deque[Exception]] = field(default_factory=dict)
     holds: dict[str, asyncio.Event] = field(default_factory=dict)
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds that such a deed takes."""
     classes: dict[str, ClassSnapshot] = field(default_factory=dict)
     """Those that can be asked."""
+    first_news: ClusterNews | None = field(default_factory=lambda: ClusterNews(time=datetime(2026, 1, 1, tzinfo=UTC)))
+    """What the cluster answers when the pool makes itself known."""
 
     def of(self, name: str) -> list[Any]:
         return [input for n, input in self.done if n == name]
@@ -202,7 +207,11 @@ class Deeds(Interceptor):
     async def mark(self, input: MarkNodesInput) -> None: ...
 
     @activity.defn(name="register_pool")
-    async def register(self, input: PoolRef) -> None: ...
+    async def register(self, input: PoolRef) -> None:
+        if self.first_news is not None:
+            await self.client.get_workflow_handle(pool_id(input.cluster, input.name)).signal(
+                "cluster_news", self.first_news
+            )
 
     @activity.defn(name="report_to_class")
     async def report(self, input: ReportInput) -> bool:
@@ -225,6 +234,7 @@ class _Deed(ActivityInboundInterceptor):
         deeds.done.append((name, input.args[0]))
         if name in deeds.holds:
             await deeds.holds[name].wait()
+        await asyncio.sleep(deeds.slow.get(name, 0))
         if errors := deeds.before.get(name):
             raise errors.popleft()
         answer = await super().execute_activity(input)
@@ -271,6 +281,11 @@ def spec(
     )
 
 
+def marks_due(state: PoolState) -> int:
+    """Machines whose Nodes are not known to carry what they should."""
+    return sum(m.marks_due for m in state.members.values())
+
+
 # -- the pool ---------------------------------------------------------------------------------------------------------
 
 
@@ -281,33 +296,38 @@ class Pool:
         self.client, self.queue, self.cluster, self.name = client, queue, queue, name
         self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(pool_id(self.cluster, name))
         self.deps = Deps(Settings(queue_prefix=queue), client)
-        self.deeds = Deeds()
+        self.deeds = Deeds(client)
         self.spec, self.machine_class = spec(0), snapshot()
         self.replays = True
         """Whether its histories are replayed at the end: not where a test has changed our code for a while."""
 
     @contextlib.asynccontextmanager
     async def worker(self, strict: bool = True, **options: Any) -> AsyncIterator[None]:
-        real, deeds = PoolActivities(self.deps), self.deeds
-        ours = Worker(
+        async with self.workflows_worker(strict, **options), self.deeds_worker():
+            yield
+
+    def workflows_worker(self, strict: bool = True, **options: Any) -> Worker:
+        return Worker(
             self.client,
             task_queue=self.queue,
             workflows=[MachineDeploymentWorkflow, RolloutWorkflow, PlayedMachine],
-            activities=[
-                *(real.start_machines, real.tell_members, real.find_members, real.forget_pool, real.start_rollout),
-                *(deeds.register, deeds.report, deeds.ask),
-            ],
             workflow_runner=Runner(strict),
-            interceptors=[Boundary(), deeds],
             **options,
         )
-        nodes = Worker(
-            self.client,
-            task_queue=cluster_queue(self.cluster, self.queue),
-            activities=[deeds.mark],
-            interceptors=[Boundary(), deeds],
-        )
-        async with ours, nodes:
+
+    @contextlib.asynccontextmanager
+    async def deeds_worker(self) -> AsyncIterator[None]:
+        """For activities alone."""
+        real, deeds = PoolActivities(self.deps), self.deeds
+        temporal = [real.start_machines, real.tell_members, real.find_members, real.forget_pool, real.start_rollout]
+        per_queue: dict[str, list[Callable[..., Any]]] = {
+            self.queue: [*temporal, deeds.register, deeds.report, deeds.ask],
+            cluster_queue(self.cluster, self.queue): [deeds.mark],
+        }
+        async with contextlib.AsyncExitStack() as stack:
+            for queue, activities in per_queue.items():
+                made = Worker(self.client, task_queue=queue, activities=activities, interceptors=[Boundary(), deeds])
+                await stack.enter_async_context(made)
             yield
 
     def new_state(self, wanted: MachineDeploymentSpec, **fields: Any) -> PoolState:
@@ -439,7 +459,12 @@ class Pool:
 
     async def be(self, *names: str, **changes: Any) -> None:
         for name in names:
+            await self.until_there(name)
             await self.machine(name).signal("be", changes)
+
+    async def until_there(self, name: str) -> None:
+        """A member's workflow may be started a moment later."""
+        await eventually(lambda: _found(self.machine(name).describe()), bool, f"machine {name}")
 
     async def heard(self, name: str) -> list[str]:
         found: list[str] = await self.machine(name).query(PlayedMachine.what)
@@ -493,10 +518,7 @@ class Pool:
         return found
 
     async def result(self, revision: int) -> RolloutResult:
-        async def there() -> bool:
-            return await _found(self.story(revision).describe())
-
-        await eventually(there, bool, f"rollout {revision}")
+        await eventually(lambda: _found(self.story(revision).describe()), bool, f"rollout {revision}")
         return await asyncio.wait_for(self.story(revision).result(), DEADLINE)
 
     # -- the end ------------------------------------------------------------------------------------------------------

@@ -125,7 +125,7 @@ async def a_pools_life(stack: Stack) -> dict[str, str]:
     await of.start()
     await pool.start(pool_spec(2, rolling={"pauseAfter": 1}), of.wanted)
     await pool.rolled_out(2)
-    await of.known(pool_user(pool.name))
+    await eventually(of.state, lambda s: pool_user(pool.name) in s.users, "the pool among the users")
     await of.apply(**tagged({"team": "a"}), ami=OTHER_IMAGE)
     await pool.waits("Canary")
     await pool.ask("resume")

@@ -13,15 +13,20 @@ from typing import Any
 import pytest
 from canaries import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
+from flowkit import knobs
 from lifekit import Stack, asked, eventually, new_stack
+from poollives import Pool, end_machines, machine_handle, pool_class, pool_spec
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, Interceptor
 
 from resources.machine import Phase
+from resources.names import rollout_id
+from resources.pool_intents import PoolQuestion, ScaleIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine_class import MachineClassWorkflow
+from workflows.pool import MachineDeploymentWorkflow
 
 CANARY = "s3cret/canary+with signs"
 
@@ -139,3 +144,34 @@ async def test_a_class_and_a_hot_update_with_troubles_tell_no_secret(
     assert found_in([uid, "NobodyKnowsThisCode", "is used by"], answers) == [uid, "NobodyKnowsThisCode", "is used by"]
     texts = await texts_of(bare.client, bare.started["m-1"].id, of.handle.id, f"cluster/{bare.cluster}")
     assert_no_canary(await canaries_of(bare), [*texts, *recorder.heartbeats, *answers, *logged(caplog)])
+
+
+async def test_a_pool_and_a_rollout_with_troubles_tell_no_secret(bare: Stack, caplog: pytest.LogCaptureFixture) -> None:
+    """What the cloud says of a machine goes on to its pool, and from there to the story of the rollout."""
+    caplog.set_level(logging.DEBUG)
+    recorder, pool = Recorder(), Pool(bare)
+    rule = FaultRule(service="ec2", operation="RunInstances", code="NobodyKnowsThisCode")
+    question = PoolQuestion(machine_class=pool_class(3, ami="ami-0a1b2c3d4e5f60004"))
+    async with bare.worker([recorder]):
+        bare.simulator.call(lambda: bare.simulator.simulator.frame.faults.append(rule))
+        await pool.start(pool_spec(1))
+        await pool.rolled_out(1)
+        knobs(bare, f"{pool.name}-*", never_joins=True)
+        await pool.apply(machine_class=pool_class(2, ami="ami-0a1b2c3d4e5f60002"))
+        tokens = await eventually(lambda: tokens_of(bare), what="the token of the new machine")
+        told = [await pool.summary(), await pool.state(), await pool.rollout(2)]
+        told += [await pool.handle.query(MachineDeploymentWorkflow.rehearse, question), *(await pool.machines()).values()]
+        answers = [x.model_dump_json().encode() for x in told]
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await pool.ask("scale", ScaleIntent(replicas=3, current=7))
+        answers.append(str(refused.value.cause).encode())
+        names = sorted((await pool.state()).members)
+        await pool.delete()
+    await end_machines(bare)
+    assert recorder.heartbeats
+    assert found_in(["NobodyKnowsThisCode"], answers)
+    ids = [machine_handle(bare, name).id for name in names]
+    texts = await texts_of(bare.client, *ids, pool.handle.id, rollout_id(bare.cluster, pool.name, 2))
+    secrets = [*await canaries_of(bare), *tokens]
+    assert_no_canary(secrets, [*texts, *recorder.heartbeats, *answers, *logged(caplog)])
+    assert found_in(["NobodyKnowsThisCode"], await texts_of(bare.client, pool.handle.id)), "the pool was told nothing"

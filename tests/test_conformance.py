@@ -36,18 +36,14 @@ CASES = (
     *(f"D{n}" for n in range(1, 23)),
     *(f"V{n}" for n in range(1, 7)),
     *OWN,
-    *(f"P{n:02}" for n in range(1, 42, 2)),
+    *(f"S{n}" for n in range(1, 13)),
+    *(f"U{n}" for n in range(1, 14)),
+    *(f"P{n:02}" for n in (*range(1, 42, 2), *range(55, 72, 2)) if n not in (61, 63)),
     "P17b",
-    "P69",
 )
-NOT_HERE = (
-    *("C14", "D1", "D22", "H15"),
-    *(f"M{n}" for n in range(2, 10)),
-    *("P15", "P17", "P19"),
-    *OWN[-2:],
-)
+NOT_HERE = ("C14", "D1", "D22", "H15", "S12", "U4", "U5", "U12", "P17", "P59", OWN[-1])
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^\]]+)\])?`")
-CASE_IN_NAME = re.compile(r"_([cdfhmp]\d\d(?!\d)b?|v\d(?!\d))")
+CASE_IN_NAME = re.compile(r"_([cdfhmpsuv])(\d\d?)(?!\d)(b?)")
 
 
 @dataclass(frozen=True)
@@ -65,23 +61,41 @@ def rows(page: str) -> Iterator[Row]:
             yield Row(cells[0], tuple(NAMED.findall(line)))
 
 
+@dataclass(frozen=True)
+class Function:
+    doc: str
+    texts: frozenset[str]
+    """What is written in its decorators, and in the tables that they name: ids among them."""
+
+
 @cache
-def functions(file: str) -> dict[str, set[str]]:
-    """Test functions of a file, each with the texts that are written in its decorators: ids among them."""
-    found = {}
+def functions(file: str) -> dict[str, Function]:
+    """Test functions of a file."""
+    found: dict[str, Function] = {}
+    tables: dict[str, set[str]] = {}
     for node in ast.parse((ROOT / file).read_text()).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             parts = [part for decorator in node.decorator_list for part in ast.walk(decorator)]
-            found[node.name] = {p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)}
+            named = [tables.get(p.id, set()) for p in parts if isinstance(p, ast.Name)]
+            texts = {p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)}
+            found[node.name] = Function(ast.get_docstring(node) or "", frozenset(texts.union(*named)))
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            values = (p.value for p in ast.walk(node.value) if isinstance(p, ast.Constant))
+            if isinstance(target, ast.Name):
+                tables[target.id] = {value for value in values if isinstance(value, str)}
     return found
 
 
-def named_after(case: str, name: str, parameter: str) -> bool:
+def named_after(case: str, file: str, name: str, parameter: str) -> bool:
+    """By its name, by the parameter, or by what is said of it."""
     if case in OWN:
         return re.sub(r"\W+", "_", case.lower()) in name
     letter, number, suffix = re.fullmatch(r"([A-Z])(\d+)(b?)", case).groups()  # type: ignore[union-attr]
-    width = 1 if letter == "V" else 2
-    return f"{letter.lower()}{int(number):0{width}}{suffix}" in CASE_IN_NAME.findall(name) or parameter == case
+    in_name = {(x, int(n), b) for x, n, b in CASE_IN_NAME.findall(name)}
+    there = functions(file).get(name) if (ROOT / file).exists() else None
+    said = f"{there.doc if there else ''} {parameter}"
+    return (letter.lower(), int(number), suffix) in in_name or re.search(rf"\b{case}\b", said) is not None
 
 
 def wrong(page: str) -> list[str]:
@@ -94,12 +108,12 @@ def wrong(page: str) -> list[str]:
         if bool(row.tests) == (row.case in NOT_HERE):
             words.append(f"{row.case} has {len(row.tests)} tests")
         for file, name, parameter in row.tests:
-            texts = functions(file).get(name) if (ROOT / file).exists() else None
-            if texts is None or not name.startswith("test_"):
+            there = functions(file).get(name) if (ROOT / file).exists() else None
+            if there is None or not name.startswith("test_"):
                 words.append(f"{row.case}: {file}::{name} does not exist")
-            elif parameter and parameter not in texts:
+            elif parameter and parameter not in there.texts:
                 words.append(f"{row.case}: {file}::{name} has no parameter {parameter!r}")
-        if row.tests and not any(named_after(row.case, name, parameter) for _, name, parameter in row.tests):
+        if row.tests and not any(named_after(row.case, *test) for test in row.tests):
             words.append(f"{row.case}: no test is named after it")
     return words
 
@@ -130,6 +144,8 @@ GOOD = "`tests/conformance/test_creation.py::test_c04_c05_c06_a_failed_create[C4
         pytest.param((GOOD, GOOD.replace("failed", "lost")), "does not exist", id="a test that is not there"),
         pytest.param((GOOD, GOOD.replace("[C4]", "[C44]")), "has no parameter 'C44'", id="a row that is not there"),
         pytest.param(("| C4 |", "| C3 |"), "C3: no test is named after it", id="a test of another case"),
+        pytest.param(("[M3 Failed]", "[M3 Lost]"), "has no parameter 'M3 Lost'", id="a row that is in no table"),
+        pytest.param(("| S9 |", "| S10 |"), "S10: no test is named after it", id="a docstring about another case"),
     ],
 )
 def test_what_is_wrong_is_seen(change: tuple[str, str], words: str) -> None:

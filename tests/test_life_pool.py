@@ -90,7 +90,7 @@ async def test_a_bad_image_costs_the_surge_and_is_undone(pool: Pool) -> None:
     await eventually(marks_of(pool), lambda found: not any(t for t, _, _ in found), "no marks")
     story = await pool.rollout(2)
     assert story.counts.available == 0
-    assert await pool.undo() == "back to revision 1; revision 3 replaces 1 machine"
+    assert await pool.undo() == "back to revision 1; revision 3 replaces 1 machine; hot update of 4 machines"
     await pool.rolled_out(3, revision=3)
     assert (await pool.result(2)).outcome == Outcome.UNDONE
     assert (await pool.machines()).keys() == old.keys()

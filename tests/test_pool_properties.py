@@ -132,7 +132,7 @@ def carry_out(observed: Observed, made: Plan) -> Observed:
                 whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case MarkNodes():
                 whole |= {n: whole[n]._replace(node_marked=step.on) for n in step.names}
-    story = progress.lose(observed.rollout, made.steps)
+    story = progress.lose(observed.rollout, made.steps, whole)
     return Observed(whole, REVISION, story, observed.pace, observed.cluster_paused, observed.reachable)
 
 

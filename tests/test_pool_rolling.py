@@ -14,7 +14,7 @@ from poolkit import EPOCH, member, spec
 from planners.pool import progress
 from planners.pool.plan import Observed
 from planners.pool.rehearsal import rehearse
-from planners.pool.steps import Create, MarkNodes
+from planners.pool.steps import Create, Delete, MarkNodes
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Gate, Member, Rollout, Trouble, Vm, priority_of
@@ -113,8 +113,47 @@ def test_a_pause_stops_the_clock() -> None:
     held = progress.follow(Observed(members, 2, story), paused, at(100))
     on = progress.follow(Observed(members, 2, held), settings, at(9000))
     assert on is not None
-    assert (on.progress_at, on.held) == (at(9000), False)
-    assert "ProgressDeadlineExceeded" not in waits(look(members, settings, at(9000), rollout=on))
+    assert (on.progress_at, on.held_since) == (at(8900), None), "what has passed before it counts"
+    assert "ProgressDeadlineExceeded" not in waits(look(members, settings, at(9499), rollout=on))
+    assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(9500), rollout=on))
+
+
+def test_a_short_outage_does_not_wake_a_rollout_that_has_stopped() -> None:
+    settings = spec(4, 1, 0, progressDeadlineSeconds=600)
+    members = pool(4) | {"new": member(2, P)}
+    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    held = progress.follow(Observed(members, 2, story, reachable=False), settings, at(700))
+    assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(701), rollout=held)), "it has stopped already"
+    on = progress.follow(Observed(members, 2, held), settings, at(710))
+    assert on is not None
+    assert on.progress_at == at(10)
+    assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(710), rollout=on))
+
+
+def test_many_short_outages_do_not_keep_the_clock_from_running_out() -> None:
+    settings = spec(4, 1, 0, progressDeadlineSeconds=600)
+    members = pool(4) | {"new": member(2, P)}
+    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    for second in range(60, 660, 60):
+        story = progress.follow(Observed(members, 2, story, reachable=False), settings, at(second))
+        story = progress.follow(Observed(members, 2, story), settings, at(second + 1))
+    assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(611), rollout=story))
+
+
+def test_who_resumes_a_pause_does_not_pass_a_canary_that_was_not_reached() -> None:
+    settings = spec(4, 1, 0, pauseAfter=1)
+    story = progress.follow(Observed(pool(4, 0), 2), settings, EPOCH)
+    assert story is not None
+    assert not progress.resume(story, Observed(pool(4, 0), 2, story), settings, EPOCH).canary_passed
+    assert progress.resume(story, Observed(pool(3, 1), 2, story), settings, EPOCH).canary_passed
+
+
+def test_old_machines_that_never_join_are_no_loss_of_the_new_revision() -> None:
+    members = pool(3, 1) | {"old": member(1, P)}
+    story = progress.follow(Observed(members, 2), spec(4, 1, 0), EPOCH)
+    lost = progress.lose(story, [Delete(("old", "r2-00"), "NeverJoined", "")], members)
+    assert lost is not None
+    assert lost.lost == 1
 
 
 @pytest.mark.parametrize("how", ["spec", Gate.PAUSED, Gate.ABORTED])
@@ -136,7 +175,7 @@ def test_a_canary_waits_and_goes_on_when_resumed() -> None:
     assert story is not None
     made = look(members, settings, rollout=story)
     assert (waits(made), created(made), deleted(made)) == ({"Canary"}, 0, [])
-    on = progress.resume(story, Observed(members, 2), EPOCH)
+    on = progress.resume(story, Observed(members, 2), settings, EPOCH)
     assert created(look(members, settings, rollout=on)) == 2
 
 
@@ -151,10 +190,10 @@ def test_resumed_a_stopped_rollout_tries_again() -> None:
     story = progress.follow(Observed(members, 2), settings, EPOCH)
     assert story is not None
     assert deleted(look(members, settings, LATER, rollout=story)) == []
-    on = progress.resume(story, Observed(members, 2), LATER)
+    on = progress.resume(story, Observed(members, 2), settings, LATER)
     made = look(members, settings, LATER, rollout=on)
     assert deleted(made, "NeverJoined") == ["bad"]
-    after = progress.lose(on, made.steps)
+    after = progress.lose(on, made.steps, members)
     assert after is not None
     assert after.lost == 0, "the one that was lost before is forgiven"
 

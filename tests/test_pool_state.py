@@ -17,8 +17,20 @@ from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import NAME_LENGTH, MachineTemplate
 from resources.manifests import SecretRef
 from resources.messages import Happening
-from resources.pool import Member, Permit, PoolState, PreservedBy, Revision, Rollout, Trouble, Vm
+from resources.pool import (
+    Member,
+    Permit,
+    PoolState,
+    PoolWait,
+    PreservedBy,
+    Revision,
+    Rollout,
+    Story,
+    Trouble,
+    Vm,
+)
 
+MIB = 1024 * 1024
 FULL = member(
     12,
     Phase.CRASH_LOOP_BACK_OFF,
@@ -31,6 +43,7 @@ FULL = member(
     deleting=True,
     drained=True,
     node_marked=True,
+    marks_due=True,
     template=12,
     seq=345,
 )
@@ -62,17 +75,47 @@ def test_every_code_is_read_back() -> None:
 
 
 async def test_5000_members_travel_in_one_payload() -> None:
-    """Design: state stays below 1 MiB for the largest entity; here with the longest names and everything set."""
+    """Design: state stays below 1 MiB for the largest entity; here with the longest names and everything set, in a
+    rollout that came before the former one's end was told, with many machines in trouble."""
+    names = [f"{'p' * NAME_LENGTH}-abcde-{i:05d}" for i in range(5000)]
+    line = Happening(time=EPOCH, reason="Replaced", message="m" * 300)
     state = PoolState(
         name="p" * NAME_LENGTH,
         spec=spec(5000),
-        members={f"{'p' * NAME_LENGTH}-abcde-{i:05d}": FULL for i in range(5000)},
+        machine_class=wanted(11).machine_class,
+        members=dict.fromkeys(names, FULL),
         revisions=[revision(n) for n in range(1, 12)],
         rollout=Rollout(revision=11, began=EPOCH, progress_at=EPOCH, old_left=1),
-        journal=[Happening(time=EPOCH, reason="Replaced", message="m" * 300) for _ in range(50)],
+        stories={
+            10: Story(started=True, untold=[line] * 100, outcome="Superseded", message="m" * 300),
+            11: Story(started=True, untold=[line] * 100),
+        },
+        waits=[PoolWait(reason=f"Reason{n}", message="m" * 500, since=EPOCH) for n in range(10)],
+        told=dict.fromkeys(names[:10], EPOCH),
+        unstarted=names[:100],
+        lost=dict.fromkeys(names[:100], "TERMINATED"),
+        journal=[line] * 50,
+        intents={f"{n:032d}": "m" * 300 for n in range(20)},
     )
     (payload,) = await data_converter.encode([state])
-    assert len(payload.data) < 1024 * 1024
+    assert len(payload.data) < MIB
+    (again,) = await data_converter.decode([payload], [PoolState])
+    assert again == state
+
+
+async def test_marks_that_are_not_confirmed_fit_in() -> None:
+    """All Nodes of the largest pool are to be marked when its rollout begins."""
+    names = [f"{'p' * NAME_LENGTH}-abcde-{i:05d}" for i in range(5000)]
+    running = member(12, node_marked=True, marks_due=True, template=12, seq=345)
+    state = PoolState(
+        name="p" * NAME_LENGTH,
+        spec=spec(5000),
+        members=dict.fromkeys(names, running),
+        revisions=[revision(n) for n in range(1, 12)],
+        journal=[Happening(time=EPOCH, reason="Replaced", message="m" * 300)] * 50,
+    )
+    (payload,) = await data_converter.encode([state])
+    assert len(payload.data) < MIB
     (again,) = await data_converter.decode([payload], [PoolState])
     assert again == state
 

@@ -48,7 +48,9 @@ def by_hand(pool: Pool, **more: Any) -> dict[str, Any]:
 
 
 async def test_plain_json_is_enough(pool: Pool) -> None:
-    await pool.client.start_workflow("MachineDeploymentWorkflow", by_hand(pool), id=pool.handle.id, task_queue=pool.queue)
+    await pool.client.start_workflow(
+        "MachineDeploymentWorkflow", by_hand(pool), id=pool.handle.id, task_queue=pool.queue
+    )
     words = await pool.waits("ClassMissing")
     assert f"MachineClass c1 of cluster {pool.cluster}" in words
     assert pool.started() == []
@@ -71,9 +73,31 @@ async def test_plain_json_may_bring_the_class(pool: Pool) -> None:
 async def test_an_apply_brings_the_class_that_was_asked_for_in_vain(pool: Pool) -> None:
     await pool.start(spec(1), machine_class=None)
     await pool.waits("ClassMissing")
-    assert await pool.apply(spec(2, machine_class="c2"), snapshot(name="c2")) == "configured; replicas 1 → 2; revision 1"
+    assert (
+        await pool.apply(spec(2, machine_class="c2"), snapshot(name="c2")) == "configured; replicas 1 → 2; revision 1"
+    )
     await pool.rolled_out(2)
     assert [r.machine_class.name for r in (await pool.state()).revisions] == ["c2"]
+
+
+async def test_another_class_that_comes_with_the_answer_counts(idle: Pool) -> None:
+    """Both are there when a worker comes: the answer is of a class that is not the pool's any more."""
+    gate = idle.deeds.hold("ask_class")
+    idle.deeds.classes["c1"] = snapshot()
+    async with idle.deeds_worker():
+        async with idle.workflows_worker():
+            await idle.start(spec(1), machine_class=None)
+            await eventually(lambda: asyncio.sleep(0, idle.deeds.of("ask_class")), what="the question")
+        await idle.handle.signal("apply", idle.manifest(spec(1, machine_class="c2"), snapshot(name="c2")))
+        gate.set()
+        await eventually(lambda: _pending(idle), lambda pending: pending == 0, "the answer")
+        async with idle.workflows_worker():
+            await idle.rolled_out(1)
+            assert [r.machine_class.name for r in (await idle.state()).revisions] == ["c2"]
+
+
+async def _pending(pool: Pool) -> int:
+    return len((await pool.handle.describe()).raw_description.pending_activities)
 
 
 async def test_one_that_waits_for_its_class_can_be_deleted(pool: Pool) -> None:
@@ -113,6 +137,23 @@ async def test_its_cluster_and_its_class_hear_of_it(pool: Pool) -> None:
     await pool.gone()
     (left,) = pool.deeds.of("forget_pool")
     assert (left.name, left.classes) == ("p1", ["c1"])
+
+
+async def test_what_class_and_cluster_cannot_be_told_is_told_later(pool: Pool, temporal: WorkflowEnvironment) -> None:
+    """Not at once: the pool would do nothing else. Nor does anything wait for it."""
+    for name in ("register_pool", "report_to_class", "forget_pool"):
+        pool.deeds.fail(name, classified(ErrorClass.UNKNOWN, f"{name} failed"))
+    await pool.start(spec(1))
+    await eventually(lambda: pool.journal("PoolCallFailed"), lambda said: len(said) == 2, "both failures")
+    await temporal.fast_forward(pool.handle, 4 * 60)
+    await pool.rolled_out(1)
+    await eventually(lambda: _generations(pool), lambda g: g == [1, 1])
+    assert len(pool.deeds.of("register_pool")) == 2
+    await pool.delete()
+    await eventually(lambda: pool.journal("PoolCallFailed"), lambda said: len(said) == 3, "the third")
+    await temporal.fast_forward(pool.handle, 4 * 60)
+    await pool.gone()
+    assert len(pool.deeds.of("forget_pool")) == 2
 
 
 async def _generations(pool: Pool) -> list[int]:
@@ -267,7 +308,8 @@ async def test_who_shall_go_first_can_be_said(pool: Pool) -> None:
     left = await pool.members()
     assert youngest not in left
     words = await pool.refused("scale", ScaleIntent(remove=["m-9"]))
-    assert words == "pool p1 has no machine m-9: `hostler get machines --pool p1` lists its own"
+    listing = f"`hostler get machines --pool p1 --cluster {pool.cluster}` lists its own"
+    assert words == f"pool p1 has no machine m-9; {listing}"
     await pool.scale(remove=(left[0],))  # replaced: the replicas are as they were
     await pool.when(lambda s: left[0] not in s.members)
     await pool.rolled_out(2)
@@ -283,8 +325,9 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "the third is new")
     await pool.ask("hibernate")
     await pool.when(lambda s: not s.members, "nothing is left")
-    assert await pool.scale(1) == "scaled; replicas 3 → 1; it is hibernated, and this counts when it is woken"
-    assert await pool.ask("wake") == "woken; 1 machines come"
+    words = "scaled; replicas 3 → 1; it is hibernated, and this counts when it is woken: "
+    assert await pool.scale(1) == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
+    assert (await pool.ask("wake")).startswith("woken: 1 machine to come; its rollouts are paused: ")
     await pool.rolled_out(1)
     assert [m.revision for m in (await pool.state()).members.values()] == [2]
 
@@ -295,12 +338,12 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
 async def test_hibernate_and_wake(pool: Pool) -> None:
     await pool.ready(spec(2))
     first = await pool.members()
-    words = "hibernated; 2 machines go, and come again with `hostler wake pool p1`"
-    assert (await pool.ask("hibernate")).startswith(words.rstrip("`"))
+    words = "hibernated: 2 machines to go; they come again with "
+    assert await pool.ask("hibernate") == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
     await pool.rolled_out(0)
     assert (await pool.handle.describe()).typed_search_attributes.get(at.PHASE) == "Hibernated"
     assert await pool.ask("hibernate") == "pool p1 is hibernated already"
-    assert await pool.ask("wake") == "woken; 2 machines come"
+    assert await pool.ask("wake") == "woken: 2 machines to come"
     await pool.rolled_out(2)
     assert not set(first) & set(await pool.members())
     assert await pool.ask("wake") == "pool p1 is not hibernated"

@@ -15,9 +15,11 @@ from temporalio.worker import Replayer
 
 import worker
 from resources.converter import data_converter
-from workflows import machine_class
-from workflows.machine import create, hot_update, terminate
+from workflows import cluster, machine_class, rollout
+from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
+from workflows.pool import carry_out
+from workflows.pool import life as pool
 
 HISTORIES = sorted((Path(__file__).parent / "histories").glob("*.json"))
 
@@ -39,10 +41,10 @@ def test_every_flow_is_recorded() -> None:
     assert {f.stem for f in HISTORIES} >= {f"{kind}-{flow}" for flow, (_, kinds) in FLOWS.items() for kind in kinds}
 
 
-@pytest.mark.parametrize("kind", ["machine", "class"])
-def test_a_run_that_goes_on_in_another_is_recorded(kind: str) -> None:
+@pytest.mark.parametrize("life", ["machine-hot-life", "class-hot-life", "pool-pool-life"])
+def test_a_run_that_goes_on_in_another_is_recorded(life: str) -> None:
     """With the state that it hands over, and what the next run makes of it."""
-    first, second = (load(HISTORIES[0].with_name(f"{kind}-hot-life{n}.json")) for n in ("", "-2"))
+    first, second = (load(HISTORIES[0].with_name(f"{life}{n}.json")) for n in ("", "-2"))
     handed = first.events[-1].workflow_execution_continued_as_new_event_attributes
     taken = second.events[0].workflow_execution_started_event_attributes
     assert handed.new_execution_run_id == taken.original_execution_run_id
@@ -66,9 +68,16 @@ BREAKS = {
     "machine-hot-life-2": (life, "LIFE", without(terminate.delete)),
     "class-hot-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
     "class-hot-life-2": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "pool-pool-life": (carry_out, "mark", lambda p: None),
+    "pool-pool-life-2": (pool, "decide", lambda p: None),
+    "machine-pool-life": (membership, "_send", lambda m, report: None),
+    "rollout-pool-life": (rollout.RolloutWorkflow, "publish", lambda self: None),
+    "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "cluster-pool-life": (cluster, "untold", lambda s, now: []),
 }
 """What does not fit what was recorded: a life without one of its phases or without hot updates, a class that tells
-nobody."""
+nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that is not seen in
+lists, a cluster that sends its pools no news."""
 
 
 @pytest.mark.parametrize("recorded", BREAKS)

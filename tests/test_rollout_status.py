@@ -158,7 +158,7 @@ def test_a_line_is_printed_when_it_is_news(capsys: pytest.CaptureFixture[str]) -
     shown = capsys.readouterr().out.splitlines()
     assert shown[0] == "3 earlier steps: hostler rollout history p1 --revision 3 --cluster prod"
     assert shown[1:11] == [f"03:00:{n:02} p1: Replaced: step {n}" for n in range(3, 13)]
-    assert shown[11:] == [f"p1: {numbers(summary())}", "p1: waits by NewMachinesNotReady: words"]
+    assert shown[11:] == [f"p1: {numbers(summary())}", "p1: waits: NewMachinesNotReady: words"]
     view.show(first, NOW)
     assert capsys.readouterr().out == ""
     view.show(look(summary(), *(step(n) for n in range(13)), step(14), stops_at=NOW), NOW)

@@ -44,7 +44,7 @@ class Entity:
         self.journal = journal
         self.intents = intents if intents is not None else {}
         self.deadlines = deadlines if deadlines is not None else {}
-        self.in_flight: set[workflow.ActivityHandle[Any]] = set()
+        self.in_flight: set[asyncio.Task[Any]] = set()
         """Effects that must be known before the life may end or start anew."""
         known = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}

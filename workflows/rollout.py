@@ -21,7 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import pool_id
     from resources.pool import Gate
     from resources.reasons import next_step
-    from resources.rollout import STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
+    from resources.rollout import FIRST_STEPS_KEPT, STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
 
 LINES = 15
 """Steps on the page of the web UI."""
@@ -87,14 +87,16 @@ class RolloutWorkflow(Entity):
     @workflow.signal
     def end(self, end: RolloutEnd) -> None:
         self._add(end.steps)
-        self.s.counts, self.s.waits, self.s.stops_at = end.counts, [], None
+        self.s.counts = end.counts or self.s.counts
+        self.s.waits, self.s.stops_at = [], None
         self.s.end = end
 
     def _add(self, steps: list[Happening]) -> None:
         s = self.s
         s.steps = sorted([*s.steps, *steps], key=lambda h: h.time)
         dropped = max(0, len(s.steps) - STEPS_KEPT)
-        s.steps, s.steps_dropped = s.steps[dropped:], s.steps_dropped + dropped
+        del s.steps[FIRST_STEPS_KEPT : FIRST_STEPS_KEPT + dropped]
+        s.steps_dropped += dropped
 
     # -- what is asked ------------------------------------------------------------------------------------------------
 
@@ -201,7 +203,8 @@ class RolloutWorkflow(Entity):
         self.note("InternalError", self.s.parked)
 
     def cancel_ignored(self) -> None:
-        self.note("CancelIgnored", "somebody cancelled the story; the rollout goes on: use `hostler rollout abort`")
+        words = f"`hostler rollout abort {self.s.pool} --cluster {self.s.cluster}`"
+        self.note("CancelIgnored", f"somebody cancelled the story; the rollout goes on: use {words}")
 
     def begin_anew(self) -> RolloutState:
         self.s.messages = 0

@@ -18,9 +18,13 @@ from resources.timings import Timings
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 
 
-def hear(member: Member, report: MemberReport, revisions: Sequence[Revision]) -> Member:
-    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays."""
-    made_from = next((r for r in revisions if r.counter == member.revision), None)
+def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], template: int = 0) -> Member:
+    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays.
+
+    `template`: the newest generation of the template, which the newest revision has.
+    """
+    wanted = revisions[-1].counter if revisions and 0 < template <= report.template else member.revision
+    made_from = next((r for r in revisions if r.counter == wanted), None)
     priority = report.priority
     if priority is None:
         priority = priority_of(made_from.template.metadata.annotations) if made_from else member.priority

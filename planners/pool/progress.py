@@ -6,7 +6,7 @@ waited for: an old one that drains for an hour is no failure of the new revision
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from planners.pool.steps import Delete, Step
@@ -43,28 +43,45 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Ro
             "old_left": min(old, story.old_left),
             "proven": story.proven or available > 0,
             "lost": 0 if more else story.lost,
-            "held": held,
-            "progress_at": now if more or fewer or held or story.held else story.progress_at,
+            "held_since": (story.held_since or now) if held else None,
+            "progress_at": now if more or fewer else _set_forward(view, story, now, held),
         }
     )
 
 
-def lose(rollout: Rollout | None, steps: Iterable[Step]) -> Rollout | None:
+def _set_forward(view: View, story: Rollout, now: datetime, held: bool) -> datetime:
+    """Once it is held no more, the time that it was held for does not count; and what had stopped is stopped still."""
+    if held or story.held_since is None:
+        return story.progress_at
+    return _counts_from(view, story) + (now - story.held_since)
+
+
+def _counts_from(view: View, story: Rollout) -> datetime:
+    """Of the progress deadline."""
+    return max([story.progress_at, *sorted(_waited_for_since(view.new[n]) for n in view.waited_for)[:1]])
+
+
+def lose(rollout: Rollout | None, steps: Iterable[Step], members: Mapping[str, Member]) -> Rollout | None:
     """The story once these steps are taken: new machines that never joined are remembered when they are replaced."""
     if rollout is None:
         return None
-    lost = sum(len(s.names) for s in steps if isinstance(s, Delete) and s.reason == "NeverJoined")
+    gone = [n for s in steps if isinstance(s, Delete) and s.reason == "NeverJoined" for n in s.names]
+    lost = sum(1 for n in gone if members[n].revision == rollout.revision)
     return rollout.model_copy(update={"lost": rollout.lost + lost})
 
 
-def resume(rollout: Rollout, observed: Observed, now: datetime) -> Rollout:
-    """A person lets it go on: past its canary, its pause, its lost machines and its deadline."""
+def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
+    """A person lets it go on: past its pause, its lost machines, its deadline, and its canary where that is reached."""
+    view = View(observed, spec, now)
+    passed = rollout.canary_passed or (len(view.new) >= view.limits.rolled and not view.waited_for)
     kept = sum(
         1
         for m in observed.members.values()
         if m.revision == rollout.revision and m.phase is Phase.FAILED and m.trouble is Trouble.JOIN and not m.leaving
     )
-    return rollout.model_copy(update={"gate": Gate.OPEN, "canary_passed": True, "lost": -kept, "progress_at": now})
+    return rollout.model_copy(
+        update={"gate": Gate.OPEN, "canary_passed": passed, "lost": -kept, "progress_at": now, "held_since": None}
+    )
 
 
 def stops_at(view: View) -> datetime | None:
@@ -72,8 +89,10 @@ def stops_at(view: View) -> datetime | None:
     seconds, rollout = view.spec.progress_deadline_seconds, view.observed.rollout
     if seconds is None or rollout is None or not view.waited_for or not view.rolling:
         return None
-    first = min(_waited_for_since(view.new[n]) for n in view.waited_for)
-    return max(rollout.progress_at, first) + timedelta(seconds=seconds)
+    deadline = _counts_from(view, rollout) + timedelta(seconds=seconds)
+    if rollout.held_since is not None and rollout.held_since < deadline:
+        return None
+    return deadline
 
 
 def _waited_for_since(member: Member) -> datetime:

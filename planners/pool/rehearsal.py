@@ -47,7 +47,7 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
                 members |= {n: members[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case MarkNodes():
                 members |= {n: members[n]._replace(node_marked=step.on) for n in step.names}
-    return replace(observed, members=members, rollout=progress.lose(observed.rollout, made.steps))
+    return replace(observed, members=members, rollout=progress.lose(observed.rollout, made.steps, members))
 
 
 def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Observed:

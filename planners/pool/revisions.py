@@ -15,6 +15,10 @@ from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.pool import Member, Revision
 
+KEPT = 50
+"""Revisions without a machine that are kept at most, whatever revisionHistoryLimit says: a pool's state has to travel.
+"""
+
 
 @dataclass(frozen=True)
 class Wanted:
@@ -73,9 +77,10 @@ def revise(
 
 
 def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int) -> list[Revision]:
-    """Those with machines, and the newest `keep` of the others."""
+    """Those with machines, and the newest `keep` of the others, or KEPT of them: each carries its class."""
     used = {m.revision for m in members.values()}
     idle = [r.counter for r in former if r.counter not in used]
+    keep = min(keep, KEPT)
     kept = set(idle[len(idle) - keep :] if keep else [])
     return [r for r in former if r.counter in used or r.counter in kept]
 

@@ -67,8 +67,8 @@ class Plan:
     """As many machines as wanted, all available and of the newest revision, and no VM of an older one left."""
 
 
-STOPPED = ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "RolloutAborted", "TooManyUnhealthy")
-"""Reasons of waits that a person must look at: nothing goes on by itself."""
+STOPPED = ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "RolloutAborted", "TooManyUnhealthy", "MemberLost")
+"""Reasons of waits that a person should look at."""
 HELD = ("RolloutPaused", "Canary", "ClusterPaused")
 """Of waits that a person has wanted."""
 FEW = 5

@@ -159,8 +159,9 @@ POOL: dict[str, Reason] = {
     "MemberLost": Reason(
         Kind.WAIT,
         "The workflow of a machine was ended from outside; its VM may live, so it counts and is not replaced.",
-        "Give it a workflow again with the command that the pool's journal has (`hostler describe pool {pool}`); then "
-        "delete it if it is not wanted. Find out who ended it.",
+        "`hostler adopt machine NAME --cluster {cluster}`, with the name that the message has. Its VM gets a workflow "
+        "again; when there is no VM any more, the pool replaces it. Then delete it if it is not wanted, and find out "
+        "who ended it.",
         warning=True,
     ),
     "MembersSilent": Reason(
@@ -169,6 +170,11 @@ POOL: dict[str, Reason] = {
         "Nothing: they are asked every 30 s. After 2 minutes look at the one that the message names, and see whether "
         "workers poll: `hostler doctor`.",
         warning=True,
+    ),
+    "ClusterSilent": Reason(
+        Kind.WAIT,
+        "The pool has not heard yet whether its cluster is paused and can be seen, and plans nothing before.",
+        "Nothing: after 30 s it plans without. If it stays so: `hostler doctor`.",
     ),
     "Revised": Reason(
         Kind.HAPPENING,
@@ -208,9 +214,9 @@ POOL: dict[str, Reason] = {
         warning=True,
     ),
     "PoolCallFailed": Reason(
-        Kind.HAPPENING,
+        Kind.WAIT,
         "The pool could not start or tell machines, or mark Nodes; the message says why.",
-        "Nothing: it is tried again by itself. If it comes again: `hostler doctor`.",
+        "Nothing: it is tried again at the time that the message gives. If it comes again: `hostler doctor`.",
         warning=True,
     ),
     "PoolSilent": Reason(

@@ -43,7 +43,8 @@ def adopt(
     """Give a machine that lost its workflow a new one, with the VM that carries its tags.
 
     For a workflow that somebody terminated: nothing looks after its VM any more. `hostler get orphans` lists such VMs.
-    No VM is made and none is touched; the machine is Running again when its Node is Ready.
+    No VM is made and none is touched; the machine is Running again when its Node is Ready. One of a pool that has no VM
+    any more is replaced by its pool.
     """
     here = session(ctx, cluster, settings, requested_by)
     machine = one(kind, name)[1]
@@ -61,10 +62,11 @@ def adopt(
 def told(adopted: Adopted) -> str:
     """What was done, what was not, and what comes next."""
     vm, label = adopted.vm, f"machine/{adopted.name}"
-    lines = [f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}"]
-    lines += [f"{label}: {note}" for note in adopted.notes]
-    lines.append(f"{label}: it looks at its VM and Node now; wait for it: hostler wait machine {adopted.name}")
-    return "\n".join(lines)
+    notes = [f"{label}: {note}" for note in adopted.notes]
+    if vm is None:
+        return "\n".join(notes)
+    after = f"it looks at its VM and Node now; wait for it: hostler wait machine {adopted.name}"
+    return "\n".join([f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}", *notes, f"{label}: {after}"])
 
 
 def _manifests(files: list[str]) -> list[AnyManifest]:

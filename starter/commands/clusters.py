@@ -1,8 +1,10 @@
-"""hostler pause cluster, hostler resume cluster"""
+"""hostler pause cluster, hostler resume cluster; and a cluster in hostler describe"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +15,6 @@ from starter.commands.common import (
     POOL,
     AsOption,
     ClusterOption,
-    NameArgument,
     ReasonOption,
     Session,
     SettingsOption,
@@ -21,42 +22,56 @@ from starter.commands.common import (
     target,
 )
 
+if TYPE_CHECKING:
+    from resources.cluster import ClusterState
+    from resources.messages import Reachability
+    from starter.client import HostlerClient
+    from starter.results import ClusterDescription
+
 ClusterArgument = Annotated[
     str,
     typer.Argument(metavar="KIND", help="cluster; also cluster/NAME.", autocompletion=completion.kinds(CLUSTER)),
 ]
+ClusterNameArgument = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="NAME", help="Default: the settings' own.", show_default=False, autocompletion=completion.names
+    ),
+]
 
 
-def pause(
-    ctx: typer.Context,
-    kind: ClusterArgument,
-    name: NameArgument = None,
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
-) -> None:
+# -- pause, resume ----------------------------------------------------------------------------------------------------
+
+
+def _asks(intent: str, help: str) -> Callable[..., None]:
+    """The command of that name."""
+
+    def command(
+        ctx: typer.Context,
+        kind: ClusterArgument,
+        name: ClusterNameArgument = None,
+        reason: ReasonOption = "",
+        cluster: ClusterOption = None,
+        settings: SettingsOption = None,
+        requested_by: AsOption = None,
+    ) -> None:
+        here = session(ctx, cluster, settings, requested_by)
+        _tell(here, _which(here, intent, kind, name), intent, reason)
+
+    command.__name__, command.__doc__ = intent, help
+    return command
+
+
+pause = _asks(
+    "pause",
     """Stop everything voluntary in a cluster: its pools make, delete and replace no machines until it is resumed.
 
     Without NAME it is the settings' own cluster. Machines live on; what was begun already is finished: a machine that
-    is being deleted goes. `get clusters` and `describe cluster` show the pause, each pool says what it would do.
-    """
-    here = session(ctx, cluster, settings, requested_by)
-    _tell(here, _which(here, "pause", kind, name), "pause", reason)
-
-
-def resume(
-    ctx: typer.Context,
-    kind: ClusterArgument,
-    name: NameArgument = None,
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
-) -> None:
-    """Let a paused cluster go on. Without NAME it is the settings' own."""
-    here = session(ctx, cluster, settings, requested_by)
-    _tell(here, _which(here, "resume", kind, name), "resume", reason)
+    is being deleted goes. A class's hot updates go on. `get clusters` and `describe cluster` show the pause, each pool
+    says what it would do.
+    """,
+)
+resume = _asks("resume", "Let a paused cluster go on. Without NAME it is the settings' own.")
 
 
 def _which(here: Session, command: str, kind: str, name: str | None) -> str:
@@ -71,7 +86,6 @@ def _which(here: Session, command: str, kind: str, name: str | None) -> str:
 
 
 def _tell(here: Session, name: str, intent: str, reason: str) -> None:
-    from starter.client import HostlerClient
     from starter.output import Busy
 
     async def body(client: HostlerClient) -> None:
@@ -80,3 +94,61 @@ def _tell(here: Session, name: str, intent: str, reason: str) -> None:
             busy.echo(f"cluster/{name} {intent}: {(await ask(name, reason=reason)).message}")
 
     here.run(body)
+
+
+# -- describe ---------------------------------------------------------------------------------------------------------
+
+
+def about(found: ClusterDescription, now: datetime) -> list[str]:
+    """What a cluster has that nothing else has, as lines."""
+    from starter.output import fields, moment
+
+    summary, state = found.summary, found.state
+    pairs = [
+        ("Name", summary.name),
+        ("Phase", summary.phase),
+        ("Paused", _pause(state, summary.name) if state else ""),
+        ("Pools", str(summary.pools)),
+        ("Machines", str(summary.machines)),
+        ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
+        ("Ended", moment(found.ended, now)),
+    ]
+    if state is not None:
+        pairs += [
+            ("API server", _reachability(state.api, "APIUnreachable", summary.name, now)),
+            *(
+                (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
+                for account, cloud in sorted(state.clouds.items())
+            ),
+            ("VMs known", str(len(state.machines))),
+            ("Tells pools", ", ".join(sorted(state.pools))),
+        ]
+    lines = fields(pairs)
+    if found.no_answer:
+        why = found.no_answer.rstrip(".")
+        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
+    if found.task_attempt > 1:
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+    if state is not None and state.parked:
+        renew = f"Once a fixed worker runs: hostler renew cluster {summary.name}"
+        lines += ["", f"Stands still: {state.parked}", renew]
+    return lines
+
+
+def _pause(state: ClusterState, cluster: str) -> str:
+    from workflows.cluster_words import pause_words
+
+    return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
+
+
+def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
+    """`reason`: of one that cannot be reached."""
+    from resources.reasons import next_step
+    from starter.output import moment
+
+    if news is None:
+        return "not known yet"
+    if news.reachable:
+        return f"answers\nsince {moment(news.time, now)}"
+    words = f"cannot be reached: {news.message}\nsince {moment(news.time, now)}"
+    return f"{words}\nwhat can be done: {next_step(reason, cluster)}"

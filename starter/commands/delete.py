@@ -73,8 +73,9 @@ def delete(
     """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
     Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
 
-    `delete class NAME` is refused while machines use the class.
-    `delete cluster NAME` ends the watch of a cluster that has no machines any more; the cluster itself is not touched.
+    `delete class NAME` is refused while machines or pools use the class.
+    `delete cluster NAME` ends the watch of a cluster that has no pools and machines any more; the cluster itself is not
+    touched.
     """
     here = session(ctx, cluster, settings, requested_by)
     limit = span(timeout)

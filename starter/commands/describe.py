@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import classes, pool_page
+from starter.commands import classes, clusters, pool_page
 from starter.commands.common import (
     CLASS,
     CLUSTER,
@@ -25,9 +25,8 @@ from starter.commands.common import (
 )
 
 if TYPE_CHECKING:
-    from resources.cluster import ClusterState
     from resources.machine import MachineState, UpdateTrouble, WaitingFor
-    from resources.messages import Happening, Reachability
+    from resources.messages import Happening
     from starter.client import HostlerClient
     from starter.pool_results import PoolDescription
     from starter.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
@@ -118,63 +117,9 @@ def class_page(found: ClassDescription, now: datetime) -> list[str]:
 
 def cluster_page(found: ClusterDescription, now: datetime) -> list[str]:
     """The whole answer for a cluster, as lines."""
-    from starter.output import fields, moment
-
-    summary, state = found.summary, found.state
-    pairs = [
-        ("Name", summary.name),
-        ("Phase", summary.phase),
-        ("Paused", _pause(state, summary.name) if state else ""),
-        ("Pools", str(summary.pools)),
-        ("Machines", str(summary.machines)),
-        ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
-        ("Ended", moment(found.ended, now)),
-    ]
-    if state is not None:
-        pairs += [
-            ("API server", _reachability(state.api, "APIUnreachable", summary.name, now)),
-            *(
-                (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
-                for account, cloud in sorted(state.clouds.items())
-            ),
-            ("VMs known", str(len(state.machines))),
-            ("Tells pools", ", ".join(sorted(state.pools))),
-        ]
-    lines = fields(pairs)
-    if found.no_answer:
-        why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
-    if found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
-    if state is not None and state.parked:
-        lines += [
-            "",
-            f"Stands still: {state.parked}",
-            f"Once a fixed worker runs: hostler renew cluster {summary.name}",
-        ]
-    lines += _pending(found.pending, now) + _journal(state.journal if state else [], now)
-    if found.web:
-        lines += ["", f"Web UI: {found.web}"]
-    return lines
-
-
-def _pause(state: ClusterState, cluster: str) -> str:
-    from workflows.cluster_words import pause_words
-
-    return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
-
-
-def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
-    """`reason`: of one that cannot be reached."""
-    from resources.reasons import next_step
-    from starter.output import moment
-
-    if news is None:
-        return "not known yet"
-    if news.reachable:
-        return f"answers\nsince {moment(news.time, now)}"
-    words = f"cannot be reached: {news.message}\nsince {moment(news.time, now)}"
-    return f"{words}\nwhat can be done: {next_step(reason, cluster)}"
+    journal = found.state.journal if found.state else []
+    lines = [*clusters.about(found, now), *_pending(found.pending, now), *_journal(journal, now)]
+    return [*lines, "", f"Web UI: {found.web}"] if found.web else lines
 
 
 def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
@@ -291,7 +236,7 @@ def _waiting(
         ("Seen last", "\n".join(p.last_failure for p in pending if p.last_failure and not p.aside)),
         ("Since", moment(waiting.since, now)),
         ("Next try", moment(waiting.next_try, now)),
-        ("What can be done", next_step(waiting.reason, state.cluster, state.name)),
+        ("What can be done", next_step(waiting.reason, state.cluster, state.name, pool=state.pool)),
     ]
 
 
@@ -324,7 +269,8 @@ def _advice(state: MachineState) -> list[str]:
         for c in state.status.conditions
         if not nothing_to_do(c.reason) and not (waiting and waiting.reason == c.reason)
     ]
-    return [f"  What can be done about {c.reason}: {next_step(c.reason, state.cluster, state.name)}" for c in shown]
+    of = {"cluster": state.cluster, "name": state.name, "pool": state.pool}
+    return [f"  What can be done about {c.reason}: {next_step(c.reason, **of)}" for c in shown]
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
@@ -352,8 +298,9 @@ def _left(found: Description) -> list[str]:
     summary, result = found.life.summary, found.result
     if result is None:
         reason = {"TERMINATED": "Terminated", "FAILED": "WorkflowFailed"}.get(found.life.status)
-        todo = [f"What can be done: {next_step(reason, summary.cluster, summary.name)}"] if reason else []
-        return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", *todo]
+        lines = ["", f"{found.failure[:1].upper()}{found.failure[1:]}."]
+        todo = next_step(reason, summary.cluster, summary.name, pool=summary.pool) if reason else ""
+        return [*lines, f"What can be done: {todo}"] if todo else lines
     if not result.kept:
         return ["", "Nothing is left of it."]
     return ["", "Kept, because its spec says so:", *(f"  {k}" for k in result.kept)]

@@ -11,7 +11,7 @@ from starter.commands.common import MACHINE
 
 if TYPE_CHECKING:
     from resources.machine_deployment import MachineDeploymentSpec
-    from resources.pool import PoolState
+    from resources.pool import PoolState, Rollout
     from resources.pool_intents import PoolSummary
     from starter.pool_results import PoolDescription
 
@@ -191,21 +191,36 @@ def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str
         ("Machines", numbers(s)),
         ("Began", f"{moment(rollout.began, now)}{by}{why}"),
         ("Got on last", moment(rollout.progress_at, now)),
-        ("Stops", _stops(state, rollout.progress_at, rollout.held, now)),
+        ("Stops", _stops(s, state, rollout, now)),
         ("A person has", str(rollout.gate) + " it" if rollout.gate else ""),
         ("Never joined", str(rollout.lost) if rollout.lost > 0 else ""),
     ]
     return ["", f"Rollout to revision {rollout.revision}:", *fields(pairs, 2)]
 
 
-def _stops(state: PoolState | None, progress_at: datetime, held: bool, now: datetime) -> str:
-    """The pool reckons from the newest machine that it waits for too, so it is no earlier than this."""
+def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datetime) -> str:
+    """The pool reckons from the newest machine that it waits for too, so it is no earlier than this. Its clock stands
+    while it waits for no machine, but for a person."""
     from starter.output import moment
+    from starter.rollout_status import HELD
 
     seconds = state.spec.progress_deadline_seconds if state else None
-    if seconds is None or held or (stop := progress_at + timedelta(seconds=seconds)) < now:
+    reasons = {w.reason for w in s.waits}
+    if seconds is None or rollout.held_since is not None or reasons.intersection(HELD) or not _waits_for_new(s):
+        return ""
+    stop = rollout.progress_at + timedelta(seconds=seconds)
+    if stop < now:
         return ""
     return f"not before {moment(stop, now)}, unless a new machine is available by then"
+
+
+def _waits_for_new(s: PoolSummary) -> bool:
+    """Whether a machine of the newest revision is not there yet, or not for minReadySeconds."""
+    from resources.machine import Phase
+
+    settled = (Phase.RUNNING, Phase.TERMINATING)
+    on_the_way = any(n for revision, phase, n in s.phases if revision == s.revision and phase not in settled)
+    return on_the_way or any(w.reason == "NewMachinesNotReady" for w in s.waits)
 
 
 def _phases(s: PoolSummary) -> list[str]:

@@ -163,46 +163,25 @@ def history(
 # -- steer ------------------------------------------------------------------------------------------------------------
 
 
-@app.command()
-def pause(
-    ctx: typer.Context,
-    names: PoolsArgument = None,
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
-) -> None:
-    """Hold rollouts, those to come too, until `resume`. Replicas are kept up, machines that fail are replaced."""
-    here = session(ctx, cluster, settings, requested_by)
-    here.run(_each(some_pools(names), lambda client, name: client.pools.pause(name, reason=reason)))
+def _asks(intent: str, help: str) -> None:
+    """A command of that name, for what is asked of a pool without more words."""
+
+    @app.command(intent, help=help)
+    def command(
+        ctx: typer.Context,
+        names: PoolsArgument = None,
+        reason: ReasonOption = "",
+        cluster: ClusterOption = None,
+        settings: SettingsOption = None,
+        requested_by: AsOption = None,
+    ) -> None:
+        here = session(ctx, cluster, settings, requested_by)
+        here.run(_each(some_pools(names), lambda client, name: getattr(client.pools, intent)(name, reason=reason)))
 
 
-@app.command()
-def resume(
-    ctx: typer.Context,
-    names: PoolsArgument = None,
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
-) -> None:
-    """Let rollouts go on: past a pause, a canary (pauseAfter), an abort, the progress deadline, lost machines."""
-    here = session(ctx, cluster, settings, requested_by)
-    here.run(_each(some_pools(names), lambda client, name: client.pools.resume(name, reason=reason)))
-
-
-@app.command()
-def abort(
-    ctx: typer.Context,
-    names: PoolsArgument = None,
-    reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
-) -> None:
-    """Stop rollouts where they are: the old machines that are left stay, and lose the rollout's marks."""
-    here = session(ctx, cluster, settings, requested_by)
-    here.run(_each(some_pools(names), lambda client, name: client.pools.abort(name, reason=reason)))
+_asks("pause", "Hold rollouts, those to come too, until `resume`. Replicas are kept up, and failed machines replaced.")
+_asks("resume", "Let rollouts go on: past a pause, a canary (pauseAfter), an abort, the deadline, lost machines.")
+_asks("abort", "Stop rollouts where they are: the old machines that are left stay, and lose the rollout's marks.")
 
 
 @app.command()

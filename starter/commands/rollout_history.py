@@ -20,7 +20,9 @@ async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
     from starter.errors import NoAnswer
     from starter.output import Table, warn
 
-    stories = {r.revision: r for r in await client.pools.rollouts(name)}
+    stories: dict[int, RolloutListed] = {}
+    for story in await client.pools.rollouts(name):
+        stories.setdefault(story.revision, story)  # the newest first: of two of a revision one is of a former life
     try:
         summary = await client.pools.summary(name)
     except NoAnswer as e:
@@ -107,7 +109,8 @@ def _story(story: RolloutListed, now: datetime) -> list[str]:
     lines = ["", *fields(pairs)]
     if told is None or not told.steps:
         return lines
-    left_out = f" (the newest {len(told.steps)}; {told.steps_dropped} are not kept)" if told.steps_dropped else ""
+    dropped = told.steps_dropped
+    left_out = f" (the first and the newest; {dropped} between them are not kept)" if dropped else ""
     steps = [f"  {s.time:%Y-%m-%d %H:%M:%S} {s.reason}: {s.message}" for s in told.steps]
     return [*lines, f"Steps{left_out}:", *steps]
 

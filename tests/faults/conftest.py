@@ -1,4 +1,4 @@
-"""What the halves of the fault matrix have in common. Each has its flows as FLOWS."""
+"""What the parts of the fault matrix have in common. Each has its flows as FLOWS."""
 
 from __future__ import annotations
 

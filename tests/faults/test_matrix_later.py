@@ -1,4 +1,4 @@
-"""The fault matrix, second half: flows of a machine that lives, and of its class. The first is in test_matrix.py."""
+"""The fault matrix, second part: flows of a machine that lives, and of its class."""
 
 from __future__ import annotations
 

@@ -52,8 +52,7 @@ def carry_out(p: PoolEntity, step: Step) -> None:
             _change(p, names, permit=Given.GRANTED)
             permit(p, names, message)
         case MarkNodes(names=names, on=on):
-            _change(p, names, node_marked=on)
-            p.s.unmarked = list(dict.fromkeys([*p.s.unmarked, *names]))
+            _change(p, names, node_marked=on, marks_due=True)
 
 
 def _change(p: PoolEntity, names: Iterable[str], **fields: Any) -> None:
@@ -227,11 +226,11 @@ def mark(p: PoolEntity) -> None:
     """One call at a time: of two on their way, the later one need not be the last. A run may end meanwhile: the next
     one marks again what is not confirmed."""
     s = p.s
-    s.unmarked = [n for n in s.unmarked if n in s.members]
-    if p.marking or MARKS in p.later or not s.unmarked:
+    due = [n for n, m in s.members.items() if m.marks_due]
+    if p.marking or MARKS in p.later or not due:
         return
-    on = s.members[s.unmarked[0]].node_marked
-    names = [n for n in s.unmarked if s.members[n].node_marked is on][:AT_ONCE]
+    on = s.members[due[0]].node_marked
+    names = [n for n in due if s.members[n].node_marked is on][:AT_ONCE]
     p.marking = True
     p.start(
         MarkActivities.mark_nodes,
@@ -245,10 +244,9 @@ def mark(p: PoolEntity) -> None:
 
 
 def _marked(p: PoolEntity, names: Sequence[str], on: bool, _: None) -> None:
-    s = p.s
     p.marking = False
-    as_wanted = {n for n in names if n in s.members and s.members[n].node_marked is on}
-    s.unmarked = [n for n in s.unmarked if n not in as_wanted]
+    members = p.s.members
+    _change(p, [n for n in names if n in members and members[n].node_marked is on], marks_due=False)
 
 
 def _not_marked(p: PoolEntity) -> None:

@@ -34,6 +34,18 @@ RENEW_AFTER = 2000
 
 
 ENDED_KEPT = 200
+ORDINARY = (
+    "RolledOut",
+    "Replaced",
+    "ReplacedUnavailable",
+    "RolloutMarks",
+    "ReplicasMissing",
+    "NewMachinesNotReady",
+    "WaitsForVMsToGo",
+    "SlowStart",
+)
+ORDINARY_KEPT = 4
+"""Of each in the journal, the newest."""
 
 
 @dataclass
@@ -58,14 +70,27 @@ class PoolEntity(Entity):
         """To other workflows, not accepted yet."""
         self.later: set[str] = set()
         """What has failed, and is not tried again before the next check: at once would be without end."""
+        self.failure = ""
+        """Of the last call that failed, until the next check."""
+        self.plans = 0
+        """In a row, without an end."""
         self.marking = False
         """Nodes are being marked."""
+        self.reporting = False
+        """The class is being told of the pool."""
         self.beginning: set[int] = set()
         """Rollouts whose stories are being begun."""
         self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
         """Machines that are gone: a word of theirs that was overtaken by the last one brings them back no more."""
         self.told_news: RolloutNews | None = None
         """What the story of the rollout was told last."""
+
+    def note(self, reason: str, message: str) -> None:
+        """What a rollout says all the time must not wash out what people did: its own story has each step."""
+        if reason in ORDINARY:
+            own = [h for h in self.journal if h.reason == reason]
+            self.journal[:] = [h for h in self.journal if h not in own[: len(own) - ORDINARY_KEPT + 1]]
+        super().note(reason, message)
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
@@ -143,10 +168,11 @@ class PoolEntity(Entity):
             try:
                 deed.done(await deed.handle)
             except ActivityError as e:
-                self._failed(failure_of(e))
+                self.failed(failure_of(e))
                 deed.failed()
 
-    def _failed(self, failure: Failure) -> None:
+    def failed(self, failure: Failure) -> None:
+        self.failure = failure.info.message
         self.note_news("PoolCallFailed", failure.info.message)
         again = workflow.now() + wait_after(failure.info, self.s.timings)
         self.deadlines["check"] = min(again, self.deadlines.get("check", again))
@@ -162,10 +188,12 @@ class PoolEntity(Entity):
 
         task = asyncio.create_task(sent())
         self.signals.add(task)
+        self.in_flight.add(task)
         task.add_done_callback(self._signalled)
 
     def _signalled(self, task: asyncio.Task[None]) -> None:
         self.signals.discard(task)
+        self.in_flight.discard(task)
         if any(story.outcome for story in self.s.stories.values()):
             self.news = True  # its end waits for all else to be taken
 
@@ -210,6 +238,7 @@ class PoolEntity(Entity):
 
     def begin_anew(self) -> PoolState:
         self.s.messages = 0
+        self.s.registered = False  # its cluster's workflow may be another one by now
         return self.s
 
     @property

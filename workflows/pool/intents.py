@@ -16,6 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import progress
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
+    from planners.pool.steps import some
     from resources.machine_class import concurrency_of
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.messages import DeleteIntent, Intent
@@ -102,7 +103,7 @@ def apply(p: PoolEntity, intent: PoolIntent) -> str:
     if not words:
         return "unchanged" if same_meta and former == s.spec else "configured"
     _applied(p, intent, "; ".join(words))
-    return f"configured; {'; '.join(words)}"
+    return f"configured; {'; '.join(words)}{_but(p, rolls=bool(change.rolls))}"
 
 
 def _applied(p: PoolEntity, intent: Intent, words: str) -> None:
@@ -161,16 +162,27 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
     if not words:
         return f"pool {s.name} has {s.spec.replicas} replicas already"
     _applied(p, intent, "; ".join(words))
-    asleep = "; it is hibernated, and this counts when it is woken" if s.spec.hibernated else ""
-    return f"scaled; {'; '.join(words)}{asleep}"
+    return f"scaled; {'; '.join(words)}{_but(p)}"
+
+
+def _but(p: PoolEntity, rolls: bool = False) -> str:
+    """Why nothing comes of it for now."""
+    s = p.s
+    words = []
+    if s.spec.hibernated:
+        words.append(f"it is hibernated, and this counts when it is woken: {typed(s, 'wake pool')}")
+    if rolls and p.spec.paused:
+        words.append(f"its rollouts are paused: {typed(s, 'rollout resume')}")
+    if s.news is not None and s.news.paused:
+        words.append(f"the cluster is paused: `hostler resume cluster {s.cluster}`")
+    return "".join(f"; {w}" for w in words)
 
 
 def undo(p: PoolEntity, intent: UndoIntent) -> str:
     wanted = wanted_by_undo(p.s.revisions, intent.to)
     why = f"{wanted.reason}{f': {intent.reason}' if intent.reason else ''}"
-    wanted = replace(wanted, requested_by=intent.requested_by, reason=why)
-    change = go_back(p, wanted)
-    return f"{wanted.reason}; {change.words}" if change.words else wanted.reason
+    change = go_back(p, replace(wanted, requested_by=intent.requested_by, reason=why))
+    return "; ".join(filter(None, [wanted.reason, change.words])) + _but(p, rolls=bool(change.rolls))
 
 
 def restart(p: PoolEntity, intent: Intent) -> str:
@@ -183,7 +195,7 @@ def restart(p: PoolEntity, intent: Intent) -> str:
     change = want(
         p, Wanted(newest.template, newest.machine_class, workflow.now().isoformat(), intent.requested_by, why)
     )
-    return f"restarted; {change.words}"
+    return f"restarted; {change.words}{_but(p, rolls=bool(change.rolls))}"
 
 
 def pause(p: PoolEntity, intent: Intent) -> str:
@@ -204,9 +216,9 @@ def resume(p: PoolEntity, intent: Intent) -> str:
     if s.rollout is None:
         _applied(p, intent, "rollouts resumed")
         return f"resumed; pool {s.name} has no rollout under way"
-    s.rollout = progress.resume(s.rollout, p.observed(), workflow.now())
+    s.rollout = progress.resume(s.rollout, p.observed(), p.spec, workflow.now())
     _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}")
-    return f"resumed; the rollout of revision {s.rollout.revision} goes on"
+    return f"resumed; the rollout of revision {s.rollout.revision} goes on{_but(p)}"
 
 
 def abort(p: PoolEntity, intent: Intent) -> str:
@@ -226,7 +238,7 @@ def hibernate(p: PoolEntity, intent: Intent) -> str:
         return f"pool {s.name} is hibernated already"
     s.spec = s.spec.model_copy(update={"hibernated": True})
     _applied(p, intent, "hibernated")
-    return f"hibernated; {len(s.members)} machines go, and come again with {typed(s, 'wake pool')}"
+    return f"hibernated: {some(len(s.members))} to go; they come again with {typed(s, 'wake pool')}"
 
 
 def wake(p: PoolEntity, intent: Intent) -> str:
@@ -235,12 +247,12 @@ def wake(p: PoolEntity, intent: Intent) -> str:
         return f"pool {s.name} is not hibernated"
     s.spec = s.spec.model_copy(update={"hibernated": False})
     _applied(p, intent, "woken")
-    return f"woken; {s.spec.replicas} machines come"
+    return f"woken: {some(s.spec.replicas)} to come{_but(p)}"
 
 
 def delete(p: PoolEntity, intent: DeleteIntent) -> str:
     s = p.s
-    words = f"{len(s.members)} machine{'s' if len(s.members) != 1 else ''}"
+    words = some(len(s.members))
     if s.deleted and (s.force or not intent.force):
         return f"pool {s.name} is being deleted already; {words} left"
     s.deleted, s.force = True, s.force or intent.force

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -28,6 +29,8 @@ with workflow.unsafe.imports_passed_through():
 
 CENSUS = timedelta(minutes=30)
 """Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
+PLANS_IN_A_TASK = 10
+"""A worker is told that it hangs when a task takes two seconds."""
 MOST_PLANS = 200
 """In a row: 5,000 machines are deleted in 50. More would be an error of the planner's, and is stopped as one."""
 CLASS, REGISTER = "class", "register"
@@ -37,7 +40,8 @@ PATIENCE = timedelta(seconds=30)
 
 async def live(p: PoolEntity) -> None:
     """Until the pool is deleted and nothing is left of it."""
-    await _ask_class(p)
+    while not (p.s.revisions or p.s.deleted):
+        await _ask_class(p)
     await _meet(p)
     carry_out.again(p)
     if p.s.news is None:
@@ -71,21 +75,29 @@ def decide(p: PoolEntity) -> None:
     """Plan and carry out until nothing is left to do now. A plan carried out and made again comes to nothing, so this
     ends; who is deleted has its signal on the way before the next plan."""
     s = p.s
-    if s.expected or (s.news is None and "news" in p.deadlines):
-        return  # who is there is not known yet, or whether the cluster is paused
+    if s.expected:
+        return  # who is there is not known yet
+    if s.news is None and "news" in p.deadlines:
+        words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
+        s.waits = [PoolWait(reason="ClusterSilent", message=words, since=workflow.now())]
+        return
     steps: list[Step] = []
-    for _ in range(MOST_PLANS):
+    for _ in range(PLANS_IN_A_TASK):
         now = workflow.now()
         s.rollout = progress.follow(p.observed(), p.spec, now)
         made = plan(p.observed(), p.spec, now)
         if not made.steps:
+            p.plans = 0
             break
+        p.plans += 1
+        if p.plans > MOST_PLANS:
+            raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
         for step in made.steps:
             carry_out.carry_out(p, step)
-        s.rollout = progress.lose(s.rollout, made.steps)
+        s.rollout = progress.lose(s.rollout, made.steps, s.members)
         steps += made.steps
     else:
-        raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
+        p.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own
     _wait(p, made, now)
     story.follow(p, steps)
 
@@ -102,10 +114,17 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
         lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}"
         s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
+    if p.failure and "check" in p.deadlines:
+        s.waits.append(_trouble(p, since.get("PoolCallFailed", now)))
     if made.next_look is None:
         p.deadlines.pop("look", None)
     else:
         p.deadlines["look"] = made.next_look
+
+
+def _trouble(p: PoolEntity, since: datetime) -> PoolWait:
+    words = f"{p.failure}; tried again at {p.deadlines['check']:%Y-%m-%d %H:%M:%S}"
+    return PoolWait(reason="PoolCallFailed", message=words, since=since)
 
 
 def _template(p: PoolEntity) -> None:
@@ -129,18 +148,20 @@ def _template(p: PoolEntity) -> None:
 
 def _timers(p: PoolEntity) -> None:
     s, now = p.s, workflow.now()
-    for name in ("look", "told", "news"):
+    for name in ("look", "told", "news", "more"):
         if p.due(name):
             del p.deadlines[name]
     if p.due("check"):
         del p.deadlines["check"]
         p.later.clear()
+        p.failure = ""
         carry_out.again(p)
     _expect(p)
     if "census" not in p.deadlines:
         p.deadlines["census"] = now + CENSUS
     elif p.due("census"):
         p.deadlines["census"] = now + CENSUS
+        s.registered = False  # the cluster's workflow may be another one by now
         p.start(
             PoolActivities.find_members,
             p.ref,
@@ -177,10 +198,18 @@ async def _meet(p: PoolEntity) -> None:
         if found:
             s.searched = True
             s.expected = [n for n in found[0].names if n not in s.members]
+            story.end_former(p, found[0].rollouts)
             return
-        await p.until(lambda: p.winding_up, "check")
-        p.deadlines.pop("check", None)
-        await p.renew_if_due()
+        await _patience(p)
+
+
+async def _patience(p: PoolEntity, unless: Callable[[], bool] = lambda: False) -> None:
+    """Until what has failed is tried again."""
+    p.s.waits = [_trouble(p, workflow.now())]
+    await p.until(lambda: p.winding_up or unless(), "check")
+    p.deadlines.pop("check", None)
+    await p.renew_if_due()
+    p.s.waits = []
 
 
 def _expect(p: PoolEntity) -> None:
@@ -223,8 +252,6 @@ def _not_registered(p: PoolEntity) -> None:
 async def _ask_class(p: PoolEntity) -> None:
     """A pool that was started without a class asks for it, like a machine."""
     s = p.s
-    if s.revisions or s.deleted:
-        return
     if s.machine_class is None:
         name = s.spec.template.spec.class_.name
         words = f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}"
@@ -246,7 +273,8 @@ async def _ask_class(p: PoolEntity) -> None:
         try:
             take_class(p, await handle, s.requested_by, s.reason)
         except ActivityError as e:
-            raise RuntimeError(failure_of(e).info.message) from None
+            p.failed(failure_of(e))
+            await _patience(p, lambda: s.machine_class is not None or s.deleted)
         return
     take_class(p, s.machine_class, s.requested_by, s.reason)
 
@@ -256,10 +284,11 @@ def _report(p: PoolEntity) -> None:
     s = p.s
     name = s.spec.template.spec.class_.name
     generation = s.machine_class.generation if s.machine_class else 0
-    if s.class_told == (now := f"{name} {generation}") or CLASS in p.later:
+    said = f"{name} {generation}"
+    if (s.class_told == said and s.classes == [name]) or CLASS in p.later or p.reporting:
         return
     left = [ClassRef(cluster=s.cluster, name=c) for c in s.classes if c != name]
-    s.classes, s.class_told = [name], now
+    s.classes, p.reporting = list(dict.fromkeys([*s.classes, name])), True  # it may be known there from now on
     p.start(
         ClassActivities.report_to_class,
         ReportInput(
@@ -275,12 +304,20 @@ def _report(p: PoolEntity) -> None:
         ),
         queue=workflow_queue(s.queue_prefix),
         summary=f"tell class {name}: generation {generation}",
+        done=partial(_told, p, said, [c.name for c in left]),
         failed=partial(_not_told, p),
     )
 
 
+def _told(p: PoolEntity, said: str, left: list[str], _: bool) -> None:
+    """One report at a time: of two on their way, what the later one says need not be the last."""
+    p.reporting = False
+    p.s.class_told = said
+    p.s.classes = [c for c in p.s.classes if c not in left]
+
+
 def _not_told(p: PoolEntity) -> None:
-    p.s.class_told = ""
+    p.reporting = False
     p.later.add(CLASS)
 
 
@@ -304,9 +341,7 @@ async def _leave(p: PoolEntity) -> None:
         await _settle(p)
         if forgotten:
             break
-        await p.until(lambda: p.winding_up, "check")
-        p.deadlines.pop("check", None)
-        await p.renew_if_due()
+        await _patience(p)
     p.deadlines.clear()
     await workflow.wait_condition(workflow.all_handlers_finished)
 

@@ -6,6 +6,7 @@ The two differ after an undo: a class that changes only in what is updatable doe
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 from temporalio import workflow
@@ -66,7 +67,7 @@ def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
 def _hot(p: PoolEntity, former: MachineTemplate, wanted: MachineTemplate, by: str) -> int:
     """A new generation of the template, where it differs in what needs no new machine."""
     s = p.s
-    if _but_class(former) == _but_class(wanted):
+    if but_class(former) == but_class(wanted):
         return 0
     s.template, s.template_by, s.told = s.template + 1, by, {}
     staying = sum(1 for m in s.members.values() if not m.leaving)
@@ -74,7 +75,8 @@ def _hot(p: PoolEntity, former: MachineTemplate, wanted: MachineTemplate, by: st
     return staying
 
 
-def _but_class(template: MachineTemplate) -> object:
+def but_class(template: MachineTemplate) -> object:
+    """What a machine can take without being replaced."""
     return template.metadata, template.spec.model_dump(exclude={"class_"})
 
 
@@ -111,14 +113,23 @@ def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, anoth
     return Change()
 
 
+def _moves(of: ClassSnapshot) -> tuple[str, str]:
+    return of.name, of.provider
+
+
 def _rolling(of: ClassSnapshot) -> tuple[str, str, str]:
     return of.name, of.provider, rolling_hash(of.provider, of.provider_spec)
 
 
 def go_back(p: PoolEntity, wanted: Wanted) -> Change:
-    """Undo. What the class of then has come to meanwhile is not known, and brings nothing: its next change may."""
-    s = p.s
+    """Undo: of the class as it was then, what only new machines can have. Its tags and credentials are the newest, as
+    far as they are known; of another class, what it has come to meanwhile is not, and brings nothing: its next change
+    may."""
+    s, then = p.s, wanted.machine_class
     s.spec = s.spec.model_copy(update={"template": wanted.template})
-    if s.machine_class is None or s.machine_class.name != wanted.machine_class.name:
+    if s.machine_class is not None and _moves(s.machine_class) == _moves(then):
+        spec = applied_after(then.provider, then.provider_spec, s.machine_class.provider_spec)
+        wanted = replace(wanted, machine_class=s.machine_class.model_copy(update={"provider_spec": spec}))
+    else:
         s.machine_class = None
     return want(p, wanted, undo=True)

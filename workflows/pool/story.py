@@ -176,6 +176,13 @@ def _counts(p: PoolEntity) -> RolloutCounts:
     )
 
 
+def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
+    """Rollouts of a former workflow of this pool, that nobody tells any more."""
+    words = "the pool's former workflow was ended from outside"
+    for counter in revisions:
+        _send(p, counter, "end", RolloutEnd(outcome=Outcome.FAILED, message=words, time=workflow.now()))
+
+
 def _send(p: PoolEntity, counter: int, name: str, message: RolloutNews | RolloutEnd) -> None:
     handle = workflow.get_external_workflow_handle(rollout_id(p.s.cluster, p.s.name, counter))
     p.signal(partial(handle.signal, name, message))

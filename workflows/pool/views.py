@@ -8,6 +8,8 @@ from itertools import islice
 
 from temporalio import workflow
 
+from workflows.pool.revise import but_class
+
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import rolling_hash
     from planners.pool import template as hot
@@ -97,13 +99,15 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
         back=bool(revised.revisions) and revised.revisions[-1].back,
         pace=of(s.pace, revision),
         deleted=s.deleted or question.delete,
+        cluster_paused=s.news is not None and s.news.paused,
+        reachable=s.news is None or s.news.reachable,
     )
     if s.paused and not spec.paused:
         spec = spec.model_copy(update={"paused": True})
     longest = max(10, min(LONGEST, WORK // (len(members) + 1)))
     plans = list(islice(rehearsed(observed, spec, now), longest))
     olds = sum(1 for m in members.values() if m.revision != revision and not m.leaving)
-    hotly = spec.template != s.spec.template and not rolls
+    hotly = but_class(spec.template) != but_class(s.spec.template)
     return Rehearsal(
         revision=revision,
         rolls=olds if rolls else 0,

@@ -20,6 +20,7 @@ from workflows.pool.revise import take_class
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import hearing, pace
+    from planners.pool.steps import some
     from resources.machine_class import ClassNews
     from resources.machine_deployment import NAME_LENGTH
     from resources.membership import MemberReport
@@ -41,7 +42,7 @@ class MachineDeploymentWorkflow(PoolEntity):
             self._refuse_what_cannot_be()
             self.s.created = workflow.now()
             spec = self.s.spec
-            self.note("Created", f"pool of {spec.replicas} machines of class {spec.template.spec.class_.name}")
+            self.note("Created", f"pool of {some(spec.replicas)} of class {spec.template.spec.class_.name}")
         await self.keep(self._live)
 
     def _refuse_what_cannot_be(self) -> None:
@@ -89,12 +90,16 @@ class MachineDeploymentWorkflow(PoolEntity):
             speed = pace.of(s.pace, s.revision)
             now, jitter = workflow.now(), workflow.random().random()
             s.pace = hearing.pace_after(speed, member, report, s.timings, now, jitter)
-        s.members[report.machine] = hearing.hear(member, report, s.revisions)
-        s.lost.pop(report.machine, None)
+        s.members[report.machine] = hearing.hear(member, report, s.revisions, s.template)
+        if s.lost.pop(report.machine, None) is not None:
+            # What it was told meanwhile did not reach it: template, delete, permit.
+            s.told.pop(report.machine, None)
+            self.deadlines["check"] = workflow.now()
 
     def _meet(self, report: MemberReport) -> None:
         s = self.s
-        s.members[report.machine] = hearing.first_heard(report, s.revisions)
+        # A rollout of that workflow may have left its marks.
+        s.members[report.machine] = hearing.first_heard(report, s.revisions)._replace(marks_due=True)
         s.expected = [n for n in s.expected if n != report.machine]
         if report.template >= s.template:  # generations of a former workflow: ours must be newer to be taken
             s.template, s.told = report.template + 1, {}

@@ -1,0 +1,250 @@
+"""Machines of pools that have lost their workflow: with their VM or without, they come back or are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lifekit import Stack, eventually
+from poollives import Crowd, Pool, end_machines, machine_handle, pool_spec
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.service import RPCError
+from test_adopt import client_of, fault, mend
+from test_cli_life import hostler
+
+from resources.machine import MachineState, Phase
+from resources.messages import DeleteIntent
+from resources.pool_intents import PoolSummary
+from starter.commands.adopt import told
+from starter.errors import Refused
+from starter.pool_members import refuse_too_early
+from starter.results import Life, MachineSummary
+
+
+@pytest_asyncio.fixture
+async def pool(stack: Stack) -> AsyncIterator[Pool]:
+    yield Pool(stack)
+    await end_machines(stack)
+
+
+async def lost(pool: Pool) -> tuple[str, MachineState]:
+    """One of its machines, whose workflow somebody has ended. The pool does not know it yet."""
+    name, state = min((await pool.machines()).items())
+    await machine_handle(pool.stack, name).terminate("by mistake")
+    pool.stack.started[name] = machine_handle(pool.stack, name)  # an adopted one is the test's to end, too
+    return name, state
+
+
+async def missed(pool: Pool) -> PoolSummary:
+    """It is missed at the next word to it; a look at all of them comes every half hour only."""
+    await pool.apply(pool.spec.model_copy(update={"template": _later(pool)}))
+    return await pool.waits("MemberLost")
+
+
+def _later(pool: Pool) -> Any:
+    template = pool.spec.template
+    longer = template.spec.model_copy(update={"drain_timeout": template.spec.drain_timeout + timedelta(seconds=1)})
+    return template.model_copy(update={"spec": longer})
+
+
+async def forgotten(pool: Pool, name: str) -> None:
+    """As after the namespace's retention."""
+    handle, client = machine_handle(pool.stack, name), pool.stack.client
+    execution = WorkflowExecution(workflow_id=handle.id)
+    await client.workflow_service.delete_workflow_execution(
+        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+    )
+
+    async def there() -> bool:
+        try:
+            await handle.describe()
+        except RPCError:
+            return False
+        return True
+
+    await eventually(there, lambda found: not found, "the server forgets it")
+
+
+async def vm_deleted(pool: Pool, state: MachineState) -> None:
+    """By hand, at the cloud; until nothing lists it any more."""
+    assert state.status.provider_id is not None
+    instance = state.status.provider_id.rsplit("/", 1)[-1]
+    await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[instance])
+
+    async def left() -> list[str]:
+        listed = await asyncio.to_thread(pool.instances)
+        vms = [i for r in listed for i in r["Instances"] if i["State"]["Name"] != "terminated"]
+        return [i["InstanceId"] for i in vms]
+
+    await eventually(left, lambda ids: instance not in ids, f"{instance} is gone")
+
+
+async def adopt(pool: Pool, name: str) -> list[str]:
+    return told(await client_of(pool.stack).adopt(name)).splitlines()
+
+
+def well(replicas: int, name: str, kept: bool) -> Any:
+    """As many as wanted, and nothing is waited for; the one that was lost is among them or is not."""
+
+    def done(state: Any) -> bool:
+        running = [n for n, m in state.members.items() if m.phase is Phase.RUNNING]
+        return len(state.members) == len(running) == replicas and (name in running) is kept and not state.waits
+
+    return done
+
+
+async def test_it_comes_back(pool: Pool) -> None:
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    name, before = await lost(pool)
+    waits = {w.reason: w.message for w in (await missed(pool)).waits}
+    assert f"{name} (TERMINATED)" in waits["MemberLost"]
+    said = await hostler(pool.stack, "adopt", "machine", name)
+    assert said.splitlines()[0] == f"machine/{name} adopted: {before.status.provider_id} (running), uid {before.uid}"
+    await eventually(pool.state, well(2, name, kept=True), "the pool is whole again")
+    # What it was told while nobody heard it reaches it now, and not by the next repetition in 2 minutes.
+    after = await eventually(lambda: pool.stack.state(name), lambda s: s.template == 2, "the template")
+    assert (after.uid, after.pool, after.revision) == (before.uid, "p1", before.revision)
+    assert len(pool.stack.launched()) == 2
+    await pool.delete()
+    assert pool.vms() == {}
+
+
+async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
+    """Its pool knows from what it was made."""
+    await pool.start(pool_spec(1))
+    await pool.rolled_out(1)
+    name, before = await lost(pool)
+    await forgotten(pool, name)
+    await missed(pool)
+    said = await adopt(pool, name)
+    assert said == [
+        f"machine/{name} adopted: {before.status.provider_id} (running), uid {before.uid}",
+        f"machine/{name}: spec and class are those that pool p1 has in revision 1",
+        f"machine/{name}: it looks at its VM and Node now; wait for it: hostler wait machine {name}",
+    ]
+    await eventually(pool.state, well(1, name, kept=True), "the pool is whole again")
+    after = (await pool.machines())[name]
+    assert (after.uid, after.pool, after.revision, after.labels) == (before.uid, "p1", 1, before.labels)
+    assert len(pool.stack.launched()) == 1
+    await pool.delete()
+    assert pool.stack.leftovers(before.uid) == {}
+
+
+async def test_one_without_its_vm_is_replaced(pool: Pool) -> None:
+    """By its own look by id; what else was made for it is deleted."""
+    crowd = Crowd(pool.stack, pool.name)
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    name, before = await lost(pool)
+    await vm_deleted(pool, before)
+    await missed(pool)
+    assert len(pool.stack.launched()) == 2, "it counts until somebody has looked"
+    said = await adopt(pool, name)
+    assert said[0] == f"machine/{name} adopted: {before.status.provider_id} (not listed), uid {before.uid}"
+    assert any("when the VM is gone, pool p1 replaces it" in line for line in said)
+    await eventually(pool.state, well(2, name, kept=False), "another one in its place")
+    assert len(pool.stack.launched()) == 3
+    assert pool.stack.leftovers(before.uid) == {}
+    assert name not in {n["metadata"]["labels"]["node.gardener.cloud/machine-name"] for n in pool.nodes()}
+    assert (crowd.most, crowd.twins) == (2, set())
+    await pool.delete()
+
+
+async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> None:
+    await pool.start(pool_spec(1))
+    await pool.rolled_out(1)
+    name, before = await lost(pool)
+    await vm_deleted(pool, before)
+    await forgotten(pool, name)
+    await missed(pool)
+    fault(pool.stack, operation="DescribeInstances", code="UnauthorizedOperation", times=None)
+    with pytest.raises(Refused, match="cannot be listed"):
+        await adopt(pool, name)
+    mend(pool.stack)
+    assert name in (await pool.state()).members
+    said = await adopt(pool, name)
+    assert said[0] == f"machine/{name}: no VM of it is left; pool p1 is told and makes another"
+    assert f"tagged hostler.io/machine={name}" in said[1]
+    await eventually(pool.state, well(1, name, kept=False), "another one in its place")
+    assert len(pool.stack.launched()) == 2
+    with pytest.raises(Refused, match="nothing is recorded of machine"):
+        await adopt(pool, name)  # the pool does not count it any more
+    await pool.delete()
+
+
+async def test_a_pool_that_is_deleted_ends(pool: Pool) -> None:
+    """One lost machine has its VM yet and hears of its deletion when it is back, the other one has none any more."""
+    await pool.start(pool_spec(3))
+    await pool.rolled_out(3)
+    (without, first), (alive, second) = await lost(pool), await lost_too(pool)
+    await vm_deleted(pool, first)
+    await pool.ask("delete", DeleteIntent())
+    waits = await pool.when(lambda s: s.deleted and s.machines == 2 and s.waits, "two phantoms are left")
+    assert {w.reason for w in waits.waits} == {"MemberLost"}
+    for name in (without, alive):
+        assert (await adopt(pool, name))[0].startswith(f"machine/{name} adopted")
+    await asyncio.wait_for(pool.handle.result(), 60)
+    assert pool.vms() == {}
+    assert pool.stack.leftovers(first.uid) == pool.stack.leftovers(second.uid) == {}
+
+
+async def lost_too(pool: Pool) -> tuple[str, MachineState]:
+    """Another one of those that answer as before."""
+    name = max((await pool.state()).members)
+    state: MachineState = await machine_handle(pool.stack, name).query("describe", result_type=MachineState)
+    await machine_handle(pool.stack, name).terminate("by mistake, too")
+    pool.stack.started[name] = machine_handle(pool.stack, name)
+    return name, state
+
+
+async def test_one_that_never_had_a_vm(pool: Pool) -> None:
+    """Nothing is told to its pool as long as a create call may be under way; then it is told, and makes another."""
+    brief = pool.stack.settings.timings.model_copy(update={"call_timeout": timedelta(seconds=5)})
+    pool.stack.settings = pool.stack.settings.model_copy(update={"timings": brief})
+    fault(pool.stack, operation="RunInstances", code="InsufficientInstanceCapacity", times=None)
+    await pool.start(pool_spec(1))
+
+    async def members() -> dict[str, Any]:
+        return dict((await pool.state()).members)
+
+    (name,) = await eventually(members)
+    handle = machine_handle(pool.stack, name)
+    await eventually(lambda: asyncio.to_thread(pool.stack.calls, "RunInstances"))
+    pool.stack.started[name] = handle
+    await handle.terminate("by mistake")
+    ended = (await handle.describe()).close_time
+    assert ended is not None
+    mend(pool.stack)
+
+    refusals: list[str] = []
+
+    async def adopted() -> list[str]:
+        try:
+            return await adopt(pool, name)
+        except Refused as e:
+            refusals.append(str(e))
+            return []
+
+    said = await eventually(adopted)
+    assert datetime.now(UTC) >= ended + brief.call_timeout + brief.consistency
+    assert said[0] == f"machine/{name}: no VM of it is left; pool p1 is told and makes another"
+    assert all(f"no VM of machine {name} is there, but its workflow has been ended" in r for r in refusals)
+    await eventually(pool.state, well(1, name, kept=False), "another one in its place")
+    assert len(pool.stack.launched()) == 1
+    await pool.delete()
+
+
+def test_until_when_nothing_is_told() -> None:
+    ended = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
+    summary = MachineSummary(name="p1-a-b", cluster="demo", created=ended)
+    life = Life(summary=summary, status="TERMINATED", run_id="r", first_run_id="r", task_queue="q", closed=ended)
+    former = MachineState.model_validate({"name": "p1-a-b", "spec": {"class": {"name": "c"}}})
+    with pytest.raises(Refused, match=r"ended since 2026-03-01 14:05:00 UTC only, .*: ask again at 14:07:00 UTC"):
+        refuse_too_early("p1-a-b", life, former, ended + timedelta(seconds=119))
+    refuse_too_early("p1-a-b", life, former, ended + timedelta(seconds=120))

@@ -1,0 +1,237 @@
+"""planners/pool/hearing.py and template.py: what a report makes of a member and of the pace, and who is told next of a
+changed template."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from poolkit import EPOCH, member, wanted
+
+from planners.pool.hearing import first_heard, hear, pace_after
+from planners.pool.pace import NEVER_JOIN
+from planners.pool.template import PATIENCE, next_look, pending, to_tell
+from resources.errors import ErrorClass
+from resources.machine import Phase
+from resources.machine_deployment import MachineTemplate
+from resources.membership import CreateFailure, MemberReport
+from resources.names import PRIORITY_ANNOTATION
+from resources.pool import Member, Pace, Permit, PreservedBy, Revision, Trouble, Vm
+from resources.timings import Timings
+
+LATER = EPOCH + timedelta(minutes=5)
+
+
+def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
+    fields: dict[str, Any] = {"machine": "m1", "seq": 2, "phase": phase, "since": LATER, "vm": Vm.LIVES}
+    return MemberReport(**{**fields, **more})
+
+
+def revision(counter: int, image: int = 1, priority: int | None = None) -> Revision:
+    made = wanted(image)
+    annotations = {PRIORITY_ANNOTATION: str(priority)} if priority is not None else {}
+    template = made.template.model_dump(by_alias=True) | {"metadata": {"annotations": annotations}}
+    return Revision(
+        counter=counter,
+        machine_class=made.machine_class,
+        hash=made.hash,
+        template=MachineTemplate.model_validate(template),
+        created=EPOCH,
+    )
+
+
+# -- the member -------------------------------------------------------------------------------------------------------
+
+
+def test_a_report_is_a_whole_snapshot() -> None:
+    said = report(
+        Phase.FAILED,
+        trouble=Trouble.HEALTH,
+        drained=True,
+        preserved_until=LATER,
+        preserved_by=PreservedBy.AUTO,
+        template=4,
+        seq=9,
+    )
+    heard = hear(member(), said, [revision(1)])
+    assert (heard.since, heard.phase, heard.vm, heard.trouble) == (LATER, Phase.FAILED, Vm.LIVES, Trouble.HEALTH)
+    assert (heard.drained, heard.template, heard.seq) == (True, 4, 9)
+    assert (heard.preserved_until, heard.preserved_by) == (LATER, PreservedBy.AUTO)
+    after = hear(heard, report(seq=10), [revision(1)])
+    assert (after.trouble, after.drained, after.preserved_until) == (Trouble.NONE, False, None)
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"deleting": True}, {"node_marked": True}, {"revision": 7}, {"created": EPOCH}],
+    ids=lambda own: next(iter(own)),
+)
+def test_what_the_pool_alone_decides_stays(own: dict[str, Any]) -> None:
+    former = member()._replace(**own)
+    heard = hear(former, report(), [revision(1)])
+    assert {k: getattr(heard, k) for k in own} == own
+
+
+def test_a_mark_for_deletion_stays_whoever_set_it() -> None:
+    assert hear(member(marked=EPOCH), report(), []).marked == EPOCH
+    assert hear(member(), report(marked=LATER), []).marked == LATER
+
+
+@pytest.mark.parametrize(
+    ("said", "of_the_template", "priority"),
+    [(1, 5, 1), (None, 5, 5), (None, None, 3), (0, None, 0)],
+    ids=["its Node's", "its template's", "neither's", "lowest"],
+)
+def test_its_priority(said: int | None, of_the_template: int | None, priority: int) -> None:
+    revisions = [revision(1, priority=of_the_template)]
+    assert hear(member(1), report(priority=said), revisions).priority == priority
+
+
+def test_of_a_revision_that_is_forgotten_the_priority_stays() -> None:
+    assert hear(member(1, priority=2), report(), [revision(2, priority=9)]).priority == 2
+
+
+P = Permit
+
+
+@pytest.mark.parametrize(
+    ("had", "phase", "asks", "has"),
+    [
+        (P.NONE, Phase.UNKNOWN, True, P.ASKED),
+        (P.ASKED, Phase.UNKNOWN, True, P.ASKED),
+        (P.GRANTED, Phase.UNKNOWN, True, P.GRANTED),  # the permit is on its way
+        (P.GRANTED, Phase.FAILED, True, P.GRANTED),  # a repair in flight until its VM is gone
+        (P.GRANTED, Phase.FAILED, False, P.GRANTED),
+        (P.ASKED, Phase.FAILED, False, P.NONE),  # it Failed for another reason
+        (P.GRANTED, Phase.UNKNOWN, False, P.NONE),  # it has more time now
+        (P.GRANTED, Phase.RUNNING, False, P.NONE),  # it is well again
+        (P.ASKED, Phase.RUNNING, False, P.NONE),
+    ],
+)
+def test_its_permit(had: Permit, phase: Phase, asks: bool, has: Permit) -> None:
+    assert hear(member(permit=had), report(phase, asks=asks), []).permit is has
+
+
+@pytest.mark.parametrize(
+    ("image", "counter"), [(1, 3), (2, 2), (9, 0)], ids=["the newest that is alike", "an older one", "of none"]
+)
+def test_one_that_was_there_before_is_of_the_revision_that_is_made_alike(image: int, counter: int) -> None:
+    said = report(machine_class="c1", hash=wanted(image).hash, seq=5)
+    met = first_heard(said, [revision(1), revision(2, image=2), revision(3)])
+    assert (met.revision, met.phase, met.created, met.seq) == (counter, Phase.RUNNING, LATER, 5)
+    elsewhere = said.model_copy(update={"machine_class": "c2"})
+    assert first_heard(elsewhere, [revision(1)]).revision == 0
+
+
+# -- the pace ---------------------------------------------------------------------------------------------------------
+
+UNBORN = Member(1, EPOCH, EPOCH)
+PENDING = UNBORN._replace(vm=Vm.LIVES)
+NO_CAPACITY = CreateFailure(error_class=ErrorClass.CAPACITY, message="none left")
+
+
+def after(former: Member, said: MemberReport, speed: Pace | None = None, timings: Timings | None = None) -> Pace:
+    return pace_after(speed or Pace(revision=1), former, said, timings or Timings(), EPOCH, 0)
+
+
+def test_each_birth_widens_the_window_once() -> None:
+    assert after(UNBORN, report(Phase.PENDING)).window == 2
+    assert after(PENDING, report(Phase.PENDING)).window == 1
+    assert after(UNBORN, report(Phase.PENDING, vm=Vm.UNBORN)).window == 1
+    assert after(UNBORN, report(Phase.FAILED, vm=Vm.GONE)).window == 1
+
+
+def test_one_that_is_running_forgives() -> None:
+    speed = Pace(revision=1, joins_failed=2, backoffs=3)
+    assert after(PENDING, report(), speed) == Pace(revision=1)
+    well_again = member(phase=Phase.UNKNOWN)
+    assert after(well_again, report(), speed) == speed
+
+
+def test_a_create_call_that_failed_stops_the_pool_for_a_while() -> None:
+    said = report(Phase.CRASH_LOOP_BACK_OFF, vm=Vm.UNBORN, failure=NO_CAPACITY)
+    speed = after(UNBORN, said, Pace(revision=1, window=8))
+    assert (speed.window, speed.backoffs, speed.reason) == (1, 1, "OutOfCapacity")
+    assert speed.message == "m1: none left"
+    assert speed.until == EPOCH + timedelta(minutes=10)
+    assert after(UNBORN, said, speed) == speed  # the next one of the same window
+    quick = Timings(retry={ErrorClass.CAPACITY: timedelta(seconds=1)})
+    assert after(UNBORN, said, timings=quick).until == EPOCH + timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("error", [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT])
+def test_what_passes_stops_nobody(error: ErrorClass) -> None:
+    failure = CreateFailure(error_class=error, message="later")
+    said = report(Phase.CRASH_LOOP_BACK_OFF, vm=Vm.UNBORN, failure=failure)
+    assert after(UNBORN, said) == Pace(revision=1)
+
+
+def test_a_failure_is_none_of_one_that_leaves() -> None:
+    said = report(Phase.TERMINATING, vm=Vm.UNBORN, failure=NO_CAPACITY)
+    assert after(UNBORN, said) == Pace(revision=1)
+
+
+def test_the_third_in_a_row_that_never_joins_stops_the_pool() -> None:
+    said = report(Phase.FAILED, trouble=Trouble.JOIN, message="no Node came")
+    speed = Pace(revision=1)
+    for failed in (1, 2):
+        speed = after(PENDING, said, speed)
+        assert (speed.joins_failed, speed.until) == (failed, None)
+    speed = after(PENDING, said, speed)
+    assert (speed.reason, speed.until) == (NEVER_JOIN, EPOCH + timedelta(minutes=5))
+    assert speed.message == "3 machines in a row never joined; the last: m1: no Node came"
+    known = PENDING._replace(phase=Phase.FAILED, trouble=Trouble.JOIN)
+    assert after(known, said, speed) == speed  # said once more
+
+
+# -- templates --------------------------------------------------------------------------------------------------------
+
+
+def at(**generations: int) -> dict[str, Member]:
+    return {name: member(template=generation) for name, generation in generations.items()}
+
+
+def test_who_has_not_taken_it() -> None:
+    members = at(a=2, b=1, c=1, d=1) | {
+        "failed": member(phase=Phase.FAILED, template=1),
+        "leaving": member(deleting=True, template=1),
+        "going": member(phase=Phase.TERMINATING, template=1),
+        "ill": member(phase=Phase.UNKNOWN, template=1),
+    }
+    assert pending(members, 2) == ["b", "c", "d", "ill"]
+    assert pending(members, 1) == []
+
+
+AGO = {"just now": timedelta(0), "almost too long": PATIENCE - timedelta(seconds=1), "too long": PATIENCE}
+
+
+@pytest.mark.parametrize(
+    ("told", "limit", "next_ones"),
+    [
+        ({}, 2, ["a", "b"]),
+        ({"a": "just now"}, 2, ["b"]),
+        ({"a": "just now", "b": "almost too long"}, 2, []),
+        ({"a": "too long"}, 1, ["b"]),  # those that were never told go first
+        ({"a": "too long", "b": "just now"}, 2, ["c"]),
+        ({"a": "too long", "b": "just now"}, 1, []),
+        ({"a": "just now", "b": "too long", "c": "too long"}, 2, ["b"]),
+        ({}, 9, ["a", "b", "c"]),
+    ],
+)
+def test_who_is_told_next(told: dict[str, str], limit: int, next_ones: list[str]) -> None:
+    times = {name: LATER - AGO[ago] for name, ago in told.items()}
+    assert to_tell(at(a=1, b=1, c=1), times, 2, limit, LATER) == next_ones
+
+
+def test_the_longest_silent_is_told_again_first() -> None:
+    told = {"a": LATER - PATIENCE, "b": LATER - 3 * PATIENCE, "c": LATER - 2 * PATIENCE}
+    assert to_tell(at(a=1, b=1, c=1), told, 2, 2, LATER) == ["b", "c"]
+
+
+def test_the_next_look_is_always_to_come() -> None:
+    """One whose time is over while another has its place: a look that has passed would never let the pool wait."""
+    told = {"a": LATER - PATIENCE, "b": LATER - timedelta(seconds=30)}
+    assert next_look(at(a=1, b=1), told, 2, LATER) == LATER - timedelta(seconds=30) + PATIENCE
+    assert next_look(at(a=1), {"a": LATER - PATIENCE}, 2, LATER) is None
+    assert next_look(at(a=2, b=1), {"a": LATER}, 2, LATER) is None

@@ -1,0 +1,284 @@
+"""MachineDeploymentWorkflow over a long life: bursts, new runs, errors of our own, cancellation, eviction."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import pytest_asyncio
+from lifekit import eventually
+from poolworkflowkit import SLOW, Pool, marks_due, new_pool, snapshot, spec
+from temporalio.api.enums.v1 import EventType
+from temporalio.testing import WorkflowEnvironment
+
+from resources import attributes as at
+from resources.machine import Phase
+from resources.pool import Member, PoolState, Revision, Vm
+
+
+@pytest_asyncio.fixture
+async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
+    """Without a worker."""
+    async with new_pool(temporal.client) as pool:
+        yield pool
+
+
+@pytest_asyncio.fixture
+async def pool(idle: Pool) -> AsyncIterator[Pool]:
+    async with idle.worker():
+        yield idle
+
+
+def grown(pool: Pool, count: int, **fields: object) -> PoolState:
+    """With so many Running machines, as a former run hands it over."""
+    now = datetime.now(UTC)
+    made_from = snapshot()
+    wanted = spec(count)
+    revision = Revision(counter=1, machine_class=made_from, hash="h", template=wanted.template, created=now)
+    members = {
+        f"p1-aaaaa-{n:05d}": Member(1, now, now, Phase.RUNNING, Vm.LIVES, template=1, seq=3) for n in range(count)
+    }
+    ready = {"created": now, "searched": True, "registered": True, "class_told": "c1 1", "classes": ["c1"]}
+    state = pool.new_state(wanted, members=members, revisions=[revision], **ready)
+    return state.model_copy(update={"news": pool.deeds.first_news, **fields})
+
+
+async def begin(pool: Pool, state: PoolState) -> None:
+    await pool.client.start_workflow("MachineDeploymentWorkflow", state, id=pool.handle.id, task_queue=pool.queue)
+
+
+async def tasks(pool: Pool) -> int:
+    """Workflow tasks of the newest run that were completed."""
+    done = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+    return sum([e.event_type == done async for e in pool.handle.fetch_history_events()])
+
+
+async def test_500_reports_at_once(idle: Pool) -> None:
+    """A burst before a worker comes, repeated and in the wrong order: each machine is as its newest report says, and
+    it is one look for the pool."""
+    await begin(idle, grown(idle, 500))
+    names = sorted((grown(idle, 500)).members)
+    reports = [(name, seq) for seq in (5, 4) for name in names[:250]]
+
+    async def send(name: str, seq: int) -> None:
+        await idle.report(name, seq, Phase.UNKNOWN if seq == 5 else Phase.PENDING)
+
+    for some in range(0, 500, 50):
+        await asyncio.gather(*(send(*report) for report in reports[some : some + 50]))
+    async with idle.worker():
+        found = await idle.when(lambda s: s.messages >= 500)
+        ill = {n for n, m in found.members.items() if m.phase is Phase.UNKNOWN}
+        assert ill == set(names[:250])
+        assert {found.members[n].seq for n in ill} == {5}
+        assert [w.reason for w in found.waits] == []
+        assert (await idle.summary()).unhealthy == 250
+        assert await tasks(idle) <= 10
+
+
+# -- new runs ---------------------------------------------------------------------------------------------------------
+
+
+async def test_a_new_run_knows_what_the_former_knew(pool: Pool) -> None:
+    await pool.ready(spec(2))
+    await pool.apply(machine_class=snapshot(2, image=2, habits=(SLOW,)))
+    await pool.until_told(2, lambda s: s.steps, "in a rollout")
+    await pool.when(lambda s: sum(m.vm is Vm.LIVES for m in s.members.values()) == 3 and not marks_due(s))
+    before, run = await pool.state(), await pool.run_id()
+    words = await pool.ask("renew", id="r")
+    assert words == "a new run begins when nothing is under way"
+    await pool.another_run(run)
+    after = await pool.state()
+    different = {f for f in PoolState.model_fields if getattr(before, f) != getattr(after, f)}
+    assert different <= {"intents", "messages"}
+    assert await pool.ask("renew", id="r") == words
+    (new,) = await pool.members(revision=2)
+    await pool.be(new, phase=Phase.RUNNING)
+    await pool.when(lambda s: sum(m.revision == 2 for m in s.members.values()) == 2, "it goes on")
+    assert len(pool.deeds.of("start_rollout")) == 1
+
+
+async def test_a_new_run_waits_for_what_is_under_way(pool: Pool) -> None:
+    """A start whose answer is not there: it is not lost, and not begun again."""
+    await pool.ready(spec(1))
+    gate, run = pool.deeds.hold("start_machines"), await pool.run_id()
+    await pool.scale(2)
+    await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 2, "a start")
+    await pool.ask("renew")
+    await pool.scale(3)
+    await pool.when(lambda s: s.spec.replicas == 3)
+    assert await pool.run_id() == run
+    gate.set()
+    await pool.another_run(run)
+    await pool.rolled_out(3)
+    assert len(pool.started()) == 3
+
+
+async def test_marks_that_nobody_sets_hold_up_no_new_run(idle: Pool) -> None:
+    """Nobody polls the queue of the cluster: the pool goes on all the same, and marks what is not confirmed again."""
+    gate = idle.deeds.hold("mark_nodes")
+    async with idle.worker():
+        await idle.ready(spec(2))
+        await idle.apply(machine_class=snapshot(2, image=2, habits=(SLOW,)))
+        await eventually(lambda: asyncio.sleep(0, idle.deeds.of("mark_nodes")), what="marks")
+        run = await idle.run_id()
+        await idle.ask("renew")
+        await idle.another_run(run)
+        gate.set()
+        await idle.when(lambda s: not marks_due(s) and s.rollout is not None, "marked by the next run")
+        assert [i.on for i in idle.deeds.of("mark_nodes")] == [True, True]
+
+
+async def test_many_messages_begin_a_new_run(idle: Pool) -> None:
+    await begin(idle, grown(idle, 1, messages=1999))
+    run = await idle.run_id()
+    await idle.report("p1-aaaaa-00000", 4, Phase.UNKNOWN)
+    async with idle.worker():
+        await idle.another_run(run)
+        found = await idle.state()
+        assert (found.messages, found.members["p1-aaaaa-00000"].seq) == (0, 4)
+
+
+async def test_a_busy_pool_begins_a_new_run_all_the_same(pool: Pool) -> None:
+    """There is always something under way, and the next begins before it is over."""
+    await pool.ready(spec(1))
+    run = await pool.run_id()
+    pool.deeds.slow["report_to_class"] = 0.4
+
+    async def news() -> None:
+        for generation in range(2, 1000):
+            await pool.class_changed(snapshot(generation))
+            await asyncio.sleep(0.1)
+
+    busy = asyncio.create_task(news())
+    try:
+        await eventually(lambda: asyncio.sleep(0, pool.deeds.of("report_to_class")), lambda r: len(r) > 3, "it is busy")
+        await pool.ask("renew")
+        await pool.another_run(run)
+    finally:
+        busy.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await busy
+
+
+async def test_5000_machines_go_on_in_a_new_run(idle: Pool) -> None:
+    before = grown(idle, 5000)
+    await begin(idle, before)
+    async with idle.worker(strict=False):
+        await idle.state()
+        run = await idle.run_id()
+        await idle.ask("renew")
+        await idle.another_run(run)
+        after = await idle.state()
+        assert after.members == before_on_the_wire(before).members
+        assert (await idle.summary()).rolled_out
+
+
+def before_on_the_wire(state: PoolState) -> PoolState:
+    """Times are in milliseconds there."""
+    return PoolState.model_validate_json(state.model_dump_json(by_alias=True))
+
+
+# -- errors of our own ------------------------------------------------------------------------------------------------
+
+
+def buggy(*_: object) -> None:
+    raise ValueError("a bug")
+
+
+async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Readable, asked, told by its machines; a fixed worker goes on where it stood."""
+    idle.replays = False
+    async with idle.worker(strict=False):
+        await idle.ready(spec(1))
+        with monkeypatch.context() as broken:
+            broken.setattr("workflows.pool.life.plan", buggy)
+            await idle.scale(2)
+            parked = await idle.when(lambda s: s.parked, "parked")
+            assert (parked.parked, parked.journal[-1].reason) == ("ValueError: a bug", "InternalError")
+            found = (await idle.handle.describe()).typed_search_attributes
+            assert (found.get(at.PHASE), found.get(at.REASON)) == ("Parked", "InternalError")
+            (name,) = await idle.members()
+            await idle.be(name, phase=Phase.UNKNOWN)
+            await idle.when(lambda s: s.members[name].phase is Phase.UNKNOWN, "it hears")
+            assert await idle.scale(3) == "scaled; replicas 2 → 3"
+            assert len(idle.started()) == 1
+        await idle.be(name, phase=Phase.RUNNING)
+        assert await idle.ask("renew") == "what failed is tried again"
+        await idle.rolled_out(3)
+        assert len(idle.started()) == 3
+
+
+async def test_a_deletion_of_a_parked_pool_is_carried_out_by_a_fixed_worker(
+    idle: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    idle.replays = False
+    async with idle.worker(strict=False):
+        await idle.ready(spec(1))
+        with monkeypatch.context() as broken:
+            broken.setattr("workflows.pool.life.plan", buggy)
+            await idle.scale(2)
+            await idle.when(lambda s: s.parked, "parked")
+            await idle.delete()
+        await idle.ask("renew")
+        await idle.gone()
+
+
+async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer comes to nobody; the next run begins it again, and so it has its end."""
+    idle.replays = False
+    gate = idle.deeds.hold("start_rollout")
+    async with idle.worker(strict=False):
+        await idle.ready(spec(1))
+        await idle.apply(machine_class=snapshot(2, image=2, habits=(SLOW,)))
+        found = await idle.when(lambda s: any(m.revision == 2 and m.vm is Vm.LIVES for m in s.members.values()))
+        (new,) = [n for n, m in found.members.items() if m.revision == 2]
+        with monkeypatch.context() as broken:
+            broken.setattr("workflows.pool.life.plan", buggy)
+            await idle.be(new, phase=Phase.RUNNING)
+            await idle.when(lambda s: s.parked)
+            gate.set()
+            await idle.when(lambda s: s.parked and s.messages == 0, "a new run")
+        await idle.ask("renew")
+        await idle.rolled_out(1, revision=2)
+        assert (await idle.result(2)).outcome == "Complete"
+
+
+# -- from outside -----------------------------------------------------------------------------------------------------
+
+
+async def test_a_cancellation_means_nothing(pool: Pool) -> None:
+    await pool.ready(spec(1))
+    await pool.handle.cancel()
+    assert "use `hostler delete pool" in await pool.noted("CancelIgnored")
+    await pool.scale(2)
+    await pool.rolled_out(2)
+
+
+async def test_more_pools_than_the_cache_holds(temporal: WorkflowEnvironment) -> None:
+    """Eviction is no cancellation: all answer, and the worker shuts down."""
+    async with new_pool(temporal.client) as first, first.worker(max_cached_workflows=2):
+        pools = [first, *(Pool(temporal.client, first.queue, f"p{n}") for n in range(2, 7))]
+        for pool in pools:
+            await pool.start(spec(1))
+        for pool in pools:
+            await pool.rolled_out(1)
+        for pool in pools:
+            await pool.scale(2)
+        for pool in pools:
+            await pool.rolled_out(2)
+            assert "CancelIgnored" not in [h.reason for h in (await pool.state()).journal]
+            await pool.deps.close()
+
+
+async def test_an_idle_pool_costs_nothing(pool: Pool, temporal: WorkflowEnvironment) -> None:
+    """Beside a look at visibility every half an hour: six tasks at most, also where nothing is the matter."""
+    await pool.ready(spec(1))
+    await eventually(lambda: asyncio.sleep(0, pool.deeds.of("report_to_class")), what="its class has heard")
+    before = await tasks(pool)
+    await temporal.fast_forward(pool.handle, timedelta(minutes=29))
+    assert await tasks(pool) - before <= 3
+    await temporal.fast_forward(pool.handle, timedelta(minutes=2))
+    await eventually(lambda: asyncio.sleep(0, pool.deeds.of("find_members")), lambda f: len(f) == 2, "a census")
