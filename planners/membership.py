@@ -6,11 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from planners.hot_update import rolling_hash
+from resources.errors import PASSING, ErrorClass
 from resources.machine import Condition, MachineState, Mark, Phase
 from resources.membership import CreateFailure, MemberReport
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
 from resources.pool import Trouble, Vm
 
+NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
+"""Failures of a create call that say nothing against what the machine was to be made from."""
 GONE = "gone"
 """A VM's state when a fresh read by id has confirmed it."""
 
@@ -91,7 +94,10 @@ def _trouble(s: MachineState) -> tuple[Trouble, str]:
         return Trouble.NONE, ""
     if failed.reason == "VMGone" or (s.was_running and _seen_gone(s)):
         return Trouble.GONE, failed.message
-    return (Trouble.HEALTH if s.was_running else Trouble.JOIN), failed.message
+    if s.was_running:
+        return Trouble.HEALTH, failed.message
+    nobodys_fault = s.create_failure is not None and s.create_failure.error_class in NOT_ITS_FAULT
+    return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, failed.message
 
 
 def _seen_gone(s: MachineState) -> bool:

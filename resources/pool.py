@@ -75,6 +75,8 @@ class Trouble(StrEnum):
     NONE = ""
     JOIN = "j"
     """It was never Running within its creationTimeout."""
+    CREATE = "c"
+    """It got no VM within its creationTimeout, and not for a fault of its own: the cloud had none to give."""
     HEALTH = "h"
     """It was Running and is not healthy any more."""
     GONE = "g"

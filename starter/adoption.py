@@ -44,7 +44,7 @@ async def adopt(
     known = former or (pool_members.made_from(pool, name) if pool else None)
     wanted = _wanted(client, name, cluster, manifests, known)
     there = await _look(client, wanted, known)
-    found: Sequence[OwnedVm] = [vm for vm in there.vms if _is_its(vm, name, former, life)]
+    found: Sequence[OwnedVm] = [vm for vm in there.vms if is_its(vm, name, former, life)]
     if not found and uid is None:
         if former is not None and former.pool:
             pool = await pool_members.pool_of(client, name, cluster, former.pool)
@@ -52,7 +52,7 @@ async def adopt(
             found = pool_members.recorded(name, there.made_in, life, former)
         if pool is not None and not found:
             pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
-            return await pool_members.give_up(client, pool, name)
+            return await pool_members.give_up(client, pool, name, wanted.spec.class_.name)
     vm = choose(name, ", ".join(there.accounts), found, uid)
     state = _state(client, wanted, vm, former, life)
     if former is None and pool is not None:
@@ -125,7 +125,7 @@ async def _look(client: HostlerClient, wanted: MachineState, known: MachineState
     return Look(accounts=accounts, made_in=made_in.key, vms=[o.vm for o in report.orphans])
 
 
-def _is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
+def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
     """By its name; one that has lost that tag, by what is recorded of it."""
     if vm.machine:
         return vm.machine == name

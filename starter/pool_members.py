@@ -5,13 +5,15 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from temporalio.service import RPCError
+
 from resources.machine import MachineState, Phase
 from resources.manifests import MachineSpec
 from resources.membership import MemberReport
 from resources.messages import OwnedVm
-from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, pool_id
+from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
 from resources.pool import PoolState, Revision, Vm
-from starter.errors import NotFound, Refused, translated
+from starter.errors import NotFound, Refused, no_such_workflow, translated
 from starter.results import Adopted, Life
 from starter.waiting import since
 
@@ -91,8 +93,9 @@ def refuse_too_early(name: str, life: Life | None, former: MachineState | None, 
         )
 
 
-async def give_up(client: HostlerClient, pool: PoolState, name: str) -> Adopted:
-    """No VM is left, and nothing is recorded by which a machine could look after the rest: its pool hears its end."""
+async def give_up(client: HostlerClient, pool: PoolState, name: str, machine_class: str) -> Adopted:
+    """No VM is left, and nothing is recorded by which a machine could look after the rest: its class and its pool hear
+    its end, as from a machine that is gone."""
     now = datetime.now(UTC)
     report = MemberReport(
         machine=name,
@@ -104,8 +107,12 @@ async def give_up(client: HostlerClient, pool: PoolState, name: str) -> Adopted:
         ended=True,
     )
     with translated():
-        handle = client.temporal.get_workflow_handle(pool_id(pool.cluster, pool.name))
-        await handle.signal("report", report)
+        try:
+            await client.temporal.get_workflow_handle(class_id(pool.cluster, machine_class)).signal("forget_user", name)
+        except RPCError as e:
+            if not no_such_workflow(e):  # a class that is not there has nothing to forget
+                raise
+        await client.temporal.get_workflow_handle(pool_id(pool.cluster, pool.name)).signal("report", report)
     staying = [n for n, m in pool.members.items() if n != name and not m.leaving]
     wanted = 0 if pool.deleted or pool.spec.hibernated else pool.spec.replicas
     then = "makes another" if len(staying) < wanted else "counts it no more"

@@ -49,7 +49,7 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
 
     async def one(stack: Stack, flow: Flow) -> list[Boundary]:
         # An attempt that a busy machine lets time out could be a call more for whoever is told twice.
-        patient = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=30)})
+        patient = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=5)})
         stack.settings = stack.settings.model_copy(update={"timings": patient})
         recorder = Recorder(stack.settings_file)
         async with stack.worker([recorder]):

@@ -118,9 +118,9 @@ async def renewed(handle: WorkflowHandle[Any, Any], renew: Any) -> None:
 
 
 async def a_pools_life(stack: Stack) -> dict[str, str]:
-    """A class, and two machines made of it. An edit of it rolls them, with a canary; a label comes to them in place; one
-    is repaired, and is the machine that is recorded: born in a rollout, told a template, asked for a permit, replaced.
-    The pool goes on in a new run, shrinks and is deleted."""
+    """A class, and two machines made of it. An edit of the class rolls them, with a canary; a label comes to them in
+    place; one is repaired, and is the machine that is recorded: born in a rollout, told a template, asked for a permit,
+    replaced. The pool goes on in a new run, shrinks and is deleted."""
     pool, of = Pool(stack), LiveClass(stack, **tagged({"team": "a"}))
     await of.start()
     await pool.start(pool_spec(2, rolling={"pauseAfter": 1}), of.wanted)

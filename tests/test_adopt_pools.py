@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from lifekit import Stack, eventually
+from lifekit import Stack, eventually, examples
 from poollives import Crowd, Pool, end_machines, machine_handle, pool_spec
-from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
-from temporalio.service import RPCError
+from retention import forgotten
 from test_adopt import client_of, fault, mend
 from test_cli_life import hostler
 
 from resources.machine import MachineState, Phase
-from resources.messages import DeleteIntent
+from resources.messages import DeleteIntent, OwnedVm
+from resources.names import machine_id
 from resources.pool_intents import PoolSummary
+from starter.adoption import is_its
 from starter.commands.adopt import told
 from starter.errors import Refused
 from starter.pool_members import refuse_too_early
@@ -52,24 +52,6 @@ def _later(pool: Pool) -> Any:
     return template.model_copy(update={"spec": longer})
 
 
-async def forgotten(pool: Pool, name: str) -> None:
-    """As after the namespace's retention."""
-    handle, client = machine_handle(pool.stack, name), pool.stack.client
-    execution = WorkflowExecution(workflow_id=handle.id)
-    await client.workflow_service.delete_workflow_execution(
-        DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
-    )
-
-    async def there() -> bool:
-        try:
-            await handle.describe()
-        except RPCError:
-            return False
-        return True
-
-    await eventually(there, lambda found: not found, "the server forgets it")
-
-
 async def vm_deleted(pool: Pool, state: MachineState) -> None:
     """By hand, at the cloud; until nothing lists it any more."""
     assert state.status.provider_id is not None
@@ -86,6 +68,12 @@ async def vm_deleted(pool: Pool, state: MachineState) -> None:
 
 async def adopt(pool: Pool, name: str) -> list[str]:
     return told(await client_of(pool.stack).adopt(name)).splitlines()
+
+
+async def users(pool: Pool) -> set[str]:
+    state = await client_of(pool.stack).classes.current(pool.machine_class.name)
+    assert state is not None
+    return set(state.users)
 
 
 def well(replicas: int, name: str, kept: bool) -> Any:
@@ -120,7 +108,7 @@ async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
     name, before = await lost(pool)
-    await forgotten(pool, name)
+    await forgotten(pool.stack.client, machine_id(pool.stack.cluster, name))
     await missed(pool)
     said = await adopt(pool, name)
     assert said == [
@@ -157,11 +145,14 @@ async def test_one_without_its_vm_is_replaced(pool: Pool) -> None:
 
 
 async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> None:
+    """And its class does not count it any more, or could never be deleted."""
+    await client_of(pool.stack).apply(*examples().classes)
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
     name, before = await lost(pool)
+    assert name in await users(pool)
     await vm_deleted(pool, before)
-    await forgotten(pool, name)
+    await forgotten(pool.stack.client, machine_id(pool.stack.cluster, name))
     await missed(pool)
     fault(pool.stack, operation="DescribeInstances", code="UnauthorizedOperation", times=None)
     with pytest.raises(Refused, match="cannot be listed"):
@@ -171,8 +162,9 @@ async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> 
     said = await adopt(pool, name)
     assert said[0] == f"machine/{name}: no VM of it is left; pool p1 is told and makes another"
     assert f"tagged hostler.io/machine={name}" in said[1]
-    await eventually(pool.state, well(1, name, kept=False), "another one in its place")
+    state = await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 2
+    assert await users(pool) == {"pool/p1", *state.members}
     with pytest.raises(Refused, match="nothing is recorded of machine"):
         await adopt(pool, name)  # the pool does not count it any more
     await pool.delete()
@@ -240,11 +232,42 @@ async def test_one_that_never_had_a_vm(pool: Pool) -> None:
     await pool.delete()
 
 
+# -- without a server -------------------------------------------------------------------------------------------------
+
+ENDED = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
+ID = "aws:///eu-west-1/i-1"
+LIFE = Life(
+    summary=MachineSummary(name="p1-a-b", cluster="demo", created=ENDED, provider_id=ID),
+    status="TERMINATED",
+    run_id="r",
+    first_run_id="r",
+    task_queue="q",
+    closed=ENDED,
+)
+FORMER = MachineState.model_validate({"name": "p1-a-b", "uid": "u1", "spec": {"class": {"name": "c"}}})
+
+
 def test_until_when_nothing_is_told() -> None:
-    ended = datetime(2026, 3, 1, 14, 5, tzinfo=UTC)
-    summary = MachineSummary(name="p1-a-b", cluster="demo", created=ended)
-    life = Life(summary=summary, status="TERMINATED", run_id="r", first_run_id="r", task_queue="q", closed=ended)
-    former = MachineState.model_validate({"name": "p1-a-b", "spec": {"class": {"name": "c"}}})
+    """A create call of a minute, and a minute in which the cloud may not show what it has made."""
     with pytest.raises(Refused, match=r"ended since 2026-03-01 14:05:00 UTC only, .*: ask again at 14:07:00 UTC"):
-        refuse_too_early("p1-a-b", life, former, ended + timedelta(seconds=119))
-    refuse_too_early("p1-a-b", life, former, ended + timedelta(seconds=120))
+        refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=119))
+    refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=120))
+
+
+@pytest.mark.parametrize(
+    ("fields", "its"),
+    [
+        pytest.param({"machine": "p1-a-b", "uid": "u9"}, True, id="its name"),
+        pytest.param({"machine": "p1-a-c", "uid": "u1", "providerID": ID}, False, id="another name"),
+        pytest.param({"uid": "u1"}, True, id="no name and its uid"),
+        pytest.param({"uid": "u2"}, False, id="no name and another uid"),
+        pytest.param({"providerID": "aws:///eu-west-1a/i-1"}, True, id="no tag but its id"),
+        pytest.param({}, False, id="no tag and another id"),
+    ],
+)
+def test_whose_vm_it_is(fields: dict[str, str], its: bool) -> None:
+    """One that has lost its tags must not be taken for none: what would be told then is that nothing is left."""
+    found = {"providerID": "aws:///eu-west-1/i-2", "machine": "", "uid": "", "state": "running", "account": "a"}
+    vm = OwnedVm.model_validate(found | fields)
+    assert is_its(vm, "p1-a-b", FORMER, LIFE) is its
+    assert is_its(vm, "p1-a-b", None, None) is (vm.machine == "p1-a-b")

@@ -160,7 +160,8 @@ async def test_a_pool_and_a_rollout_with_troubles_tell_no_secret(bare: Stack, ca
         await pool.apply(machine_class=pool_class(2, ami="ami-0a1b2c3d4e5f60002"))
         tokens = await eventually(lambda: tokens_of(bare), what="the token of the new machine")
         told = [await pool.summary(), await pool.state(), await pool.rollout(2)]
-        told += [await pool.handle.query(MachineDeploymentWorkflow.rehearse, question), *(await pool.machines()).values()]
+        told.append(await pool.handle.query(MachineDeploymentWorkflow.rehearse, question))
+        told += (await pool.machines()).values()
         answers = [x.model_dump_json().encode() for x in told]
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await pool.ask("scale", ScaleIntent(replicas=3, current=7))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -182,7 +183,7 @@ async def test_sleeping_and_waking(place: Place, machines: Machines) -> None:
     assert "1.   Hibernated: Deleting 3 machines" in dry
     assert len(machines.there) == 3
     slept = (await place.run("hibernate", "pool/p1")).ok()
-    assert slept.startswith("machinedeployment/p1 hibernated; 3 machines go")
+    assert slept.startswith("machinedeployment/p1 hibernated: 3 machines to go")
     await when(place, "no machine", lambda s: s.hibernated and s.machines == 0)
     assert machines.there == {}
     assert (await place.run("hibernate", "pool", "p1")).ok().startswith("machinedeployment/p1 hibernation: ")
@@ -192,7 +193,7 @@ async def test_sleeping_and_waking(place: Place, machines: Machines) -> None:
 
     assert "1.   ReplicasMissing: Created" in (await place.run("wake", "pool", "p1", "--dry-run")).ok()
     assert machines.there == {}
-    assert (await place.run("wake", "pool", "p1")).ok() == "machinedeployment/p1 woken; 3 machines come\n"
+    assert (await place.run("wake", "pool", "p1")).ok() == "machinedeployment/p1 woken: 3 machines to come\n"
     (await place.run("wait", "pool", "p1", "--for", "ready")).ok()
     assert len(machines.there) == 3
 
@@ -207,6 +208,39 @@ async def test_files_with_pools_are_deleted(place: Place, machines: Machines) ->
         "machinedeployment/p2 deleted",
     ]
     assert machines.there == {}
+
+
+async def test_what_a_manifest_does_not_give_stays_as_it_is(place: Place, machines: Machines) -> None:
+    """Who applies the same files every five minutes neither scales a pool down nor wakes it."""
+    bare = pool_yaml()
+    del bare["spec"]["replicas"]
+    await ready(place, class_yaml(), bare)
+    assert machines.there == {}  # of a new pool the default
+    (await place.run("scale", "pool", "p1", "--replicas", "2")).ok()
+    (await place.run("wait", "pool", "p1")).ok()
+    assert await apply(place, bare) == ["machinedeployment/p1 unchanged: replicas kept at 2"]
+    assert await diff(place, bare) == (0, [])
+    bare["spec"]["minReadySeconds"] = 1
+    assert (await diff(place, bare))[1][:2] == [
+        "machinedeployment/p1 configured: replicas kept at 2",
+        "  spec.minReadySeconds: 0 -> 1: pool: no machine is replaced for it",
+    ]
+    (said,) = await apply(place, bare)
+    assert said == "machinedeployment/p1 configured: minReadySeconds changed; replicas kept at 2"
+    _, shown = await diff(place, class_yaml(ami="ami-2"), bare)
+    assert "  rolls pool p1: 2 machines will be replaced" in shown
+    (await place.run("wait", "pool", "p1")).ok()
+    assert len(machines.there) == 2
+
+    (await place.run("hibernate", "pool", "p1")).ok()
+    assert await apply(place, bare) == ["machinedeployment/p1 unchanged: replicas kept at 2; stays hibernated"]
+    assert await apply(place, pool_yaml(replicas=1, minReadySeconds=1, hibernated=False, paused=True)) == [
+        "machinedeployment/p1 configured: replicas 2 → 1; woken; rollouts paused"
+    ]
+    assert await apply(place, bare) == [
+        "machinedeployment/p1 unchanged: replicas kept at 1; rollouts stay paused",
+    ]
+    assert (await summary(place)).replicas == 1
 
 
 # -- what apply and diff say beforehand -------------------------------------------------------------------------------
@@ -475,6 +509,34 @@ async def test_what_is_typed_wrong_is_said(place: Place, words: str) -> None:
     ran = await place.run(*words.split())
     assert (ran.code, ran.out) == (2, "")
     assert "Error" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("scale p1 --replicas 3", "it knows pool; write pool p1"),
+        ("hibernate p1", "it knows pool; write pool p1"),
+        ("renew m1", "it knows machine, pool, class, cluster; write machine m1 or pool m1 or class m1 or cluster m1"),
+        ("resume rollout p1", "the rollouts of a pool: hostler rollout resume p1"),
+        ("pause pool/p1", "the rollouts of a pool: hostler rollout pause p1"),
+        ("rollout restart deployment/p1", "only pools have rollouts; write pool/p1"),
+    ],
+)
+async def test_who_types_it_another_way_is_told_how(place: Place, words: str, says: str) -> None:
+    ran = await place.run(*words.split())
+    assert ran.code == 2
+    assert says in re.sub(r"\s*│?\n│?\s*", " ", ran.err), ran.err
+
+
+async def test_the_help_speaks_of_pools(place: Place) -> None:
+    for words, says in (
+        (("delete",), "is refused while machines or pools use the class"),
+        (("delete",), "that has no pools and machines any more"),
+        (("pause",), "Default: the settings' own."),
+        (("rollout", "resume"), "Let rollouts go on: past a pause"),
+    ):
+        shown = " ".join((await place.run(*words, "--help")).ok().split())
+        assert says in shown, shown
 
 
 async def test_names_of_pools_are_completed(place: Place, machines: Machines) -> None:

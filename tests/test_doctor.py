@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from lifekit import Stack, eventually, examples, new_stack
+from poolplay import pool_yaml
 from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.testing import WorkflowEnvironment
 from test_cli_life import hostler
@@ -24,8 +25,11 @@ import worker
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
+from resources.manifests import MachineDeployment
 from resources.messages import Reachability
-from resources.names import class_id, cluster_id, drain_queue, machine_id
+from resources.names import class_id, cluster_id, drain_queue, machine_id, pool_id, rollout_id
+from resources.pool import PoolState
+from resources.rollout import RolloutState
 from starter import doctor_temporal
 from starter.doctor import Finding, Level, clock, examine
 from starter.doctor_clusters import RIGHTS
@@ -33,6 +37,8 @@ from starter.doctor_temporal import queues
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
+from workflows.pool import MachineDeploymentWorkflow
+from workflows.rollout import RolloutWorkflow
 
 README = Path(__file__).parent.parent / "README.md"
 TOKEN = "abcdef.0123456789abcdef"
@@ -182,13 +188,28 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
             id=class_id("demo", "c1"),
             task_queue=prefix,
         )
+        of_pool = MachineDeployment.model_validate(pool_yaml()).spec
+        parked_pool = await idle.client.start_workflow(
+            MachineDeploymentWorkflow.run,
+            PoolState(name="p1", cluster="demo", spec=of_pool, queue_prefix=prefix, parked="IndexError: ours"),
+            id=pool_id("demo", "p1"),
+            task_queue=prefix,
+        )
+        parked_story = await idle.client.start_workflow(
+            RolloutWorkflow.run,
+            RolloutState(pool="p1", cluster="demo", revision=2, queue_prefix=prefix, parked="IndexError: ours"),
+            id=rollout_id("demo", "p1", 2),
+            task_queue=prefix,
+        )
         found = await seen(
             idle,
             "workflows",
-            "3 stand still after an error of Hostler's own: machine/demo/parked, machineclass/demo/c1, cluster/demo",
+            "5 stand still after an error of Hostler's own: cluster/demo, machine/demo/parked, machineclass/demo/c1, "
+            "machinedeployment/demo/p1, rollout/demo/p1/2",
         )
-        await parked_class.terminate()
-        assert "hostler renew machine|class|cluster NAME" in bad(found)["workflows"]
+        for handle in (parked_class, parked_pool, parked_story):
+            await handle.terminate()
+        assert "hostler renew machine|pool|class|cluster NAME. A rollout/…" in bad(found)["workflows"]
         assert "its watch stands still: KeyError: ours" in bad(found)["cluster demo"]
         await cluster.terminate()
         await idle.started["parked"].terminate()

@@ -90,6 +90,23 @@ def test_an_old_machine_that_never_joins_is_no_loss_of_the_rollout() -> None:
     assert world.rollout.lost == 1
 
 
+def test_a_full_cloud_sets_no_stopped_rollout_going_again() -> None:
+    """The machine that it waited for is Failed without a VM. To make another one is the person's word to give."""
+    observed, world = stopped_rollout()
+    unmade = member(2, Phase.FAILED, vm=Vm.UNBORN, trouble=Trouble.CREATE, drained=True)
+    world.image(2)
+    world.members, world.rollout, world.now = {**observed.members, "n": unmade}, observed.rollout, LATER
+    assert [w.reason for w in world.pool().waits].count("ProgressDeadlineExceeded") == 1
+    for _ in range(200):
+        world.turn()
+    assert "ProgressDeadlineExceeded" in [w.reason for w in world.pool().waits]
+    assert [n for n, m in world.members.items() if m.revision == 1] == ["a", "b"]
+    world.resume()
+    for _ in range(200):
+        world.turn()
+    assert {m.revision for m in world.members.values()} == {2}
+
+
 def rehearsed(**news: bool) -> list[str]:
     """Reasons of the steps that a pool of two without machines would take, and of what it waits for."""
     world = World(spec(2))
@@ -150,14 +167,19 @@ async def test_a_former_class_hears_that_the_pool_has_left_it_whatever_fails(
     await eventually(left, lambda said: said[:2] == [["c1"], ["c1"]], "c1 is told again")
 
 
-async def test_marks_of_a_former_workflow_are_taken_off(pool: kit.Pool) -> None:
-    await pool.machine_there("alike", kit.snapshot())
+async def listed(pool: kit.Pool) -> None:
+    """Visibility knows of a machine of the pool."""
 
-    async def listed() -> bool:
+    async def look() -> bool:
         query = f"TaskQueue = '{pool.queue}' AND HostlerPool = 'p1'"
         return bool([found async for found in pool.client.list_workflows(query)])
 
-    await eventually(listed, bool, "visibility")
+    await eventually(look, bool, "visibility")
+
+
+async def test_marks_of_a_former_workflow_are_taken_off(pool: kit.Pool) -> None:
+    await pool.machine_there("alike", kit.snapshot())
+    await listed(pool)
     await pool.ready(kit.spec(1))
 
     async def marks() -> list[tuple[list[str], bool]]:
@@ -184,8 +206,8 @@ async def test_going_back_brings_back_what_machines_are_made_from_and_no_old_sec
 # -- the commands -----------------------------------------------------------------------------------------------------
 
 
-async def test_the_history_tells_of_this_life_of_a_pool() -> None:
-    """One that is deleted and applied again begins at revision 1 again, and Temporal keeps the former stories."""
+async def test_of_two_stories_of_a_revision_the_history_tells_the_newer() -> None:
+    """A pool that is deleted and applied again begins at revision 1 again; Temporal may keep the former stories."""
     hour = timedelta(hours=1)
     revisions = [
         RevisionSummary(revision=n, created=EPOCH, machine_class="c1", generation=n, machines=0) for n in (1, 2, 3)
@@ -195,7 +217,6 @@ async def test_the_history_tells_of_this_life_of_a_pool() -> None:
     )
     stories = [
         RolloutListed("p1", "c", 2, "Complete", EPOCH + hour),
-        RolloutListed("p1", "c", 3, "Failed", EPOCH - hour),
         RolloutListed("p1", "c", 2, "Undone", EPOCH - 2 * hour),
     ]
     client = AsyncMock()
@@ -203,4 +224,20 @@ async def test_the_history_tells_of_this_life_of_a_pool() -> None:
     _, *rows = await rollout_history.table(client, "p1", titled=False)
     assert [row.split()[0] for row in rows] == ["1", "2", "3"]
     assert ["Complete" in row for row in rows] == [False, True, False]
-    assert not any("Undone" in row or "Failed" in row for row in rows)
+    assert not any("Undone" in row for row in rows)
+
+
+async def test_a_pool_without_a_class_is_deleted_with_the_machines_that_were_there(
+    pool: kit.Pool, temporal: WorkflowEnvironment
+) -> None:
+    """It has no revision yet, and so no template that they could be told of."""
+    await pool.machine_there("old", kit.snapshot(), template=5)
+    await listed(pool)
+    pool.deeds.first_news = None
+    await pool.start(kit.spec(1), machine_class=None)
+    await pool.waits("ClassMissing")
+    await pool.delete()
+    await pool.when(lambda s: "old" in s.members, "it knows the machine")
+    await temporal.fast_forward(pool.handle, timedelta(seconds=31))
+    await pool.gone()
+    assert await pool.journal("InternalError") == []

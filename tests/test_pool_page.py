@@ -7,8 +7,9 @@ from typing import Any
 
 from cli_support import class_yaml
 from poolplay import pool_yaml
+from test_operators import described, waits_for
 
-from resources.machine import ClassSnapshot, Phase
+from resources.machine import ClassSnapshot, Condition, Phase
 from resources.manifests import MachineClass, MachineDeployment
 from resources.messages import Happening
 from resources.pool import Gate, Member, PoolState, PoolWait, Rollout
@@ -108,6 +109,31 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
         "\nWeb UI: http://ui/web",
     ):
         assert words in found, found
+
+
+def test_a_rollout_stops_only_while_it_waits_for_machines() -> None:
+    rollout = Rollout(revision=2, began=ago(minutes=5), progress_at=ago(minutes=1), old_left=3)
+
+    def of(reason: str, newest: Phase) -> str:
+        wait = PoolWait(reason=reason, message="words", since=ago(minutes=1))
+        phases = [(1, Phase.RUNNING, 3), (2, newest, 1)]
+        return shown(summary(revision=2, phases=phases, rollout=rollout, waits=[wait]), state=state())
+
+    assert "Stops: " in of("NewMachinesNotReady", Phase.PENDING)
+    assert "Stops: " in of("NewMachinesNotReady", Phase.RUNNING), "not for minReadySeconds yet"
+    assert "Stops: " in of("NewMachinesNeverJoin", Phase.FAILED)
+    for reason, newest in (("Canary", Phase.RUNNING), ("RolloutPaused", Phase.PENDING), ("WaitsForVMsToGo", "Running")):
+        assert "Stops: " not in of(reason, Phase(newest))
+
+
+def test_a_machine_of_a_pool_is_replaced_by_it() -> None:
+    ill = waits_for("Settling")
+    ill.pool, ill.status.waiting_for = "web", None
+    ill.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message="words", since=NOW)]
+    found = described(ill)
+    assert "What can be done about HealthTimeout: Nothing: pool web replaces it, `hostler describe pool web" in found
+    ill.pool = ""
+    assert "Nothing: pool" not in described(ill)
 
 
 def test_every_machine_that_is_not_well_has_its_reason() -> None:

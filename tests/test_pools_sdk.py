@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,8 +18,9 @@ from resources.names import pool_id, pool_user
 from resources.pool import PoolWait
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
-from starter import intents, live, pool_waiting, rehearsal
+from starter import intents, live, pool_waiting, rehearsal, rollout_status
 from starter.client import HostlerClient
+from starter.commands import rollout_history
 from starter.diff import HOT, POOL, ROLL, _pool_effect
 from starter.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
 from starter.pool_results import PoolDescription, PoolListed
@@ -91,6 +92,22 @@ async def test_two_who_apply_a_pool_at_once_make_one(hostler: HostlerClient, mac
     assert [str(a) async for a in second.execute()] == ["machinedeployment/p1 configured: replicas 3 → 5"]
     await hostler.pools.wait("p1")
     assert len(machines.there) == 5
+
+
+async def test_who_made_a_pool_is_said_by_its_first_revision(hostler: HostlerClient, machines: Machines) -> None:
+    await ready(hostler, class_yaml(), pool_yaml())
+    assert [r.requested_by for r in (await hostler.pools.summary("p1")).revisions] == ["tester"]
+
+
+async def test_who_scales_while_another_applies_keeps_that(hostler: HostlerClient, machines: Machines) -> None:
+    await ready(hostler, class_yaml(), pool_yaml())
+    bare = pool_yaml(minReadySeconds=1)
+    del bare["spec"]["replicas"]
+    plan = await hostler.plan(*parsed(bare))
+    await hostler.pools.scale("p1", 5)
+    said = [str(a) async for a in plan.execute()]
+    assert said == ["machinedeployment/p1 configured: minReadySeconds changed; replicas kept at 5"]
+    assert (await hostler.pools.get("p1")).spec.replicas == 5
 
 
 async def test_what_is_not_a_change_is_not_sent(hostler: HostlerClient, machines: Machines) -> None:
@@ -188,19 +205,20 @@ async def test_what_was_asked_for_is_known_without_a_worker(
     hostler: HostlerClient, place: Place, impatient: None
 ) -> None:
     async with played(place):
-        await ready(hostler, class_yaml(), pool_yaml())
+        await ready(hostler, class_yaml(), pool_yaml(paused=True))
     pools = hostler.pools
     for sent in (
         await pools.scale("p1", 7, current=3),
         await pools.scale("p1", 9, current=4),  # the pool will refuse it
         await pools.hibernate("p1"),
         await pools.pause("p1"),
+        await pools.resume("p1"),
     ):
         assert sent.recorded
     await place.client.get_workflow_handle(pool_id(place.cluster, "p1")).signal("scale", "typed by hand, and wrong")
     state = await pools.current("p1")
     assert state is not None
-    assert (state.spec.replicas, state.spec.hibernated, state.deleted) == (7, True, False)
+    assert (state.spec.replicas, state.spec.hibernated, state.spec.paused, state.deleted) == (7, True, False, False)
     assert (await pools.wake("p1")).recorded
     assert (await pools.delete("p1")).recorded
     state = await pools.current("p1")
@@ -255,6 +273,46 @@ async def test_the_stories_of_rollouts(hostler: HostlerClient, machines: Machine
     assert await eventually(listed, "both rollouts in a list") == [(3, "Complete"), (2, "Complete")]
     assert await hostler.pools.rollouts("p2") == []
     assert (await hostler.pools.rollout("p1")).listed.revision == 3
+
+
+async def test_rollouts_of_a_former_pool_of_the_name_are_not_its_own(
+    hostler: HostlerClient, machines: Machines
+) -> None:
+    """Each life counts its revisions from 1, and Temporal keeps what has ended."""
+    await ready(hostler, class_yaml(), pool_yaml())
+    await hostler.pools.restart("p1", reason="the former life")
+    await hostler.pools.wait("p1")
+    former = await hostler.pools.rollout_result("p1", 2)
+
+    def listed(began: datetime) -> Callable[[], Awaitable[list[int]]]:
+        async def found() -> list[int]:
+            rollouts = await hostler.pools.rollouts("p1")
+            return [r.revision for r in rollouts] if [r.began for r in rollouts if r.ended] == [began] else []
+
+        return found
+
+    await eventually(listed(former.began), "its rollout in a list")
+    await hostler.pools.renew("p1")  # a new run is no new life
+    await eventually(listed(former.began), "its rollout in a list, after a new run")
+    await hostler.pools.delete("p1")
+    await hostler.pools.wait("p1", "deleted")
+    await eventually(listed(former.began), "its rollout in a list: of a pool that is gone all is told")
+
+    await ready(hostler, pool_yaml())
+    assert await hostler.pools.rollouts("p1") == []
+    assert [r for r in await hostler.pools.rollouts() if r.pool == "p1"] == []
+    with pytest.raises(NotFound, match="the rollout of revision 2 of pool p1 is not known"):
+        await hostler.pools.rollout("p1", 2)
+    assert await rollout_status.undone(hostler, "p1", 2) is None
+    await hostler.pools.pause("p1")
+    await hostler.pools.restart("p1", reason="the new life")
+    (line,) = [row for row in await rollout_history.table(hostler, "p1", titled=False) if "the new life" in row]
+    assert "Complete" not in line
+    await hostler.pools.resume("p1")
+    await hostler.pools.wait("p1")
+    result = await hostler.pools.rollout_result("p1", 2)
+    assert result.began > former.ended
+    assert await eventually(listed(result.began), "the new life's rollout, and it alone") == [2]
 
 
 async def test_a_story_that_was_ended_from_outside(hostler: HostlerClient, place: Place, machines: Machines) -> None:

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 from typer import BadParameter
 
+from planners.pool import steps
 from resources.machine import Phase
 from resources.messages import Happening
 from resources.pool import PoolWait, Rollout
@@ -21,7 +22,7 @@ from resources.rollout import RolloutState
 from starter.commands.rollout import pools
 from starter.pool_results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
 from starter.results import MachineSummary
-from starter.rollout_status import Look, Stand, counts, judge, numbers
+from starter.rollout_status import HELD, LOST, Look, Stand, counts, judge, numbers
 from starter.rollout_view import LineView, page, picture
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -67,6 +68,7 @@ def step(number: int) -> Happening:
 
 
 NO_MORE_HOPE = [(2, Phase.RUNNING, 20), (3, Phase.FAILED, 1)]
+OVER = [(2, Phase.UNKNOWN, 1), (3, Phase.RUNNING, 19)]
 JUDGED: dict[str, tuple[PoolDescription, Stand, str]] = {
     "goes on": (pool(summary("NewMachinesNotReady")), Stand.GOING, ""),
     "nothing is said": (pool(summary()), Stand.GOING, ""),
@@ -88,6 +90,15 @@ JUDGED: dict[str, tuple[PoolDescription, Stand, str]] = {
         Stand.STANDS,
         "NewMachinesNeverJoin: wo",
     ),
+    "one is lost, others are on their way": (pool(summary("MemberLost")), Stand.GOING, ""),
+    "one is lost, others are waited for": (
+        pool(summary("MemberLost", "WaitsForVMsToGo", phases=OVER)),
+        Stand.GOING,
+        "",
+    ),
+    "only one that is lost is left": (pool(summary("MemberLost", phases=OVER)), Stand.STANDS, "MemberLost: words"),
+    "a repair has its turn": (pool(summary("RepairBudget", phases=OVER, repairs=1)), Stand.GOING, ""),
+    "nothing may be repaired": (pool(summary("RepairBudget", phases=OVER)), Stand.STANDS, "RepairBudget: words"),
     "parked": (pool(summary(parked="KeyError: 'x'")), Stand.STANDS, "InternalError: KeyError: 'x'"),
     "being deleted": (pool(summary(deleted=True, machines=1)), Stand.STANDS, "is being deleted; 1 machine left"),
     "gone": (pool(None, "COMPLETED", ended=NOW), Stand.STANDS, "is gone since 2026-03-01 03:00:00 UTC"),
@@ -101,6 +112,10 @@ def test_how_a_rollout_stands(case: str) -> None:
     assert verdict.stand is stand
     assert words in verdict.words
     assert bool(verdict.words) is bool(words)
+
+
+def test_whatever_stops_or_holds_a_pool_ends_who_follows_it_unless_it_goes_by_itself() -> None:
+    assert {*steps.STOPPED, *steps.HELD, "OnDelete"} - {"TooManyUnhealthy"} == {*HELD, LOST, "MemberLost"}
 
 
 def test_a_rollout_that_stands_says_what_can_be_done() -> None:

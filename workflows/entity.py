@@ -74,6 +74,11 @@ class Entity:
         """Record that an operator wants a new run, and what stands still tried again; in words, what will happen."""
         raise NotImplementedError
 
+    @property
+    def settled(self) -> bool:
+        """Nothing is on its way to another workflow: Temporal drops the signals of a run that ends."""
+        return True
+
     def upsert(self, values: Mapping[Any, Any], quiet: Collection[Any] = ()) -> None:
         """Write the search attributes that have changed. News of `quiet` ones alone is not worth an event: it
         goes along with the next."""
@@ -190,7 +195,8 @@ class Entity:
 
     async def renew(self) -> None:
         """Continue as new at a safe point. A run that is pinned to a build goes on with the current one."""
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        # In one condition, with nothing awaited after it: a handler that runs meanwhile may begin to tell something.
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
         workflow.continue_as_new(
             self.begin_anew(), initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         )

@@ -52,7 +52,7 @@ class RolloutWorkflow(Entity):
             if self._renewal_due:
                 await self.renew()
         self.publish()
-        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and not self._passed_on)
+        await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
         assert s.began is not None
         return RolloutResult(
             pool=s.pool,
@@ -68,8 +68,12 @@ class RolloutWorkflow(Entity):
         )
 
     @property
+    def settled(self) -> bool:
+        return not self._passed_on
+
+    @property
     def _renewal_due(self) -> bool:
-        return self.s.end is None and not self._passed_on and self.wants_renewal(self.s.messages)
+        return self.s.end is None and self.settled and self.wants_renewal(self.s.messages)
 
     # -- what the pool says -------------------------------------------------------------------------------------------
 

@@ -86,7 +86,11 @@ def replace_failed(draft: Draft) -> None:
     if halted := _halted(view):
         draft.wait(halted.reason, halted.message)
         return
-    joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is not Trouble.HEALTH]
+    none = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.CREATE]
+    draft.delete(none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
+    joins = [
+        n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)
+    ]
     draft.delete(_not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
     ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
     draft.delete(ill, "Unhealthy", " that failed and are drained")

@@ -89,7 +89,7 @@ class View:
     @property
     def repairing(self) -> bool:
         """A machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one more."""
-        troubles = (Trouble.JOIN, Trouble.HEALTH)
+        troubles = (Trouble.JOIN, Trouble.CREATE, Trouble.HEALTH)
         return any(m.leaving and m.trouble in troubles and m.vm is not Vm.GONE for m in self.members.values())
 
 

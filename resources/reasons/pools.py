@@ -36,6 +36,11 @@ POOL: dict[str, Reason] = {
         "Nothing, if it comes once. Else read what the next one says: `hostler describe pool {pool}` names it.",
         warning=True,
     ),
+    "NeverCreated": Reason(
+        Kind.HAPPENING,
+        "A machine got no VM within its creationTimeout, for the cloud had none to give, and is made anew.",
+        "Nothing. What the cloud says is in the story: `hostler events pool {pool}`.",
+    ),
     "Unhealthy": Reason(
         Kind.HAPPENING,
         "Machines that failed for their health were deleted once they were drained, and are replaced.",
@@ -115,6 +120,11 @@ POOL: dict[str, Reason] = {
         "Nothing: it takes as long as their drain and the cloud. After 15 minutes see what holds them: `hostler "
         "describe pool {pool}` names them.",
     ),
+    "MachinesLeaving": Reason(
+        Kind.WAIT,
+        "Machines that the pool does not keep are being drained, or their VMs are not gone yet.",
+        "Nothing, as long as drains take. After 15 minutes see what holds them: `hostler describe pool {pool}` lists them.",
+    ),
     "NewMachinesNotReady": Reason(
         Kind.WAIT,
         "The rollout has made what it may, and waits for new machines to be available before it deletes old ones.",
@@ -159,9 +169,9 @@ POOL: dict[str, Reason] = {
     "MemberLost": Reason(
         Kind.WAIT,
         "The workflow of a machine was ended from outside; its VM may live, so it counts and is not replaced.",
-        "`hostler adopt machine NAME --cluster {cluster}`, with the name that the message has. Its VM gets a workflow "
-        "again; when there is no VM any more, the pool replaces it. Then delete it if it is not wanted, and find out "
-        "who ended it.",
+        "Adopt it with the command that the message has (`hostler describe pool {pool}` shows it): its VM gets a "
+        "workflow again, or, when there is none any more, the pool replaces it. Then delete it if it is not wanted. "
+        "Find out who ended it.",
         warning=True,
     ),
     "MembersSilent": Reason(

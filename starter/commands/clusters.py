@@ -13,6 +13,7 @@ from starter.commands.common import (
     ALIASES,
     CLUSTER,
     POOL,
+    ROLLOUT,
     AsOption,
     ClusterOption,
     ReasonOption,
@@ -76,7 +77,7 @@ resume = _asks("resume", "Let a paused cluster go on. Without NAME it is the set
 
 def _which(here: Session, command: str, kind: str, name: str | None) -> str:
     """The cluster's name. Raises a usage error."""
-    if ALIASES.get(kind.partition("/")[0]) == POOL:
+    if ALIASES.get(kind.partition("/")[0]) in (POOL, ROLLOUT):
         pool = kind.partition("/")[2] or name or "NAME"
         raise typer.BadParameter(f"the rollouts of a pool: hostler rollout {command} {pool}")
     _, given = target(kind, [name], (CLUSTER,))

@@ -36,6 +36,8 @@ ALIASES = {
     **dict.fromkeys(("rollout", "rollouts"), ROLLOUT),
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
+SHORT = {POOL: "pool", CLASS: "class"}
+"""The words that people type, of kinds whose names are those of manifests."""
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Shorten the drain: pods are deleted, not evicted. Clean-up is never skipped.")
@@ -150,7 +152,10 @@ def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MAC
     known = ALIASES.get(word)
     if known is None or known not in kinds:
         spelled = did_you_mean(word, [alias for alias, kind in ALIASES.items() if kind in kinds])
-        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(kinds)}{spelled}")
+        words = [SHORT.get(k, k) for k in kinds]
+        if known is None and not slash and not given and not spelled:  # most likely the name alone
+            spelled = f"; write {' or '.join(f'{w} {word}' for w in words)}"
+        raise typer.BadParameter(f"{word!r} is no kind that this command knows; it knows {', '.join(words)}{spelled}")
     if not all(given):
         raise typer.BadParameter(f"{kind!r} names nothing; write {word}/NAME or {word} NAME")
     return known, given

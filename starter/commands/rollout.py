@@ -54,7 +54,7 @@ def pools(words: list[str] | None) -> list[str]:
     for word in words:
         kind, slash, name = word.rpartition("/")
         if slash and ALIASES.get(kind) != POOL:
-            raise typer.BadParameter(f"{word!r}: only pools have rollouts; write pool/NAME, or NAME")
+            raise typer.BadParameter(f"{word!r}: only pools have rollouts; write pool/{name or 'NAME'}")
         if not name:
             raise typer.BadParameter(f"{word!r} names nothing; write pool/NAME, or NAME")
         names.append(name)

@@ -48,12 +48,6 @@ async def tell_the_end(m: MachineEntity) -> None:
     if m.s.pool:
         _send(m, report_of(m.s, ended=True))
         m.told_all = True
-        await all_told(m)
-
-
-async def all_told(m: MachineEntity) -> None:
-    """Until each report has arrived, or cannot."""
-    if m.telling:
         await workflow.wait_condition(lambda: not m.telling)
 
 
@@ -70,6 +64,8 @@ async def _signal(m: MachineEntity, report: MemberReport) -> None:
         await pool.signal("report", report)
     except FailureError:  # a pool that is not there is no error; one that comes back hears it with the next change
         m.s.told_pool = ""
+        if report.failure is not None:
+            m.s.failures_told = min(m.s.failures_told, report.failures - 1)
 
 
 # -- what stands on the Node ------------------------------------------------------------------------------------------

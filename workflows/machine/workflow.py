@@ -127,9 +127,9 @@ class MachineWorkflow(MachineEntity):
         super().publish()
         membership.tell(self)
 
-    async def renew(self) -> None:
-        await membership.all_told(self)
-        await super().renew()
+    @property
+    def settled(self) -> bool:
+        return not self.telling
 
     # -- queries and facts --------------------------------------------------------------------------------------------
 

@@ -126,9 +126,13 @@ class PoolEntity(Entity):
         return View(self.observed(), self.spec, workflow.now())
 
     @property
+    def settled(self) -> bool:
+        return not self.signals
+
+    @property
     def quiet(self) -> bool:
         """Nothing is under way that must be known before this run may end."""
-        return not self.signals and all(d.may_be_lost for d in self.deeds)
+        return self.settled and all(d.may_be_lost for d in self.deeds)
 
     # -- calling ------------------------------------------------------------------------------------------------------
 

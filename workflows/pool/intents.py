@@ -103,7 +103,8 @@ def apply(p: PoolEntity, intent: PoolIntent) -> str:
     if not words:
         return "unchanged" if same_meta and former == s.spec else "configured"
     _applied(p, intent, "; ".join(words))
-    return f"configured; {'; '.join(words)}{_but(p, rolls=bool(change.rolls))}"
+    falls_asleep = s.spec.hibernated and not former.hibernated
+    return f"configured; {'; '.join(words)}{_but(p, rolls=bool(change.rolls), falls_asleep=falls_asleep)}"
 
 
 def _applied(p: PoolEntity, intent: Intent, words: str) -> None:
@@ -165,11 +166,11 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
     return f"scaled; {'; '.join(words)}{_but(p)}"
 
 
-def _but(p: PoolEntity, rolls: bool = False) -> str:
+def _but(p: PoolEntity, rolls: bool = False, falls_asleep: bool = False) -> str:
     """Why nothing comes of it for now."""
     s = p.s
     words = []
-    if s.spec.hibernated:
+    if s.spec.hibernated and not falls_asleep:
         words.append(f"it is hibernated, and this counts when it is woken: {typed(s, 'wake pool')}")
     if rolls and p.spec.paused:
         words.append(f"its rollouts are paused: {typed(s, 'rollout resume')}")

@@ -27,6 +27,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import pool_user, workflow_queue
     from resources.pool import PoolWait
 
+AT_ONCE = 500
+"""Machines that are told of a template at the same time, whatever the annotation says: each is remembered by name."""
 CENSUS = timedelta(minutes=30)
 """Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
 PLANS_IN_A_TASK = 10
@@ -79,7 +81,7 @@ def decide(p: PoolEntity) -> None:
         return  # who is there is not known yet
     if s.news is None and "news" in p.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
-        s.waits = [PoolWait(reason="ClusterSilent", message=words, since=workflow.now())]
+        s.waits = [PoolWait(reason="ClusterSilent", message=words, since=_since(p, "ClusterSilent"))]
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
@@ -112,14 +114,24 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
     s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
     if s.lost:
         lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
-        words = f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}"
+        words = (
+            f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}; "
+            f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
+        )
         s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
+    if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
+        words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
+        s.waits.append(PoolWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if p.failure and "check" in p.deadlines:
         s.waits.append(_trouble(p, since.get("PoolCallFailed", now)))
     if made.next_look is None:
         p.deadlines.pop("look", None)
     else:
         p.deadlines["look"] = made.next_look
+
+
+def _since(p: PoolEntity, reason: str) -> datetime:
+    return next((w.since for w in p.s.waits if w.reason == reason), workflow.now())
 
 
 def _trouble(p: PoolEntity, since: datetime) -> PoolWait:
@@ -129,10 +141,13 @@ def _trouble(p: PoolEntity, since: datetime) -> PoolWait:
 
 def _template(p: PoolEntity) -> None:
     s, now = p.s, workflow.now()
+    if s.deleted or not s.revisions:
+        p.deadlines.pop("told", None)
+        return
     s.told = {n: at for n, at in s.told.items() if n in s.members and s.members[n].template < s.template}
     there = {n: m for n, m in s.members.items() if n not in s.unstarted and n not in s.lost}
     paused = s.expected or (s.news is not None and s.news.paused)
-    names = [] if paused else hot.to_tell(there, s.told, s.template, concurrency_of(s.annotations), now)
+    names = [] if paused else hot.to_tell(there, s.told, s.template, min(concurrency_of(s.annotations), AT_ONCE), now)
     if names:
         s.told |= dict.fromkeys(names, now)
         carry_out.template(p, names)
@@ -205,7 +220,7 @@ async def _meet(p: PoolEntity) -> None:
 
 async def _patience(p: PoolEntity, unless: Callable[[], bool] = lambda: False) -> None:
     """Until what has failed is tried again."""
-    p.s.waits = [_trouble(p, workflow.now())]
+    p.s.waits = [_trouble(p, _since(p, "PoolCallFailed"))]
     await p.until(lambda: p.winding_up or unless(), "check")
     p.deadlines.pop("check", None)
     await p.renew_if_due()
@@ -219,8 +234,7 @@ def _expect(p: PoolEntity) -> None:
         p.deadlines.pop("expected", None)
         return
     words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
-    since = next((w.since for w in s.waits if w.reason == "MembersSilent"), now)
-    s.waits = [PoolWait(reason="MembersSilent", message=words, since=since)]
+    s.waits = [PoolWait(reason="MembersSilent", message=words, since=_since(p, "MembersSilent"))]
     if "expected" not in p.deadlines or p.due("expected"):
         p.deadlines["expected"] = now + PATIENCE
         carry_out.ask(p, s.expected)

@@ -107,7 +107,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
     longest = max(10, min(LONGEST, WORK // (len(members) + 1)))
     plans = list(islice(rehearsed(observed, spec, now), longest))
     olds = sum(1 for m in members.values() if m.revision != revision and not m.leaving)
-    hotly = but_class(spec.template) != but_class(s.spec.template)
+    hotly = wanted is not None and but_class(wanted.template) != but_class(s.revisions[-1].template)
     return Rehearsal(
         revision=revision,
         rolls=olds if rolls else 0,

@@ -1,0 +1,228 @@
+"""Stand-ins for a pool's workflow: machines that obey and say what the test wants, and what gets in the way of its
+activities.
+
+How a machine behaves is said by its class (`habits` of the provider spec), or by the test afterwards (signal `be`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from stubs import not_yet
+from temporalio import activity, workflow
+from temporalio.client import Client
+from temporalio.worker import (
+    ActivityInboundInterceptor,
+    ExecuteActivityInput,
+    Interceptor,
+    UnsandboxedWorkflowRunner,
+    WorkflowRunner,
+)
+
+import worker
+from planners.hot_update import rolling_hash
+from resources.machine import ClassSnapshot, MachineState, Phase
+from resources.machine_class import ClassRef, ReportInput
+from resources.membership import MarkNodesInput, MemberReport, Permit, PoolRef, TemplateNews
+from resources.messages import ClusterNews, DeleteIntent
+from resources.names import pool_id
+from resources.pool import Trouble, Vm
+
+MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
+"""Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and then Failed. Without: it joins."""
+LINGERS, DEAF = "lingers", "deaf"
+"""Is Terminating, or Failed and not drained, until the test lets it go on · does not take a changed template."""
+
+
+# -- machines ---------------------------------------------------------------------------------------------------------
+
+
+@workflow.defn(name="MachineWorkflow")
+class PlayedMachine:
+    """Says its reports one after the other, so that none overtakes another."""
+
+    @workflow.init
+    def __init__(self, state: MachineState) -> None:
+        assert state.machine_class
+        self.s = state
+        self.habits = list(state.machine_class.provider_spec.get("habits", ()))
+        self.heard: list[tuple[str, Any]] = []
+        self.untold: list[MemberReport] = []
+        self.over = False
+        self.now: dict[str, Any] = {"seq": 0, "phase": Phase.PENDING, "vm": Vm.UNBORN, "template": state.template}
+        self.now["since"] = workflow.now()
+
+    @workflow.run
+    async def run(self, state: MachineState) -> None:
+        if MUTE not in self.habits:
+            self.say()
+            if UNBORN not in self.habits:
+                self.say(vm=Vm.LIVES)
+                if NEVER_JOINS in self.habits:
+                    self.say(phase=Phase.FAILED, trouble=Trouble.JOIN, drained=True, message="no Node came")
+                elif SLOW not in self.habits:
+                    self.say(phase=Phase.RUNNING)
+        while not self.over or self.untold:
+            await workflow.wait_condition(lambda: self.over or bool(self.untold))
+            while self.untold:
+                pool = workflow.get_external_workflow_handle(pool_id(self.s.cluster, self.s.pool))
+                with contextlib.suppress(Exception):
+                    await pool.signal("report", self.untold.pop(0))
+
+    def say(self, **changes: Any) -> None:
+        if changes.get("phase", self.now["phase"]) != self.now["phase"]:
+            self.now["since"] = workflow.now()
+        once = {k: changes.pop(k) for k in ("failure", "machine_class", "hash") if k in changes}
+        self.now |= {"seq": self.now["seq"] + 1, **changes}
+        self.untold.append(MemberReport.model_validate({"machine": self.s.name, **self.now, **once}))
+
+    @workflow.signal
+    def be(self, changes: dict[str, Any]) -> None:
+        """`habits` are the test's to change too."""
+        self.habits = changes.pop("habits", self.habits)
+        self.over = self.over or bool(changes.get("ended"))
+        if changes:
+            self.say(**changes)
+
+    @workflow.signal
+    def delete(self, intent: DeleteIntent) -> None:
+        self.heard.append(("delete", intent))
+        if self.now["phase"] is not Phase.TERMINATING:
+            self.say(phase=Phase.TERMINATING)
+        if LINGERS not in self.habits and not self.over:
+            self.over = True
+            self.say(vm=Vm.GONE, ended=True)
+
+    @workflow.signal
+    def permit(self, permit: Permit) -> None:
+        self.heard.append(("permit", permit))
+        if self.now["phase"] == Phase.UNKNOWN and self.now.get("asks"):
+            self.say(phase=Phase.FAILED, trouble=Trouble.HEALTH, drained=LINGERS not in self.habits)
+
+    @workflow.signal
+    def template_changed(self, news: TemplateNews) -> None:
+        self.heard.append(("template_changed", news))
+        if DEAF not in self.habits:
+            self.say(template=news.generation)
+
+    @workflow.signal
+    def report_again(self) -> None:
+        self.heard.append(("report_again", None))
+        made_from = self.s.machine_class
+        if MUTE not in self.habits and made_from:
+            self.say(machine_class=made_from.name, hash=rolling_hash(made_from.provider, made_from.provider_spec))
+
+    @workflow.query
+    def what(self) -> list[str]:
+        return [name for name, _ in self.heard]
+
+    @workflow.query
+    def deletions(self) -> list[DeleteIntent]:
+        return [said for name, said in self.heard if name == "delete"]
+
+    @workflow.query
+    def describe(self) -> MachineState:
+        return self.s
+
+
+class Runner(WorkflowRunner):
+    """Ours in the strict sandbox, stand-ins without one."""
+
+    def __init__(self, strict: bool) -> None:
+        self.ours, self.theirs = worker.sandbox(strict), UnsandboxedWorkflowRunner()
+
+    def prepare_workflow(self, defn: Any) -> None:
+        self._of(defn).prepare_workflow(defn)
+
+    def create_instance(self, det: Any) -> Any:
+        return self._of(det.defn).create_instance(det)
+
+    def set_worker_level_failure_exception_types(self, types: Any) -> None:
+        for runner in (self.ours, self.theirs):
+            runner.set_worker_level_failure_exception_types(types)
+
+    def _of(self, defn: Any) -> WorkflowRunner:
+        return self.theirs if defn.cls is PlayedMachine else self.ours
+
+
+# -- activities -------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Deeds(Interceptor):
+    """Writes down what the pool has done for it, and gets in its way. By activity type: errors to raise `before` or
+    `after` the deed, one for each attempt, and `holds`: the deed waits until the event is set."""
+
+    client: Client
+    done: list[tuple[str, Any]] = field(default_factory=list)
+    """Attempts that have been begun."""
+    before: dict[str, deque[Exception]] = field(default_factory=dict)
+    after: dict[str, deque[Exception]] = field(default_factory=dict)
+    instead: dict[str, deque[Any]] = field(default_factory=dict)
+    """Answers without the deed."""
+    holds: dict[str, asyncio.Event] = field(default_factory=dict)
+    slow: dict[str, float] = field(default_factory=dict)
+    """Seconds that such a deed takes."""
+    classes: dict[str, ClassSnapshot] = field(default_factory=dict)
+    """Those that can be asked."""
+    first_news: ClusterNews | None = field(default_factory=lambda: ClusterNews(time=datetime(2026, 1, 1, tzinfo=UTC)))
+    """What the cluster answers when the pool makes itself known."""
+
+    def of(self, name: str) -> list[Any]:
+        return [input for n, input in self.done if n == name]
+
+    def fail(self, name: str, *errors: Exception, after: bool = False) -> None:
+        (self.after if after else self.before).setdefault(name, deque()).extend(errors)
+
+    def hold(self, name: str) -> asyncio.Event:
+        self.holds[name] = asyncio.Event()
+        return self.holds[name]
+
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _Deed(next, self)
+
+    @activity.defn(name="mark_nodes")
+    async def mark(self, input: MarkNodesInput) -> None: ...
+
+    @activity.defn(name="register_pool")
+    async def register(self, input: PoolRef) -> None:
+        if self.first_news is not None:
+            await self.client.get_workflow_handle(pool_id(input.cluster, input.name)).signal(
+                "cluster_news", self.first_news
+            )
+
+    @activity.defn(name="report_to_class")
+    async def report(self, input: ReportInput) -> bool:
+        return True
+
+    @activity.defn(name="ask_class")
+    async def ask(self, input: ClassRef) -> ClassSnapshot:
+        if input.name not in self.classes:
+            raise not_yet(f"class {input.name} is not there", timedelta(seconds=0.2))
+        return self.classes[input.name]
+
+
+class _Deed(ActivityInboundInterceptor):
+    def __init__(self, next: ActivityInboundInterceptor, deeds: Deeds) -> None:
+        super().__init__(next)
+        self.deeds = deeds
+
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        name, deeds = activity.info().activity_type, self.deeds
+        deeds.done.append((name, input.args[0]))
+        if name in deeds.holds:
+            await deeds.holds[name].wait()
+        await asyncio.sleep(deeds.slow.get(name, 0))
+        if errors := deeds.before.get(name):
+            raise errors.popleft()
+        if answers := deeds.instead.get(name):
+            return answers.popleft()
+        answer = await super().execute_activity(input)
+        if errors := deeds.after.get(name):
+            raise errors.popleft()
+        return answer
