@@ -87,6 +87,8 @@ def replace_failed(draft: Draft) -> None:
         draft.wait(halted.reason, halted.message)
         return
     none = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.CREATE]
+    if view.rolling and _over(view):
+        none = [n for n in none if n not in view.new]  # who resumes the rollout has them made anew
     draft.delete(none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
     joins = [
         n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)
@@ -113,8 +115,7 @@ def _not_held(draft: Draft, names: list[str]) -> list[str]:
     under_way = [n for n in view.waited_for if view.new[n].phase is not Phase.FAILED]
     present = [n for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN]
     spent = (rollout.lost if rollout else 0) + len(present) + len(under_way)
-    over = progress.stopped(view) or (rollout is not None and rollout.gate is Gate.ABORTED)
-    may = 0 if over else max(0, losses_allowed(view) - spent)
+    may = 0 if _over(view) else max(0, losses_allowed(view) - spent)
     if held := news[may:]:
         draft.wait(
             "NewMachinesNeverJoin",
@@ -123,6 +124,12 @@ def _not_held(draft: Draft, names: list[str]) -> list[str]:
             "resume it to try again",
         )
     return [n for n in names if n not in held]
+
+
+def _over(view: View) -> bool:
+    """Nothing more is spent on the rollout, until a person resumes it."""
+    rollout = view.observed.rollout
+    return progress.stopped(view) or (rollout is not None and rollout.gate is Gate.ABORTED)
 
 
 def _halted(view: View) -> Wait | None:
