@@ -211,7 +211,7 @@ class World:
             self._enter(name, Phase.FAILED, trouble=Trouble.HEALTH)
         elif m.phase is Phase.FAILED and not m.drained:
             self.set(name, drained=True)
-        elif m.vm is Vm.UNBORN:
+        elif m.vm is Vm.UNBORN and m.phase is not Phase.FAILED:
             self._be_born(name, m)
         elif m.phase is Phase.PENDING:
             self._join(name, m)
@@ -222,7 +222,12 @@ class World:
         if m.deleting:
             return not (m.phase is Phase.TERMINATING and m.vm is not Vm.GONE and name in self.stuck)
         granted = m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN
-        return granted or m.phase is Phase.PENDING or m.vm is Vm.UNBORN or (m.phase is Phase.FAILED and not m.drained)
+        return (
+            granted
+            or m.phase is Phase.PENDING
+            or (m.vm is Vm.UNBORN and m.phase is not Phase.FAILED)
+            or (m.phase is Phase.FAILED and not m.drained)
+        )
 
     def _be_born(self, name: str, m: Member) -> None:
         speed = pace.of(self.pace, m.revision)

@@ -209,6 +209,7 @@ async def test_p71_on_delete(pool: Pool) -> None:
     assert "3 machines" in await pool.waits("OnDelete")
     for name in old[:2]:
         await pool.machine(name).signal("delete", DeleteIntent(id="by-hand"))
-    await pool.when(lambda s: [m.revision for m in s.members.values()].count(2) == 2, "two are replaced")
+    running = (Phase.RUNNING, 2)
+    await pool.when(lambda s: [(m.phase, m.revision) for m in s.members.values()].count(running) == 2, "two new ones")
     assert await pool.members(revision=1) == old[2:]
     assert len(pool.started()) == 5
