@@ -314,7 +314,8 @@ class HostlerClient:
     async def adopt(
         self, name: str, *manifests: AnyManifest, uid: str | None = None, cluster: str | None = None
     ) -> Adopted:
-        """A new workflow for a machine whose former one was ended from outside, with the VM that carries its tags.
+        """A new workflow for a machine whose former one was ended from outside, with the VM that carries its tags. Of a
+        pool's machine without a VM the pool is told, and makes another.
 
         Spec and class are those of the manifests, else what is recorded of the former workflow. `uid` chooses among VMs
         of several lives. Raises Refused with the reason, NoAnswer without a worker.

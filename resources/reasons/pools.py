@@ -123,7 +123,8 @@ POOL: dict[str, Reason] = {
     "MachinesLeaving": Reason(
         Kind.WAIT,
         "Machines that the pool does not keep are being drained, or their VMs are not gone yet.",
-        "Nothing, as long as drains take. After 15 minutes see what holds them: `hostler describe pool {pool}` lists them.",
+        "Nothing, as long as drains take. After 15 minutes see what holds them: `hostler describe pool {pool}` lists "
+        "them.",
     ),
     "NewMachinesNotReady": Reason(
         Kind.WAIT,

@@ -68,8 +68,8 @@ pause = _asks(
     """Stop everything voluntary in a cluster: its pools make, delete and replace no machines until it is resumed.
 
     Without NAME it is the settings' own cluster. Machines live on; what was begun already is finished, and who deletes
-    a machine or pool is obeyed. Hot updates of classes go on. `get clusters` and `describe cluster` show the pause, each
-    pool says what it would do.
+    a machine or pool is obeyed. Hot updates of classes go on. `get clusters` and `describe cluster` show the pause,
+    each pool says what it would do.
     """,
 )
 resume = _asks("resume", "Let a paused cluster go on. Without NAME it is the settings' own.")

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
@@ -23,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.membership import PoolRef
-    from resources.pool import PoolState
+    from resources.pool import PoolState, PoolWait
     from resources.rollout import RolloutNews
 
 P = TypeVar("P")
@@ -33,6 +34,8 @@ RENEW_AFTER = 2000
 """Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
 
 
+PATIENCE = timedelta(seconds=30)
+"""For machines that were there before, to say how they are; and for the cluster's first news."""
 ENDED_KEPT = 200
 ORDINARY = (
     "RolledOut",
@@ -180,6 +183,26 @@ class PoolEntity(Entity):
         self.note_news("PoolCallFailed", failure.info.message)
         again = workflow.now() + wait_after(failure.info, self.s.timings)
         self.deadlines["check"] = min(again, self.deadlines.get("check", again))
+
+    @property
+    def call_over(self) -> bool:
+        return any(d.handle.done() for d in self.deeds)
+
+    async def patience(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Until what has failed is tried again."""
+        self.s.waits = [self.trouble_of(self.since("PoolCallFailed"))]
+        await self.until(lambda: self.winding_up or unless(), "check")
+        self.deadlines.pop("check", None)
+        await self.renew_if_due()
+        self.s.waits = []
+
+    def trouble_of(self, since: datetime) -> PoolWait:
+        words = f"{self.failure}; tried again at {self.deadlines['check']:%Y-%m-%d %H:%M:%S}"
+        return PoolWait(reason="PoolCallFailed", message=words, since=since)
+
+    def since(self, reason: str) -> datetime:
+        """Of a wait, or of now."""
+        return next((w.since for w in self.s.waits if w.reason == reason), workflow.now())
 
     def signal(self, send: Callable[[], Awaitable[None]]) -> None:
         """To another workflow, which may be gone: that is no error."""
