@@ -90,9 +90,7 @@ def replace_failed(draft: Draft) -> None:
     if view.rolling and _over(view):
         none = [n for n in none if n not in view.new]  # who resumes the rollout has them made anew
     draft.delete(none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
-    joins = [
-        n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)
-    ]
+    joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)]
     draft.delete(_not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
     ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
     draft.delete(ill, "Unhealthy", " that failed and are drained")
