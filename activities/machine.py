@@ -172,7 +172,7 @@ class MachineActivities:
         if found.evidence == Evidence.PRESENT:
             words = f"still there: {', '.join(found.left)}"
             progress(message=words)  # without the time: what was absent and is there again was a lagging read
-            raise NotYet(words, _patience(activity.info().attempt, target.poll))
+            raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
         now = clock.now()
         first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
         progress(message="the cloud finds nothing of it", absentSince=first.timestamp())
@@ -232,7 +232,7 @@ class MachineActivities:
         await announce(self.deps, machine.cluster, told)
 
 
-def _patience(attempt: int, longest: timedelta) -> timedelta:
+def until_next_look(attempt: int, longest: timedelta) -> timedelta:
     """Between two looks at a VM that goes: short at first, for some clouds need seconds only, and the next machine of a
     rollout may wait for it."""
     return min(longest, FIRST_LOOK * GROWTH ** min(attempt - 1, 20))

@@ -30,7 +30,7 @@ async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:
 
     sent = await hostler.clusters.pause(stack.cluster, reason="the network is being mended")
     assert "its pool does nothing" in sent.message
-    assert await pool.scale(3) == "scaled; replicas 2 → 3"
+    assert await pool.scale(3) == "scaled; replicas 2 → 3; the cluster is paused: `hostler resume cluster demo`"
     (wait,) = (await pool.waits("ClusterPaused")).waits
     assert wait.message.startswith("The cluster is paused. Without that: ")
     assert await pool.scale(1) == "scaled; replicas 3 → 1"

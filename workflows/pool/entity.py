@@ -32,8 +32,6 @@ R = TypeVar("R")
 
 RENEW_AFTER = 2000
 """Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
-
-
 PATIENCE = timedelta(seconds=30)
 """For machines that were there before, to say how they are; and for the cluster's first news."""
 ENDED_KEPT = 200

@@ -16,6 +16,7 @@ from workflows.pool.entity import PoolEntity
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import applied_after, rolling_hash
     from planners.pool.revisions import Wanted, revise
+    from planners.pool.steps import some
     from resources.machine import ClassSnapshot
     from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 
@@ -34,14 +35,10 @@ class Change(NamedTuple):
     def words(self) -> str:
         parts = []
         if self.revision:
-            parts.append(f"revision {self.revision}" + (f" replaces {_machines(self.rolls)}" if self.rolls else ""))
+            parts.append(f"revision {self.revision}" + (f" replaces {some(self.rolls)}" if self.rolls else ""))
         if self.hot:
-            parts.append(f"hot update of {_machines(self.hot)}")
+            parts.append(f"hot update of {some(self.hot)}")
         return "; ".join(parts)
-
-
-def _machines(count: int) -> str:
-    return f"{count} machine{'s' if count != 1 else ''}"
 
 
 def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
