@@ -180,7 +180,7 @@ async def test_a_kubelet_is_dead_by_the_servers_clock(deeds: Deeds, now: datetim
 
 
 def test_looks_at_a_vm_that_goes_become_rarer() -> None:
-    """Some are gone within seconds, and the next machine of a rollout may wait for it; the longest wait is the poll's."""
+    """Some are gone within seconds, and the next machine of a rollout may wait for it. The longest wait is `poll`."""
     waits = [until_next_look(attempt, timedelta(seconds=5)).total_seconds() for attempt in (1, 2, 3, 4, 5, 6, 1000)]
     assert waits == [1.0, 1.5, 2.25, 3.375, 5.0, 5.0, 5.0]
     assert until_next_look(1, timedelta(seconds=0.5)) == timedelta(seconds=0.5)

@@ -30,10 +30,11 @@ async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:
 
     sent = await hostler.clusters.pause(stack.cluster, reason="the network is being mended")
     assert "its pool does nothing" in sent.message
-    assert await pool.scale(3) == "scaled; replicas 2 → 3; the cluster is paused: `hostler resume cluster demo`"
+    paused = "the cluster is paused: `hostler resume cluster demo`"
+    assert await pool.scale(3) == f"scaled; replicas 2 → 3; {paused}"
     (wait,) = (await pool.waits("ClusterPaused")).waits
     assert wait.message.startswith("The cluster is paused. Without that: ")
-    assert await pool.scale(1) == "scaled; replicas 3 → 1"
+    assert await pool.scale(1) == f"scaled; replicas 3 → 1; {paused}"
     await pool.when(lambda s: s.replicas == 1 and s.waits and s.waits != [wait], "it would do something else now")
     assert sorted((await pool.state()).members) == made
 
@@ -53,8 +54,8 @@ async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:
     async def journal() -> list[Happening]:
         return [h for h in (await cluster.query(ClusterWorkflow.describe)).journal if h.reason in ("Paused", "Resumed")]
 
-    paused, _ = await eventually(journal, lambda found: len(found) == 2, "both in the journal")
-    assert paused.message.endswith(" by alice: the network is being mended")
+    told, _ = await eventually(journal, lambda found: len(found) == 2, "both in the journal")
+    assert told.message.endswith(" by alice: the network is being mended")
     for p in (pool, other):
         await p.delete()
     await eventually(lambda: known(cluster), lambda pools: pools == {}, "a cluster without pools")
