@@ -14,7 +14,6 @@ from resources.effects import Effect, effects
 from resources.machine_deployment import MachineDeployment, MachineDeploymentSpec
 from resources.manifests import ManifestError, load_manifests
 from starter.explain import explain
-from starter.files import read
 
 ROOT = Path(__file__).parent.parent
 POOL: dict[str, Any] = {
@@ -173,9 +172,3 @@ def test_explain_says_it() -> None:
         assert explain(f"pool.spec.{path.replace('[]', '')}").field.effects == (effect,)
     assert explain("machinedeployment.spec.template").field.effects == (Effect.HOT, Effect.HASH)
     assert explain("mcd.spec").field.effects == ()
-
-
-def test_the_command_line_says_that_it_only_checks_pools() -> None:
-    """Rather than apply the rest of the file and leave the pool out in silence."""
-    with pytest.raises(ManifestError, match="MachineDeployment demo-pool: this version only checks pools"):
-        read([str(ROOT / "examples/pool")])
