@@ -25,8 +25,8 @@ from invariants_pool import (
     check_pool_i8,
     check_unmarked,
 )
-from lifekit import Stack, asked, eventually
-from poollives import Pool, end_machines, pool_spec
+from lifekit import Stack, asked, end_running, eventually
+from poollives import Pool, pool_spec
 
 from resources.machine import MachineState
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
@@ -108,7 +108,7 @@ async def live(stack: Stack) -> AsyncIterator[Live]:
     try:
         yield Live(of, pool, Watched(pool))
     finally:
-        await end_machines(stack)
+        await end_running(stack)
 
 
 def pool_flow(*about: str) -> Callable[[Callable[[Live], Awaitable[None]]], Flow]:

@@ -280,3 +280,13 @@ async def end_all(stack: Stack) -> None:
     for handle in [*stack.started.values(), *map(stack.client.get_workflow_handle, ids)]:
         with contextlib.suppress(Exception):
             await handle.terminate("the test is over")
+    await end_running(stack)
+
+
+async def end_running(stack: Stack) -> None:
+    """Also what nobody here has started: machines of pools, stories of rollouts."""
+    query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
+    with contextlib.suppress(Exception):
+        async for found in stack.client.list_workflows(query):
+            with contextlib.suppress(Exception):
+                await stack.client.get_workflow_handle(found.id).terminate("the test is over")

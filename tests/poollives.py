@@ -218,14 +218,5 @@ async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[N
         await kill()
 
 
-async def end_machines(stack: Stack) -> None:
-    """Pools' machines, that the test did not start itself."""
-    query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
-    with contextlib.suppress(Exception):
-        async for found in stack.client.list_workflows(query):
-            with contextlib.suppress(Exception):
-                await stack.client.get_workflow_handle(found.id).terminate("the test is over")
-
-
 def machine_handle(stack: Stack, name: str) -> WorkflowHandle[Any, Any]:
     return stack.client.get_workflow_handle(machine_id(stack.cluster, name))

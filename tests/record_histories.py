@@ -17,8 +17,8 @@ from typing import Any
 
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
 from flowkit import knobs
-from lifekit import CLUSTER, Stack, eventually, examples, new_stack
-from poollives import Pool, end_machines, machine_handle, pool_spec
+from lifekit import CLUSTER, Stack, end_running, eventually, examples, new_stack
+from poollives import Pool, machine_handle, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -146,7 +146,7 @@ async def a_pools_life(stack: Stack) -> dict[str, str]:
     await pool.delete()
     await of.delete()
     await of.handle.result()
-    await end_machines(stack)
+    await end_running(stack)
     return {"machine": machine_handle(stack, ill).id}
 
 

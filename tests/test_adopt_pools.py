@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from lifekit import Stack, eventually, examples
-from poollives import Crowd, Pool, end_machines, machine_handle, pool_spec
+from lifekit import Stack, end_running, eventually, examples
+from poollives import Crowd, Pool, machine_handle, pool_spec
 from retention import forgotten
 from test_adopt import client_of, fault, mend
 from test_cli_life import hostler
@@ -29,7 +29,7 @@ from starter.results import Life, MachineSummary
 @pytest_asyncio.fixture
 async def pool(stack: Stack) -> AsyncIterator[Pool]:
     yield Pool(stack)
-    await end_machines(stack)
+    await end_running(stack)
 
 
 async def lost(pool: Pool) -> tuple[str, MachineState]:

@@ -14,8 +14,8 @@ import pytest
 from canaries import assert_no_canary, canaries_of, found_in, texts_of, tokens_of
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
 from flowkit import knobs
-from lifekit import Stack, asked, eventually, new_stack
-from poollives import Pool, end_machines, machine_handle, pool_class, pool_spec
+from lifekit import Stack, asked, end_running, eventually, new_stack
+from poollives import Pool, machine_handle, pool_class, pool_spec
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, Interceptor
@@ -168,7 +168,7 @@ async def test_a_pool_and_a_rollout_with_troubles_tell_no_secret(bare: Stack, ca
         answers.append(str(refused.value.cause).encode())
         names = sorted((await pool.state()).members)
         await pool.delete()
-    await end_machines(bare)
+    await end_running(bare)
     assert recorder.heartbeats
     assert found_in(["NobodyKnowsThisCode"], answers)
     ids = [machine_handle(bare, name).id for name in names]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import yaml
 from cli_support import Place
-from lifekit import EXAMPLES, Stack, eventually
-from poollives import Pool, end_machines
+from lifekit import EXAMPLES, Stack, end_running, eventually
+from poollives import Pool
 from temporalio.testing import WorkflowEnvironment
 from test_cli_life import hostler
 
@@ -20,7 +20,7 @@ POOL = EXAMPLES.parent / "pool" / "pool.yaml"
 @pytest.fixture
 async def tidy(stack: Stack) -> AsyncIterator[Stack]:
     yield stack
-    await end_machines(stack)
+    await end_running(stack)
 
 
 def pool(folder: Path, replicas: int, **labels: str) -> str:

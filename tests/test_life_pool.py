@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest_asyncio
 from flowkit import knobs
-from lifekit import Stack, eventually, new_stack
-from poollives import Crowd, Pool, end_machines, machine_handle, pool_class, pool_spec, worker_process
+from lifekit import Stack, end_running, eventually, new_stack
+from poollives import Crowd, Pool, machine_handle, pool_class, pool_spec, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine import Phase
@@ -25,7 +25,7 @@ THIRD_IMAGE = "ami-0a1b2c3d4e5f60004"
 @pytest_asyncio.fixture
 async def pool(stack: Stack) -> AsyncIterator[Pool]:
     yield Pool(stack)
-    await end_machines(stack)
+    await end_running(stack)
 
 
 def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
@@ -164,7 +164,7 @@ async def test_a_rollout_of_twenty_while_the_worker_is_killed_three_times(tempor
             assert len(stack.launched()) == 40
             assert pool.vms() == {"running": 20}
         finally:
-            await end_machines(stack)
+            await end_running(stack)
 
 
 async def test_troubles_of_machines_are_known(pool: Pool) -> None:

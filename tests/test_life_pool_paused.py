@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
-from lifekit import Stack, eventually
-from poollives import Pool, end_machines, pool_spec
+from lifekit import Stack, end_running, eventually
+from poollives import Pool, pool_spec
 
 from resources.messages import Happening
 from resources.names import cluster_id
@@ -17,7 +17,7 @@ from workflows.cluster import ClusterWorkflow
 @pytest_asyncio.fixture
 async def pool(stack: Stack) -> AsyncIterator[Pool]:
     yield Pool(stack)
-    await end_machines(stack)
+    await end_running(stack)
 
 
 async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:

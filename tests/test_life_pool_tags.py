@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 from hotkit import COST_A, COST_B, PATIENT, B, Hot, instance_id
-from lifekit import Stack, eventually
-from poollives import Crowd, Pool, end_machines, machine_handle, pool_spec
+from lifekit import Stack, end_running, eventually
+from poollives import Crowd, Pool, machine_handle, pool_spec
 from test_life import fault
 from test_life_pool import OTHER_IMAGE
 
@@ -41,7 +41,7 @@ class HotPool(Pool):
 @pytest_asyncio.fixture
 async def pool(stack: Stack) -> AsyncIterator[HotPool]:
     yield HotPool(stack)
-    await end_machines(stack)
+    await end_running(stack)
 
 
 async def test_fifty_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> None:
@@ -86,6 +86,7 @@ async def test_in_the_middle_of_a_rollout(pool: HotPool) -> None:
     await pool.waits("Canary")
     await hot.apply(**COST_B)
     await eventually(hot.of_class, lambda s: s.generation == 3 and s.updated and len(s.users) == 4, "all have the tag")
+    await eventually(pool.state, lambda s: len(s.members) == 3, "the one that was replaced is gone")
     machines = await pool.machines()
     assert [hot.each(m) for m in machines.values()] == [[B] * 3] * 3
     assert sorted(m.revision for m in machines.values()) == [1, 1, 2]

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from lifekit import EXAMPLES, Stack, eventually, new_stack
-from poollives import Crowd, Pool, end_machines, pool_class, pool_spec
+from lifekit import EXAMPLES, Stack, end_running, eventually, new_stack
+from poollives import Crowd, Pool, pool_class, pool_spec
 from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 from test_life_pool import OTHER_IMAGE, marks
@@ -28,7 +28,7 @@ async def stack(request: pytest.FixtureRequest, temporal: WorkflowEnvironment) -
         made = await entered.enter_async_context(new_stack(temporal.client, **simulator))
         await entered.enter_async_context(made.worker())
         yield made
-        await end_machines(made)
+        await end_running(made)
 
 
 def workload(folder: Path) -> Path:

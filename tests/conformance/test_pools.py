@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from lifekit import Stack, eventually
+from lifekit import Stack, end_running, eventually
 from memberkit import Pool as Listening
 from poollives import Pool as LivePool
-from poollives import end_machines, pool_class, pool_spec
+from poollives import pool_class, pool_spec
 from poolworkflowkit import SLOW, Pool, new_pool, snapshot, spec
 from stubs import Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
@@ -43,7 +43,7 @@ async def pool(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
 @pytest_asyncio.fixture
 async def live(stack: Stack) -> AsyncIterator[LivePool]:
     yield LivePool(stack)
-    await end_machines(stack)
+    await end_running(stack)
 
 
 def node_of(pool: LivePool, machine: str) -> str:
@@ -178,7 +178,7 @@ async def test_p19_a_pool_that_starves_holds_up_no_other(stack: Stack) -> None:
         await starving.rolled_out(2, revision=3)
         assert len(stack.launched()) == 6
     finally:
-        await end_machines(stack)
+        await end_running(stack)
 
 
 async def test_p67_an_old_machine_that_never_joined(pool: Pool) -> None:
