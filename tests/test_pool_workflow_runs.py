@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -14,8 +14,10 @@ from poolworkflowkit import SLOW, Pool, marks_due, new_pool, snapshot, spec
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
+from planners.pool.plan import Observed, Plan, plan
 from resources import attributes as at
 from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, PoolState, Revision, Vm
 
 
@@ -184,8 +186,15 @@ def before_on_the_wire(state: PoolState) -> PoolState:
 # -- errors of our own ------------------------------------------------------------------------------------------------
 
 
-def buggy(*_: object) -> None:
-    raise ValueError("a bug")
+def buggy(when: Callable[[Observed, MachineDeploymentSpec], bool]) -> Callable[..., Plan]:
+    """A planner with a bug, but not in what it has planned before: a worker that lost its cache replays that."""
+
+    def planned(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
+        if when(observed, spec):
+            raise ValueError("a bug")
+        return plan(observed, spec, now)
+
+    return planned
 
 
 async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +203,7 @@ async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.Monk
     async with idle.worker(strict=False):
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy)
+            broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
             await idle.scale(2)
             parked = await idle.when(lambda s: s.parked, "parked")
             assert (parked.parked, parked.journal[-1].reason) == ("ValueError: a bug", "InternalError")
@@ -218,7 +227,7 @@ async def test_a_deletion_of_a_parked_pool_is_carried_out_by_a_fixed_worker(
     async with idle.worker(strict=False):
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy)
+            broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
             await idle.scale(2)
             await idle.when(lambda s: s.parked, "parked")
             await idle.delete()
@@ -236,7 +245,7 @@ async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeyp
         found = await idle.when(lambda s: any(m.revision == 2 and m.vm is Vm.LIVES for m in s.members.values()))
         (new,) = [n for n, m in found.members.items() if m.revision == 2]
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy)
+            broken.setattr("workflows.pool.life.plan", buggy(lambda o, _: o.members[new].phase is Phase.RUNNING))
             await idle.be(new, phase=Phase.RUNNING)
             await idle.when(lambda s: s.parked)
             gate.set()
