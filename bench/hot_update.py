@@ -29,9 +29,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
-import signal
 import statistics
 import sys
 import time
@@ -41,6 +39,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from _program import program
 from _stack import CLUSTER, BenchError, Stack, running
 from life import DONE, together
 from rich.console import Console
@@ -50,7 +49,7 @@ from resources import names
 from resources.machine_class import UPDATE_CONCURRENCY, ClassState
 from resources.manifests import Machine, MachineClass
 from starter.client import HostlerClient
-from starter.errors import HostlerError, NoAnswer
+from starter.errors import NoAnswer
 
 MOST = 500  # machines
 LOOK_EVERY = 0.1  # seconds between two looks at the class
@@ -230,15 +229,6 @@ def show(numbers: Numbers, console: Console) -> None:
     console.print(table)
 
 
-async def run(options: argparse.Namespace, console: Console) -> Numbers:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
-    numbers = await bench(options, lambda words: console.print(words))
-    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
-    return numbers
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, default=100, metavar="N", help=f"default: 100, at most {MOST}")
@@ -249,17 +239,7 @@ def main() -> int:
     options = parser.parse_args()
     if not 1 <= options.machines <= MOST:
         parser.error(f"--machines: 1 to {MOST}; the simulator's journal, from which calls are counted, holds no more")
-    console = Console(highlight=False, soft_wrap=True)
-    try:
-        numbers = asyncio.run(run(options, console))
-    except (BenchError, HostlerError) as e:  # HostlerError: a process did not start, or the class was refused
-        print(f"error: {e}", file=sys.stderr)
-        return 1
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    show(numbers, console)
-    print(json.dumps(numbers.summary()))
-    return 0
+    return program(lambda say: bench(options, say), show, Numbers.summary)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,6 @@ import asyncio
 import contextlib
 import json
 import os
-import signal
 import sys
 import time
 import uuid
@@ -50,9 +49,9 @@ from functools import partial
 from typing import Any
 
 from _bare import BareInput, BareMachine
+from _program import program
 from _report import Costs, Report, Round, show, summary
 from _stack import CLUSTER, SIDES, BenchError, Side, Stack, running
-from rich.console import Console
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowHandle
@@ -61,7 +60,6 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from resources import attributes, names
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import DeleteIntent
-from starter.errors import HostlerError
 from workflows.machine import MachineWorkflow
 
 MOST = 500  # machines
@@ -256,15 +254,6 @@ async def _lives(stack: Stack, handles: list[Handle]) -> list[int]:
 # -- the program ----------------------------------------------------------------------------------------------------
 
 
-async def run(options: argparse.Namespace, console: Console) -> Report:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
-    report = await bench(options.machines, options.rounds, options.idle, lambda words: console.print(words))
-    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
-    return report
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
@@ -277,17 +266,7 @@ def main() -> int:
         parser.error(f"--machines: 1 to {MOST}; the simulator's journal, from which calls are counted, holds no more")
     if options.rounds < 1 or options.idle <= 0:
         parser.error("--rounds and --idle: at least one round, and some time")
-    console = Console(highlight=False, soft_wrap=True)
-    try:
-        report = asyncio.run(run(options, console))
-    except (BenchError, HostlerError) as e:  # HostlerError: a process did not start
-        print(f"error: {e}", file=sys.stderr)
-        return 1
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    show(report, console)
-    print(json.dumps(summary(report)))
-    return 0
+    return program(lambda say: bench(options.machines, options.rounds, options.idle, say), show, summary)
 
 
 if __name__ == "__main__":

@@ -28,15 +28,14 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
-import signal
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from _program import program
 from _stack import CLUSTER, BenchError, Stack, Times, running
 from rich.console import Console
 from rich.table import Table
@@ -46,7 +45,7 @@ from resources.machine_deployment import MachineDeployment, percent_of
 from resources.manifests import MachineClass
 from resources.pool_intents import PoolSummary
 from starter.client import HostlerClient
-from starter.errors import HostlerError, NoAnswer
+from starter.errors import NoAnswer
 
 POOL = "bench"
 LOOK_EVERY = 0.2  # seconds between two looks at the pool
@@ -225,15 +224,6 @@ def show(numbers: Numbers, console: Console) -> None:
     console.print(f"processor time: {spent}; the worker has {numbers.worker_rss_mb:.0f} MB")
 
 
-async def run(options: argparse.Namespace, console: Console) -> Numbers:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
-    numbers = await bench(options, lambda words: console.print(words))
-    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
-    return numbers
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--machines", type=int, default=50, metavar="N", help="default: 50")
@@ -242,17 +232,7 @@ def main() -> int:
     for name, seconds in (("boot", 2.0), ("join", 1.0), ("terminate", 2.0)):
         parser.add_argument(f"--{name}", type=float, default=seconds, metavar="S", help=f"default: {seconds:g}")
     options = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
-    try:
-        numbers = asyncio.run(run(options, console))
-    except (BenchError, HostlerError) as e:  # HostlerError: a process did not start, or the pool was refused
-        print(f"error: {e}", file=sys.stderr)
-        return 1
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    show(numbers, console)
-    print(json.dumps(numbers.summary()))
-    return 0
+    return program(lambda say: bench(options, say), show, Numbers.summary)
 
 
 if __name__ == "__main__":

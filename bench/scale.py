@@ -23,14 +23,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import json
 import os
-import signal
 import sys
 from collections.abc import Callable
 from typing import Any
 
-from _stack import CLUSTER, BenchError, running
+from _program import program
+from _stack import CLUSTER, running
 from rich.console import Console
 from rich.table import Table
 from rollout import POOL, pool_of, rolled_out, timed
@@ -39,7 +38,6 @@ from resources import names
 from resources.converter import data_converter
 from resources.manifests import MachineClass
 from starter.client import HostlerClient
-from starter.errors import HostlerError
 
 COLUMNS = ("machines", "up_ms", "down_ms", "pool_events", "machine_events", "state_kb", "worker_kb", "server_kb")
 
@@ -98,13 +96,8 @@ def show(rows: list[dict[str, Any]], console: Console) -> None:
     console.print(table)
 
 
-async def run(options: argparse.Namespace, console: Console) -> list[dict[str, Any]]:
-    task = asyncio.current_task()
-    assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
-    rows = [await bench(machines, options.idle, lambda words: console.print(words)) for machines in options.machines]
-    await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
-    return rows
+async def every_size(options: argparse.Namespace, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    return [await bench(machines, options.idle, say) for machines in options.machines]
 
 
 def main() -> int:
@@ -112,17 +105,7 @@ def main() -> int:
     parser.add_argument("--machines", type=int, nargs="+", default=[100, 500, 2000], metavar="N")
     parser.add_argument("--idle", type=float, default=10.0, metavar="S", help="seconds; default: 10")
     options = parser.parse_args()
-    console = Console(highlight=False, soft_wrap=True)
-    try:
-        rows = asyncio.run(run(options, console))
-    except (BenchError, HostlerError) as e:  # HostlerError: a process did not start, or the pool was refused
-        print(f"error: {e}", file=sys.stderr)
-        return 1
-    except asyncio.CancelledError:
-        return 128 + signal.SIGTERM
-    show(rows, console)
-    print(json.dumps(rows))
-    return 0
+    return program(lambda say: every_size(options, say), show, lambda rows: rows)
 
 
 if __name__ == "__main__":

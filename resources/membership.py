@@ -10,8 +10,28 @@ from resources.base import Value
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_deployment import MachineTemplate
+from resources.machine_manifest import MachineSpec
 from resources.messages import DeleteIntent
-from resources.pool import PreservedBy, Trouble, Vm
+from resources.pool import PoolState, PreservedBy, Revision, Trouble, Vm
+
+
+def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:
+    """A machine as its pool makes those of this revision."""
+    template = revision.template
+    return MachineState(
+        name=name,
+        cluster=pool.cluster,
+        namespace=pool.namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+        spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
+        machine_class=revision.machine_class,
+        queue_prefix=pool.queue_prefix,
+        timings=pool.timings,
+        pool=pool.name,
+        revision=revision.counter,
+        template=pool.template_of(revision.counter),
+    )
 
 
 class CreateFailure(Value):

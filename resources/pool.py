@@ -318,3 +318,11 @@ class PoolState(Model):
     def revision(self) -> int:
         """The newest; 0 before there is one."""
         return self.revisions[-1].counter if self.revisions else 0
+
+    def find(self, counter: int) -> Revision | None:
+        """None: it is not kept any more, or never was the pool's."""
+        return next((r for r in self.revisions if r.counter == counter), None)
+
+    def template_of(self, counter: int) -> int:
+        """Generation of the template that a machine begins with: it is in the newest revision only, others are told."""
+        return self.template if counter == self.revision else 0

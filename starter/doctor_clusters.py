@@ -15,6 +15,7 @@ from starter.doctor import Finding, attempt, clock, ok, problem, warning
 from starter.kube import KubeClient, KubeError, Right, connect_cluster
 from starter.output import moment
 from starter.results import PendingActivity
+from starter.spelling import machines as counted
 
 # README.md, What a cluster needs.
 RIGHTS = (
@@ -73,7 +74,7 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
         return [problem(subject, f"its watch does not answer: {found.no_answer}", "see the queues")]
     if state is None:
         if machines:
-            words = f"nobody watches it, and it has {machines} machine{'s' if machines > 1 else ''}"
+            words = f"nobody watches it, and it has {counted(machines)}"
             return [problem(subject, words, "apply one of them again: that starts the watch")]
         return [ok(subject, "nobody watches it yet: it has no machines, and the first one begins the watch")]
     if state.parked:

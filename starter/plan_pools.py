@@ -20,6 +20,7 @@ from starter.intents import new_id
 from starter.plan_classes import ClassPlan, own_annotations, same_content
 from starter.pool_results import PoolDescription
 from starter.results import Applied, Verb
+from starter.spelling import machines
 from starter.starts import start_pool
 
 if TYPE_CHECKING:
@@ -77,17 +78,13 @@ class PoolTouched:
         if self.unknown:
             return f"pool {self.pool}: what it does to it is not known: {self.unknown}"
         if self.rolls:
-            return f"rolls pool {self.pool}: {_machines(self.rolls)} will be replaced"
+            return f"rolls pool {self.pool}: {machines(self.rolls)} will be replaced"
         return f"pool {self.pool}: no machine is replaced"
 
     @property
     def grave(self) -> bool:
         """What one should know before it is done."""
         return bool(self.rolls or self.unknown)
-
-
-def _machines(count: int) -> str:
-    return f"{count} machine{'s' if count != 1 else ''}"
 
 
 @dataclass

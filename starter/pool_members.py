@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 from temporalio.service import RPCError
 
 from resources.machine import MachineState, Phase
-from resources.manifests import MachineSpec
-from resources.membership import MemberReport
+from resources.membership import MemberReport, member_state
 from resources.messages import OwnedVm
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
-from resources.pool import PoolState, Revision, Vm
+from resources.pool import PoolState, Vm
 from starter.errors import NotFound, Refused, no_such_workflow, translated
 from starter.results import Adopted, Life
 from starter.waiting import since
@@ -38,35 +37,16 @@ async def pool_of(client: HostlerClient, name: str, cluster: str, pool: str = ""
 
 
 def membership(pool: PoolState, name: str) -> dict[str, Any]:
-    """What makes the machine the pool's again. The pool's template is in what it is made from, as it is now, for the
-    newest revision only; others are told of it."""
+    """What makes the machine the pool's again."""
     revision = pool.members[name].revision
-    return {"pool": pool.name, "revision": revision, "template": pool.template if revision == pool.revision else 0}
+    return {"pool": pool.name, "revision": revision, "template": pool.template_of(revision)}
 
 
 def made_from(pool: PoolState, name: str) -> MachineState | None:
     """The machine as its pool makes those of its revision; without a uid, which only the machine knew. None when the
     pool does not know its revision either."""
-    revision = _revision(pool, name)
-    if revision is None:
-        return None
-    template = revision.template
-    return MachineState(
-        name=name,
-        cluster=pool.cluster,
-        namespace=pool.namespace,
-        labels=template.metadata.labels,
-        annotations=template.metadata.annotations,
-        spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
-        machine_class=revision.machine_class,
-        queue_prefix=pool.queue_prefix,
-        timings=pool.timings,
-        **membership(pool, name),
-    )
-
-
-def _revision(pool: PoolState, name: str) -> Revision | None:
-    return next((r for r in pool.revisions if r.counter == pool.members[name].revision), None)
+    revision = pool.find(pool.members[name].revision)
+    return member_state(pool, name, revision) if revision else None
 
 
 def recorded(name: str, account: str, life: Life | None, former: MachineState | None) -> list[OwnedVm]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from resources.pool_intents import Rehearsal
+from starter.spelling import machines
 
 
 def lines(found: Rehearsal, indent: str = "") -> list[str]:
@@ -20,14 +21,10 @@ def lines(found: Rehearsal, indent: str = "") -> list[str]:
 
 
 def _head(found: Rehearsal) -> list[str]:
-    parts = [f"rolls {_machines(found.rolls)} to revision {found.revision}"] if found.rolls else []
-    parts += [f"hot update of {_machines(found.hot)}, none is replaced"] if found.hot else []
+    parts = [f"rolls {machines(found.rolls)} to revision {found.revision}"] if found.rolls else []
+    parts += [f"hot update of {machines(found.hot)}, none is replaced"] if found.hot else []
     if found.plans:
         parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if all goes well:")
     elif not parts:
         parts.append("no machine is made, changed or replaced")
     return ["; ".join(parts)]
-
-
-def _machines(count: int) -> str:
-    return f"{count} machine{'s' if count != 1 else ''}"

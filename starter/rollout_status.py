@@ -21,6 +21,7 @@ from starter import live
 from starter.errors import NotFound, Refused, translated
 from starter.pool_results import PoolDescription, RolloutDescription, since
 from starter.results import MachineSummary
+from starter.spelling import machines
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -124,7 +125,7 @@ def judge(found: PoolDescription) -> Verdict:
     if summary is None:
         return Verdict(Stand.GOING, f"pool {name} cannot be asked: {found.no_answer}")
     if summary.deleted:
-        return Verdict(Stand.STANDS, f"pool {name} is being deleted; {some(summary.machines)} left")
+        return Verdict(Stand.STANDS, f"pool {name} is being deleted; {machines(summary.machines)} left")
     if summary.parked:
         return Verdict(Stand.STANDS, _held(summary, "InternalError", summary.parked))
     if summary.rolled_out:
@@ -157,7 +158,7 @@ def _held(s: PoolSummary, reason: str, message: str) -> str:
 def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
         return "no machine, for it is hibernated"
-    return f"{s.available} of {some(s.replicas)} available"
+    return f"{s.available} of {machines(s.replicas)} available"
 
 
 async def undone(
@@ -215,10 +216,6 @@ def numbers(s: PoolSummary) -> str:
     parts += [f"{c.old} old one{'s' if c.old != 1 else ''} left"] if c.old else []
     parts += [f"{s.unhealthy} unhealthy"] if s.unhealthy else []
     return f"revision {s.revision}: {', '.join(parts)}"
-
-
-def some(count: int) -> str:
-    return f"{count} machine{'s' if count != 1 else ''}"
 
 
 def fresh(told: set[Happening], steps: Iterable[Happening]) -> list[Happening]:

@@ -1,4 +1,4 @@
-"""Names typed wrong."""
+"""Names typed wrong, and numbers of things."""
 
 from __future__ import annotations
 
@@ -15,3 +15,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     spelled = {k.lower(): k for k in known}
     close = get_close_matches(word.lower(), spelled, n=3, cutoff=CLOSE)
     return f"; did you mean {' or '.join(spelled[c] for c in close)}?" if close else ""
+
+
+def machines(count: int) -> str:
+    """`1 machine`, `2 machines`."""
+    return f"{count} machine{'s' if count != 1 else ''}"

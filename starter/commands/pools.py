@@ -165,9 +165,14 @@ def _each(
             message = (await send(client, pool)).message
             return message if message.startswith(done) else f"{noun}: {message}"
 
-        await tell_each({pool: f"{POOL}/{pool}" for pool in pools}, ask)
+        await tell_each({pool: label(pool) for pool in pools}, ask)
 
     here.run(body)
+
+
+def label(name: str) -> str:
+    """As it is named in what the commands print."""
+    return f"{POOL}/{name}"
 
 
 def named(names: list[str]) -> list[str]:
@@ -253,20 +258,21 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
         sent = await client.pools.delete(name, force=force, reason=reason, cluster=cluster)
         return sent.message if sent.gone else f"deletion: {sent.message}"
 
-    await tell_each({key: f"{POOL}/{key[1]}" for key in pools}, ask)
+    await tell_each({key: label(key[1]) for key in pools}, ask)
 
 
 async def _would_delete(client: HostlerClient, key: Key) -> str:
     from resources.pool_intents import PoolQuestion
     from starter.errors import NoAnswer
     from starter.pool_results import since
+    from starter.spelling import machines
 
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
     if not found.running:
         return f"is gone already{since(found)}"
     count = found.summary.machines if found.summary else found.machines
-    words = f"deletion, with {count} machine{'s' if count != 1 else ''} (dry run)"
+    words = f"deletion, with {machines(count)} (dry run)"
     try:
         steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster)
     except NoAnswer as e:
@@ -294,10 +300,10 @@ async def wait_for_pool(client: HostlerClient, key: Key, goal: Goal, limit: time
     from starter.pool_waiting import Goal, where
 
     cluster, name = key
-    async with Busy(f"{POOL}/{name}: waiting") as busy:
+    async with Busy(f"{label(name)}: waiting") as busy:
 
         async def progress(found: PoolDescription) -> None:
-            busy.text = f"{POOL}/{name}: {where(found)}"
+            busy.text = f"{label(name)}: {where(found)}"
 
         await client.pools.wait(name, goal, timeout=limit, progress=progress, cluster=cluster)
-        busy.echo(f"{POOL}/{name} {goal if goal is Goal.DELETED else f'is {goal}'}")
+        busy.echo(f"{label(name)} {goal if goal is Goal.DELETED else f'is {goal}'}")

@@ -20,7 +20,7 @@ from starter.commands.common import (
     span,
     tell_each,
 )
-from starter.commands.pools import DryRunOption
+from starter.commands.pools import DryRunOption, label
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -261,7 +261,3 @@ async def _rehearse(
             typer.echo("\n".join([f"{label(name)} {done} (dry run)", *lines(found)]))
     if refused:
         raise Refused("\n".join(refused))
-
-
-def label(name: str) -> str:
-    return f"machinedeployment/{name}"

@@ -60,7 +60,7 @@ async def page(client: HostlerClient, name: str, number: int) -> list[str]:
     try:
         state = await client.pools.get(name)
         others = [r.counter for r in state.revisions]
-        revision = next((r for r in state.revisions if r.counter == number), None)
+        revision = state.find(number)
     except NoAnswer as e:
         warn(str(e))
     story = next((r for r in await client.pools.rollouts(name) if r.revision == number), None)

@@ -15,8 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.marks import MarkActivities
     from activities.pools import PoolActivities
     from planners.pool.steps import Create, Delete, Grant, MarkNodes, Step, some
-    from resources.machine import MachineState, Phase
-    from resources.manifests import MachineSpec
+    from resources.machine import Phase
     from resources.membership import (
         MarkNodesInput,
         Permit,
@@ -25,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
         TellMachinesInput,
         TellMachinesOutput,
         TemplateNews,
+        member_state,
     )
     from resources.messages import DeleteIntent
     from resources.names import cluster_queue, workflow_queue
@@ -66,13 +66,20 @@ def _change(p: PoolEntity, names: Iterable[str], **fields: Any) -> None:
 def _create(p: PoolEntity, count: int, counter: int) -> None:
     """A machine is a member before it is started: whatever crashes, it is counted."""
     s, now = p.s, workflow.now()
-    revision = next(r for r in s.revisions if r.counter == counter)
+    revision = _revision(p, counter)
     names = _new_names(p, count, revision)
     priority = priority_of(revision.template.metadata.annotations)
     member = Member(counter, now, now, priority=priority, template=s.template)
     s.members |= dict.fromkeys(names, member)
     s.unstarted += names
     start(p, names)
+
+
+def _revision(p: PoolEntity, counter: int) -> Revision:
+    """Of machines that are to be started: one that has machines is kept."""
+    revision = p.s.find(counter)
+    assert revision is not None
+    return revision
 
 
 def _new_names(p: PoolEntity, count: int, revision: Revision) -> list[str]:
@@ -95,34 +102,15 @@ def start(p: PoolEntity, names: Sequence[str]) -> None:
     s = p.s
     for counter in sorted({s.members[n].revision for n in names}):
         own = [n for n in names if s.members[n].revision == counter]
+        revision = _revision(p, counter)
         for some_names in _chunks(own):
             p.start(
                 PoolActivities.start_machines,
-                StartMachinesInput(names=some_names, state=_machine(p, some_names[0], counter)),
+                StartMachinesInput(names=some_names, state=member_state(s, some_names[0], revision)),
                 queue=workflow_queue(s.queue_prefix),
                 summary=f"start {some(len(some_names))} of revision {counter}",
                 done=partial(_started, p, some_names),
             )
-
-
-def _machine(p: PoolEntity, name: str, counter: int) -> MachineState:
-    s = p.s
-    revision = next(r for r in s.revisions if r.counter == counter)
-    template = revision.template
-    return MachineState(
-        name=name,
-        cluster=s.cluster,
-        namespace=s.namespace,
-        labels=template.metadata.labels,
-        annotations=template.metadata.annotations,
-        spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
-        machine_class=revision.machine_class,
-        queue_prefix=s.queue_prefix,
-        timings=s.timings,
-        pool=s.name,
-        revision=counter,
-        template=s.template if counter == s.revision else 0,
-    )
 
 
 def _started(p: PoolEntity, names: Sequence[str], output: StartMachinesOutput) -> None:
@@ -226,8 +214,10 @@ def mark(p: PoolEntity) -> None:
     """One call at a time: of two on their way, the later one need not be the last. A run may end meanwhile: the next
     one marks again what is not confirmed."""
     s = p.s
+    if p.marking or MARKS in p.later:
+        return
     due = [n for n, m in s.members.items() if m.marks_due]
-    if p.marking or MARKS in p.later or not due:
+    if not due:
         return
     on = s.members[due[0]].node_marked
     names = [n for n in due if s.members[n].node_marked is on][:AT_ONCE]

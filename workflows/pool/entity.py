@@ -224,8 +224,7 @@ class PoolEntity(Entity):
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 
-    @property
-    def phase(self) -> str:
+    def _phase(self, view: View) -> str:
         s = self.s
         reasons = {w.reason for w in s.waits}
         if s.parked:
@@ -240,19 +239,19 @@ class PoolEntity(Entity):
             return "Paused"
         if s.rollout is not None:
             return "Rolling"
-        return "Ready" if complete(self.view()) else "Scaling"
+        return "Ready" if complete(view) else "Scaling"
 
     def publish(self) -> None:
-        s = self.s
+        s, view = self.s, self.view()
         values = {
             at.CLUSTER: s.cluster,
             at.POOL: s.name,
             at.CLASS: s.spec.template.spec.class_.name,
-            at.PHASE: self.phase,
+            at.PHASE: self._phase(view),
             at.REASON: "InternalError" if s.parked else s.waits[0].reason if s.waits else None,
         }
         self.upsert(values)
-        workflow.set_current_details(details(s, self.view()))
+        workflow.set_current_details(details(s, view))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -189,7 +189,7 @@ async def _settle(p: PoolEntity) -> None:
     """Until nothing is under way, and each story is told."""
     while True:
         await p.collect()
-        story.tell(p)
+        story.tell(p, p.view())
         if p.quiet:
             return
         signals = len(p.signals)

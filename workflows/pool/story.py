@@ -17,9 +17,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import progress
     from planners.pool.plan import complete
     from planners.pool.steps import Step
+    from planners.pool.view import View
     from resources.messages import Happening
     from resources.names import rollout_id, workflow_queue
-    from resources.pool import Gate, Story, Vm
+    from resources.pool import Gate, PoolState, Story, Vm
     from resources.rollout import Outcome, RolloutCounts, RolloutEnd, RolloutNews, RolloutState
 
 UNTOLD_KEPT = 100
@@ -28,7 +29,7 @@ STORIES = "stories"
 
 def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
     """After each plan: begin the story of a new rollout, keep what is to be told, end those that are over."""
-    s, now = p.s, workflow.now()
+    s, now, view = p.s, workflow.now(), p.view()
     if s.rollout is not None and s.story < s.revision and not s.deleted:
         s.story = s.revision
         s.stories[s.revision] = Story()
@@ -39,9 +40,9 @@ def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
         if counter == s.revision:
             lines = [Happening(time=now, reason=step.reason, message=step.message) for step in steps]
             told = [*story.untold, *lines][-UNTOLD_KEPT:]
-            story = story.model_copy(update={"untold": told, "counts": _counts(p)})
-        s.stories[counter] = _ended(p, counter, story)
-    tell(p)
+            story = story.model_copy(update={"untold": told, "counts": _counts(s, view)})
+        s.stories[counter] = _ended(p, counter, story, view)
+    tell(p, view)
 
 
 def _begin_all(p: PoolEntity) -> None:
@@ -91,7 +92,7 @@ def _not_begun(p: PoolEntity, counter: int) -> None:
     p.later.add(STORIES)
 
 
-def _ended(p: PoolEntity, counter: int, story: Story) -> Story:
+def _ended(p: PoolEntity, counter: int, story: Story, view: View) -> Story:
     s = p.s
     if counter != s.revision:
         if story.undone:
@@ -103,22 +104,22 @@ def _ended(p: PoolEntity, counter: int, story: Story) -> Story:
     elif s.deleted:
         outcome, message = Outcome.FAILED, "the pool is deleted"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
-    elif complete(p.view()) and not p.view().limits.replicas:
+    elif not complete(view):
+        return story
+    elif not view.limits.replicas:
         outcome, message = Outcome.FAILED, "the pool has no machines any more"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
-    elif complete(p.view()):
-        counts = _counts(p)
+    else:
+        counts = story.counts
         outcome, message = Outcome.COMPLETE, f"{counts.updated} of {counts.replicas} machines are of it, all available"
         p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
-    else:
-        return story
     workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
         1, {"outcome": str(outcome), "cluster": s.cluster, "pool": s.name}
     )
     return story.model_copy(update={"outcome": str(outcome), "message": message})
 
 
-def tell(p: PoolEntity) -> None:
+def tell(p: PoolEntity, view: View) -> None:
     """What is new. The end only when all else has been taken: it closes the workflow."""
     s = p.s
     for counter, story in list(s.stories.items()):
@@ -129,19 +130,18 @@ def tell(p: PoolEntity) -> None:
                 del s.stories[counter]
                 _send(p, counter, "end", _end(story))
         elif counter == s.revision:
-            news = _news(p, story)
+            news = _news(p, story, view)
             if news.steps or p.told_news != _but_time(news):
                 p.told_news = _but_time(news)
                 s.stories[counter] = story.model_copy(update={"untold": []})
                 _send(p, counter, "news", news)
 
 
-def _news(p: PoolEntity, story: Story) -> RolloutNews:
+def _news(p: PoolEntity, story: Story, view: View) -> RolloutNews:
     s = p.s
-    view = p.view()
     gate = Gate.PAUSED if view.spec.paused else s.rollout.gate if s.rollout else Gate.OPEN
     return RolloutNews(
-        counts=_counts(p),
+        counts=_counts(s, view),
         steps=story.untold,
         waits=s.waits,
         gate=gate,
@@ -164,9 +164,8 @@ def _end(story: Story) -> RolloutEnd:
     )
 
 
-def _counts(p: PoolEntity) -> RolloutCounts:
+def _counts(s: PoolState, view: View) -> RolloutCounts:
     """Of the newest revision's."""
-    s, view = p.s, p.view()
     return RolloutCounts(
         replicas=view.limits.replicas,
         updated=len(view.new),
