@@ -25,7 +25,7 @@ from temporalio.client import Client
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
-from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
+from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from activities import census
 from activities.boundary import Boundary
@@ -49,6 +49,7 @@ from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
+from workflows.runner import Runner
 
 log = logging.getLogger("hostler.worker")
 
@@ -74,8 +75,8 @@ def sandbox(strict: bool) -> WorkflowRunner:
     """Strict: the determinism guard reaches into our own workflow modules; for tests and CI. Else they are passed
     through, which halves memory and CPU per machine."""
     if strict:
-        return SandboxedWorkflowRunner()
-    return SandboxedWorkflowRunner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
+        return Runner()
+    return Runner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
 
 
 def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = ()) -> list[Worker]:

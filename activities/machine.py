@@ -96,7 +96,6 @@ class MachineActivities:
             addresses=vm.addresses,
             adopted=adopted,
             stale_node=stale,
-            made=clock.now(),
             user_data_version=secret.version,
         )
 

@@ -59,18 +59,15 @@ class NodeActivities:
 
         What cannot be read is an error, never "not there".
         """
-        now = activity.info().started_time
         kube = await self.deps.clusters.get(input.machine.cluster)
         found = await find_node(kube, input.machine.name, input.node_name, input.provider_id)
         if found.node is None:
             return NodeLook(
                 node=NodeFacts(epoch=0, seq=0, exists=False, name=input.node_name or ""),
-                time=now,
                 without_provider_id=found.namesake is not None and not provider_id_of(found.namesake),
             )
         return NodeLook(
             node=project(found.node, epoch=0, seq=0),
-            time=now,
             ready=ready_status(found.node),
             lease_renewed=await lease_renewed(kube, found.node["metadata"]["name"]),
         )

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowQueryFailedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import last_progress, progress
@@ -251,8 +251,8 @@ class NodeWatch:
         for start in range(0, len(keys), QUERY_CHUNK):
             try:
                 found = await self.handle.query("resolve", keys[start : start + QUERY_CHUNK])
-            except RPCError as e:
-                activity.logger.warning("cluster workflow does not answer: %s", e.message)
+            except (RPCError, WorkflowQueryFailedError) as e:
+                activity.logger.warning("cluster workflow does not answer: %s", e)
                 return
             self.machines.update(found)
 

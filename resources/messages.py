@@ -168,8 +168,6 @@ class CreateOutput(Value):
     adopted: bool = False
     stale_node: str | None = None
     """The Node that the VM was referring to; the VM is being deleted."""
-    made: datetime | None = None
-    """When the cloud had answered, by the server's clock: a lag window is reckoned from it."""
     user_data_version: str = ""
     """resourceVersion of the Secret that the user data was rendered from."""
 
@@ -236,8 +234,6 @@ class NodeLook(Value):
     """Status of the condition Ready as it is: True, False (the kubelet's own word), Unknown, or "" when absent."""
     lease_renewed: datetime | None = None
     """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves says anything."""
-    time: datetime | None = None
-    """When it was looked, by the server's clock."""
     without_provider_id: bool = False
     """A Node of the expected name is there and has no providerID, so nobody can say whose it is."""
 

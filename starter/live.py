@@ -31,6 +31,7 @@ from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources import attributes
+from resources.errors import TOO_EARLY
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
 from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE
@@ -178,9 +179,18 @@ async def query(
     args: Sequence[Any] = (),
 ) -> StateT:
     """A workflow's answer, its state unless another is asked for. Raises NoAnswer when there is none in time."""
+
+    async def ask() -> StateT:
+        while True:
+            try:
+                answer: StateT = await handle.query(name, args=args, result_type=model, reject_condition=reject)
+                return answer
+            except WorkflowQueryFailedError as e:
+                if TOO_EARLY not in str(e):
+                    raise
+
     try:
-        call = handle.query(name, args=args, result_type=model, reject_condition=reject)
-        return await asyncio.wait_for(call, QUERY_TIMEOUT)
+        return await asyncio.wait_for(ask(), QUERY_TIMEOUT)
     except TimeoutError:
         raise NoAnswer(f"no answer within {QUERY_TIMEOUT:g} s") from None
     except WorkflowQueryFailedError as e:

@@ -19,12 +19,13 @@ from typing import Any, TypeVar
 
 import boto3
 import yaml
-from temporalio.client import Client, WorkflowHandle
+from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor
 
 import worker
+from resources.errors import TOO_EARLY
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.messages import DeleteIntent
@@ -43,9 +44,14 @@ DEADLINE = 60.0  # seconds; a passing test never waits for it
 CLUSTER = "demo"
 
 
-async def eventually(look: Callable[[], Awaitable[T]], until: Callable[[T], object] = bool, what: str = "it") -> T:
-    """Look again and again until it is as wanted."""
-    deadline = time.monotonic() + DEADLINE
+async def eventually(
+    look: Callable[[], Awaitable[T]],
+    until: Callable[[T], object] = bool,
+    what: str = "it",
+    within: float = DEADLINE,
+) -> T:
+    """Look again and again until it is as wanted; `within` so many seconds."""
+    deadline = time.monotonic() + within
     while True:
         seen = await look()
         if until(seen):
@@ -60,8 +66,9 @@ async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> 
     while True:
         try:
             return await handle.query(query, rpc_timeout=timedelta(seconds=10))
-        except RPCError:
-            if time.monotonic() > give_up:
+        except (RPCError, WorkflowQueryFailedError) as e:
+            passes = e.status != RPCStatusCode.NOT_FOUND if isinstance(e, RPCError) else TOO_EARLY in str(e)
+            if not passes or time.monotonic() > give_up:
                 raise
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lifekit import DEADLINE, eventually
+from lifekit import DEADLINE, asked, eventually
 from stubs import NODE, VM, Machines, classified, looked, not_yet, stubbed
 from temporalio.client import Client, WorkflowHandle
 from temporalio.exceptions import ApplicationError
@@ -90,7 +90,7 @@ class Life:
         return self.machines.client.get_workflow_handle_for(MachineWorkflow.run, self.id)
 
     async def state(self) -> MachineState:
-        found: MachineState = await self.newest.query(MachineWorkflow.describe)
+        found: MachineState = await asked(self.newest, MachineWorkflow.describe)
         return found
 
     async def phase(self, phase: Phase) -> None:

@@ -92,15 +92,15 @@ class Pool:
     async def summary(self) -> PoolSummary:
         return await asked(self.handle, MachineDeploymentWorkflow.summary)
 
-    async def when(self, until: Callable[[PoolSummary], object], what: str) -> PoolSummary:
-        return await eventually(self.summary, until, f"pool {self.name}: {what}")
+    async def when(self, until: Callable[[PoolSummary], object], what: str, within: float = DEADLINE) -> PoolSummary:
+        return await eventually(self.summary, until, f"pool {self.name}: {what}", within)
 
-    async def rolled_out(self, replicas: int, revision: int | None = None) -> PoolSummary:
+    async def rolled_out(self, replicas: int, revision: int | None = None, within: float = DEADLINE) -> PoolSummary:
         def done(s: PoolSummary) -> bool:
             right = s.replicas == replicas and (revision is None or s.revision == revision)
             return right and s.rolled_out and sum(n for _, _, n in s.phases) == replicas
 
-        return await self.when(done, f"{replicas} machines, rolled out")
+        return await self.when(done, f"{replicas} machines, rolled out", within)
 
     async def waits(self, reason: str) -> PoolSummary:
         return await self.when(lambda s: any(w.reason == reason for w in s.waits), f"waits: {reason}")

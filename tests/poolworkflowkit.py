@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from lifekit import DEADLINE, eventually
+from lifekit import DEADLINE, asked, eventually
 from poolstandins import (
     DEAF,
     LINGERS,
@@ -162,11 +162,11 @@ class Pool:
     # -- what it says -------------------------------------------------------------------------------------------------
 
     async def state(self) -> PoolState:
-        found: PoolState = await self.handle.query(MachineDeploymentWorkflow.describe)
+        found: PoolState = await asked(self.handle, MachineDeploymentWorkflow.describe)
         return found
 
     async def summary(self) -> PoolSummary:
-        found: PoolSummary = await self.handle.query(MachineDeploymentWorkflow.summary)
+        found: PoolSummary = await asked(self.handle, MachineDeploymentWorkflow.summary)
         return found
 
     async def when(self, until: Callable[[PoolState], object], what: str = "") -> PoolState:
@@ -274,7 +274,7 @@ class Pool:
         await eventually(lambda: _found(self.machine(name).describe()), bool, f"machine {name}")
 
     async def heard(self, name: str) -> list[str]:
-        found: list[str] = await self.machine(name).query(PlayedMachine.what)
+        found: list[str] = await asked(self.machine(name), PlayedMachine.what)
         return found
 
     async def until_heard(self, name: str, what: str, times: int = 1) -> None:
@@ -311,7 +311,7 @@ class Pool:
         return self.client.get_workflow_handle_for(RolloutWorkflow.run, rollout_id(self.cluster, self.name, revision))
 
     async def told(self, revision: int) -> RolloutState:
-        return await self.story(revision).query(RolloutWorkflow.describe)
+        return await asked(self.story(revision), RolloutWorkflow.describe)
 
     async def until_told(self, revision: int, until: Callable[[RolloutState], object], what: str = "") -> RolloutState:
         async def look() -> RolloutState | None:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Any
 
-from lifekit import eventually, examples
+from lifekit import asked, eventually, examples
 from temporalio import activity
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
@@ -168,7 +168,7 @@ class Stubs:
 
 
 async def state(handle: Handle) -> MachineState:
-    found: MachineState = await handle.query(MachineWorkflow.describe)
+    found: MachineState = await asked(handle, MachineWorkflow.describe)
     return found
 
 

@@ -245,7 +245,8 @@ async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeyp
         found = await idle.when(lambda s: any(m.revision == 2 and m.vm is Vm.LIVES for m in s.members.values()))
         (new,) = [n for n, m in found.members.items() if m.revision == 2]
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy(lambda o, _: o.members[new].phase is Phase.RUNNING))
+            runs = buggy(lambda o, _: new in o.members and o.members[new].phase is Phase.RUNNING)
+            broken.setattr("workflows.pool.life.plan", runs)
             await idle.be(new, phase=Phase.RUNNING)
             await idle.when(lambda s: s.parked)
             gate.set()

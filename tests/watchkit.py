@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 from kube_wire import ADMIN_TOKEN, NODES, STRATEGIC, KubeTarget, Obj, serving
-from lifekit import eventually
+from lifekit import asked, eventually
 from temporalio import workflow
 from temporalio.client import (
     Client,
@@ -187,11 +187,11 @@ class World:
         await self.told(machine, 1)
 
     async def state(self) -> ClusterState:
-        return await self.cluster.query(ClusterWorkflow.describe)
+        return await asked(self.cluster, ClusterWorkflow.describe)
 
     async def facts(self, machine: str, cluster: str | None = None) -> list[NodeFacts]:
         handle = self.client.get_workflow_handle(machine_id(cluster or self.name, machine))
-        return await handle.query(Recorder.facts)
+        return await asked(handle, Recorder.facts)
 
     async def told(self, machine: str, count: int, cluster: str | None = None) -> list[NodeFacts]:
         """All that it was told, when it is as many; more is an error."""

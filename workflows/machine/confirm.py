@@ -40,12 +40,6 @@ class Seen:
     node: NodeLook | Failure
     vm: VmLook | Failure
 
-    @property
-    def time(self) -> datetime:
-        """The server's, from the look itself: `workflow.now()` is older where a query woke a worker that was away."""
-        looked = self.node.time if isinstance(self.node, NodeLook) else None
-        return max(workflow.now(), looked or workflow.now())
-
 
 async def creation(m: MachineEntity) -> None:
     """A machine that is not Running near its creation deadline: the second look that finds it so makes it Failed.
@@ -64,7 +58,7 @@ async def creation(m: MachineEntity) -> None:
         m.status.waiting_for = None
     _take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
-    first, now = s.suspicion, seen.time
+    first, now = s.suspicion, workflow.now()
     if first is None:
         s.suspicion = Look(time=now, node=seen.node, vm=vm)
     health = judge_joining(s.node, s.spec.node_conditions)
@@ -93,7 +87,7 @@ async def health(m: MachineEntity) -> None:
             return
     assert isinstance(seen.node, NodeLook)
     assert isinstance(seen.vm, VmLook)
-    look = Look(time=seen.time, node=seen.node, vm=seen.vm)
+    look = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
     provider_id, deadline = m.status.provider_id or "", m.deadlines["health"]
     said = confirm(s.suspicion, look, provider_id, s.spec.node_conditions, deadline, s.timings)
     _take_node(m, look.node.node)

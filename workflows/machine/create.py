@@ -103,7 +103,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         spec, *s.attempted_specs = [*s.attempted_specs, spec]
     else:
         s.attempted_specs = []
-    s.made = max(workflow.now(), output.made or workflow.now())  # now() may be older: see confirm.py, Seen.time
+    s.made = workflow.now()
     s.create_failure = None
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
