@@ -13,6 +13,7 @@ from resources.errors import Code, ErrorInfo
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
 from resources.messages import Happening, Intent, NodeFacts, NodeLook, ResourceUpdate, VmFacts, VmLook
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.preservation import Preservation
 from resources.timings import Timings
 
 JOURNAL_LENGTH = 50
@@ -197,8 +198,14 @@ class Status(Model):
     deadlines: dict[str, datetime] = Field(default_factory=dict)
     """Absolute; one timer is armed for the earliest."""
     waiting_for: WaitingFor | None = None
+    preserve: Preservation = Field(default_factory=Preservation)
     kept: list[str] = Field(default_factory=list)
     """Volumes and NICs that outlive the machine because its spec says so."""
+
+    @property
+    def shown_phase(self) -> str:
+        """With the sub-phase of one that is preserved (seed 003, point 2)."""
+        return f"{self.phase}:Preserved" if self.preserve.expiry_time else str(self.phase)
 
 
 class MachineState(Model):

@@ -198,6 +198,14 @@ class MachineDeploymentSpec(Manifest):
         return {} if value is None else value
 
     @model_validator(mode="after")
+    def one_preserve_timeout(self) -> MachineDeploymentSpec:
+        """The machines', which have it from their template; a template that gives its own keeps that."""
+        machine = self.template.spec
+        if "machine_preserve_timeout" not in machine.model_fields_set:
+            machine.machine_preserve_timeout = self.machine_preserve_timeout
+        return self
+
+    @model_validator(mode="after")
     def fits_together(self) -> MachineDeploymentSpec:
         labels = self.template.metadata.labels
         if self.selector is not None and not self.selector.matches(labels):

@@ -73,6 +73,8 @@ class MachineSpec(Manifest):
     """Unknown for ever rather than Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
     """From the deletion: what is not evicted by then is deleted with no grace."""
+    machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0))
+    """How long it is kept when it is preserved (seed 003). A change counts for a later preservation."""
     node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
     """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
 

@@ -12,7 +12,8 @@ from resources.machine import MachineState, Phase
 from resources.machine_deployment import MachineTemplate
 from resources.machine_manifest import MachineSpec
 from resources.messages import DeleteIntent
-from resources.pool import PoolState, PreservedBy, Revision, Trouble, Vm
+from resources.pool import Keep, PoolState, Revision, Trouble, Vm
+from resources.preservation import PreservedBy
 
 
 def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:
@@ -64,6 +65,8 @@ class MemberReport(Value):
     """Marked for deletion, by the annotation on its Node."""
     preserved_until: datetime | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
+    keep: Keep = Keep.UNDECIDED
+    """Failed and drained: what it says shall become of it. The pool answers with `preserve_granted`, or deletes it."""
     failure: CreateFailure | None = None
     """Of the last create call, while there is no VM."""
     failures: int = 0
@@ -81,6 +84,21 @@ class MemberReport(Value):
 
 class Permit(Value):
     """From a pool to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
+
+    reason: str
+
+
+class PreserveGrant(Value):
+    """From a pool to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved. The
+    machine's own clock and timeout make the expiry."""
+
+    by: PreservedBy
+    reason: str
+
+
+class SlotTaken(Value):
+    """From a pool to a machine that it had preserved by itself (signal `slot_taken`): autoPreserveFailedMax is lower
+    now."""
 
     reason: str
 
@@ -121,6 +139,8 @@ class TellMachinesInput(Value):
     names: list[str]
     delete: DeleteIntent | None = None
     permit: Permit | None = None
+    preserve: PreserveGrant | None = None
+    slot_taken: SlotTaken | None = None
     template: TemplateNews | None = None
 
 

@@ -28,6 +28,11 @@ class DeleteIntent(Intent):
     """Shortens the drain; never skips clean-up."""
 
 
+class RepairIntent(DeleteIntent):
+    """By a pool, of a machine that Failed and has no slot: it does not count when the machine is to be preserved by
+    now, which then says so again."""
+
+
 class RecreateIntent(DeleteIntent):
     """A delete to the end, then a new life under the same name, by the newest spec and class."""
 
@@ -284,6 +289,26 @@ class TellInput(Value):
 class ReadyOutput(Value):
     removed: bool
     """False: the node never carried the taint."""
+
+
+class PreserveInput(Value):
+    """What the Node of a machine shall carry, or carry no more. Idempotent."""
+
+    machine: MachineRef
+    node_name: str
+    provider_id: str | None = Field(default=None, alias="providerID")
+    on: bool
+    """scale-down-disabled, with our marker unless a person had set it before."""
+    clear: str = ""
+    """Remove the annotation `preserve` if it still has this value."""
+    uncordon: bool = False
+    """Lift the cordon of our own drain; a person's stays."""
+    story: list[Happening] = Field(default_factory=list)
+
+
+class PreserveOutput(Value):
+    value: str = ""
+    """The annotation `preserve` as it is on the Node after it."""
 
 
 class DrainInput(Value):

@@ -17,6 +17,8 @@ ROLLOUT_TAINT = "deployment.machine.sapcloud.io/prefer-no-schedule"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 SCALE_DOWN_DISABLED_BY = "hostler.io/scale-down-disabled-by-rollout"
 """Beside the one above where we have set it: one that a person has set stays."""
+PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
+"""On a machine's Node: `now`, `when-failed` or `false` (seed 003, point 3)."""
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
 """On a machine, or on a pool's template: the lower, the earlier it is deleted when its pool becomes smaller."""
 STARTUP_TAINTS = (
@@ -34,6 +36,8 @@ MUST_PREFIXES = (CLUSTER_PREFIX, ROLE_PREFIX)
 # Ours.
 CLUSTER_ANNOTATION = "hostler.io/cluster"
 """On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""
+SCALE_DOWN_DISABLED_BY_PRESERVATION = "hostler.io/scale-down-disabled-by-preservation"
+"""On a preserved machine's Node, with the machine's name: scale-down-disabled is ours, and goes when it ends."""
 CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 

@@ -17,6 +17,7 @@ from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.messages import ClusterNews, Happening
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, PRIORITY_ANNOTATION
+from resources.preservation import PreservedBy
 from resources.timings import Timings
 
 DEFAULT_PRIORITY = 3
@@ -92,12 +93,17 @@ class Permit(StrEnum):
     GRANTED = "g"
 
 
-class PreservedBy(StrEnum):
-    NOBODY = ""
-    AUTO = "a"
-    """A free slot of autoPreserveFailedMax."""
+class Keep(StrEnum):
+    """What shall become of a machine that Failed and is drained, as it says itself."""
+
+    UNDECIDED = ""
+    """It has not Failed, is not drained yet, or is preserved already."""
     ASKED = "u"
-    """An annotation: `now` or `when-failed`."""
+    """It is to be preserved: `now` or `when-failed`."""
+    SLOT = "a"
+    """Nobody asked for anything: preserved where a slot is free."""
+    NEVER = "n"
+    """`false`, or there is no VM to look at."""
 
 
 class Member(NamedTuple):
@@ -118,6 +124,11 @@ class Member(NamedTuple):
     """When somebody, as a rule cluster-autoscaler, marked it for deletion."""
     preserved_until: Instant | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
+    keep: Keep = Keep.UNDECIDED
+    kept: PreservedBy = PreservedBy.NOBODY
+    """The pool has granted that it is preserved, and the machine has not reported yet that it is: a slot is taken."""
+    released: Flag = False
+    """Its slot was taken away, by a lower autoPreserveFailedMax, and it has not reported yet that it goes."""
     deleting: Flag = False
     """The pool has decided to delete it."""
     drained: Flag = False

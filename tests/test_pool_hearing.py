@@ -17,7 +17,8 @@ from resources.machine import Phase
 from resources.machine_deployment import MachineTemplate
 from resources.membership import CreateFailure, MemberReport
 from resources.names import PRIORITY_ANNOTATION
-from resources.pool import Member, Pace, Permit, PreservedBy, Revision, Trouble, Vm
+from resources.pool import Member, Pace, Permit, Revision, Trouble, Vm
+from resources.preservation import PreservedBy
 from resources.timings import Timings
 
 LATER = EPOCH + timedelta(minutes=5)

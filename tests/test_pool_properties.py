@@ -17,7 +17,8 @@ from planners.pool.steps import Create, Delete, Grant, MarkNodes
 from planners.pool.view import View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Pace, Permit, PreservedBy, Rollout, Trouble, Vm
+from resources.pool import Gate, Member, Pace, Permit, Rollout, Trouble, Vm
+from resources.preservation import PreservedBy
 
 REVISION = 3
 VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMGone"}

@@ -22,13 +22,13 @@ from resources.pool import (
     Permit,
     PoolState,
     PoolWait,
-    PreservedBy,
     Revision,
     Rollout,
     Story,
     Trouble,
     Vm,
 )
+from resources.preservation import PreservedBy
 
 MIB = 1024 * 1024
 FULL = member(

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from resources.machine import Phase
-from resources.pool import Member, PreservedBy
+from resources.pool import Member
+from resources.preservation import PreservedBy
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _PHASE_RANK = {

@@ -1,0 +1,218 @@
+"""Whether a machine is preserved, until when, and what becomes of it then (seed 003; design *Preservation*).
+
+One pure decision. The machine's workflow asks it again after each thing that it does and each thing that it hears.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from resources.machine import Phase
+from resources.preservation import PreservedBy, PreserveValue, Release, Request
+
+WARN_BEFORE = timedelta(hours=1)
+"""An Event says that a preservation is about to end."""
+
+ASKED_FOR = (PreserveValue.NOW, PreserveValue.WHEN_FAILED)
+VALUES = tuple(PreserveValue)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """Of one machine. What its pool decides has come from it."""
+
+    phase: Phase
+    now: datetime
+    timeout: timedelta
+    """The machine's machinePreserveTimeout."""
+    node_value: str = ""
+    """The annotation on the Node as it was observed last, also while the Node is missing; "" where there is none."""
+    own: Request | None = None
+    last: str = ""
+    """The effective value of the decision before."""
+    release: Release | None = None
+    """Somebody wants it to end, by `hostler release`."""
+    source: PreservedBy = PreservedBy.NOBODY
+    expiry: datetime | None = None
+    """Preserved until then."""
+    warned: bool = False
+    granted: PreservedBy = PreservedBy.NOBODY
+    """The pool's grant: in a rollout or hibernated it gives none."""
+    in_pool: bool = True
+    healthy: bool = False
+    """Of a Failed one: its Node and VM are well again, for as long as it must be to count."""
+    drained: bool = False
+    node_present: bool = True
+    protected: bool = False
+    """The Node carries scale-down-disabled=true."""
+    vm_present: bool = True
+
+
+@dataclass(frozen=True)
+class Preserve:
+    """It is preserved from now on."""
+
+    expiry: datetime
+    source: PreservedBy
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class End:
+    """It is preserved no more: the annotations go, `clear` being the value of the Node's, and the machine's own
+    value."""
+
+    reason: str
+    message: str
+    terminate: bool
+    clear: str = ""
+    keep_own: bool = False
+    """`false` stays: it bars what nobody asked for."""
+
+
+@dataclass(frozen=True)
+class Recover:
+    """Failed:Preserved → Running:Preserved."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Protect:
+    """The Node does not carry scale-down-disabled=true, and shall."""
+
+
+@dataclass(frozen=True)
+class Warn:
+    message: str
+
+
+@dataclass(frozen=True)
+class AskPool:
+    """Its pool says whether it is preserved; it deletes the machine otherwise."""
+
+    message: str
+
+
+@dataclass(frozen=True)
+class Stay:
+    """Nothing is to be done now. With a reason it is what the machine waits for."""
+
+    reason: str = ""
+    message: str = ""
+    until: datetime | None = None
+
+
+Decision = Preserve | End | Recover | Protect | Warn | AskPool | Stay
+
+
+def effective(node_value: str, own: Request | None, last: str) -> str:
+    """The Node's value if set, else the machine's own. An invalid one changes nothing (design; MCM P8)."""
+    if not node_value:
+        return own.value if own else ""
+    return node_value if node_value in VALUES else last
+
+
+def decide(o: Observed) -> Decision:
+    """What is to be done now; total. Rules in order, the first that holds."""
+    if o.phase is Phase.TERMINATING:
+        return Stay()
+    value = effective(o.node_value, o.own, o.last)
+    return _preserved(o, value, o.expiry) if o.expiry is not None else _not_preserved(o, value)
+
+
+# -- not preserved ----------------------------------------------------------------------------------------------------
+
+
+def _not_preserved(o: Observed, value: str) -> Decision:
+    if o.release is not None and value in ASKED_FOR:
+        return End("Released", f"{value} is withdrawn{_by(o.release)}", False, clear=_on_node(o))
+    if o.phase is Phase.FAILED:
+        return _failed(o, value)
+    if value != PreserveValue.NOW:
+        return Stay()
+    if o.phase is Phase.RUNNING:
+        return _preserve(o, PreservedBy.ASKED, f"{_asked(o, value)}")
+    return Stay("PreserveWaits", f"{_asked(o, value)}: it begins when the machine is Running or Failed")
+
+
+def _failed(o: Observed, value: str) -> Decision:
+    """Drained first; then preserved, or left to its pool."""
+    if not o.vm_present or not o.drained or value == PreserveValue.FALSE:
+        return Stay()
+    if value in ASKED_FOR and (not o.in_pool or o.granted is not PreservedBy.NOBODY):
+        return _preserve(o, PreservedBy.ASKED, _asked(o, value))
+    if o.granted is not PreservedBy.NOBODY:
+        return _preserve(o, PreservedBy.AUTO, "a slot of autoPreserveFailedMax was free")
+    if not o.in_pool:
+        return Stay()
+    what = f"{_asked(o, value)}; its pool says whether" if value else "its pool says whether a slot is free for"
+    return AskPool(f"{what} it is preserved")
+
+
+def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
+    own = o.own if o.own and source is PreservedBy.ASKED and not o.node_value else None
+    expiry = own.until if own and own.until else o.now + (own.lasts if own and own.lasts else o.timeout)
+    return Preserve(expiry, source, "Preserved", f"preserved until {_time(expiry)}: {why}")
+
+
+# -- preserved --------------------------------------------------------------------------------------------------------
+
+
+def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
+    if end := _end(o, value, expiry):
+        return end
+    if o.source is PreservedBy.AUTO and value in ASKED_FOR:
+        words = f"kept by itself before, and now on request: {_asked(o, value)}; until {_time(expiry)} as before"
+        return Preserve(expiry, PreservedBy.ASKED, "Preserved", words)
+    if o.phase is Phase.FAILED and o.drained and o.healthy:
+        return Recover(f"healthy again; preserved until {_time(expiry)}")
+    if o.node_present and not o.protected:
+        return Protect()
+    if not o.warned and o.now >= expiry - WARN_BEFORE:
+        return Warn(f"preserved until {_time(expiry)} only; to keep it longer: `hostler extend`")
+    if o.phase is Phase.FAILED and o.drained:
+        return Stay("Preserved", f"kept for a look until {_time(expiry)}, then its VM is deleted", expiry)
+    return Stay(until=expiry)
+
+
+def _end(o: Observed, value: str, expiry: datetime) -> End | None:
+    failed = o.phase is Phase.FAILED
+    if o.release is not None:
+        return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
+    if failed and not o.vm_present:
+        return End("VMGone", "the VM that was preserved is gone", True, clear=_on_node(o))
+    if value == PreserveValue.FALSE:
+        return End("Released", "preserve=false ends it", failed, keep_own=True)
+    if o.source is PreservedBy.ASKED and not value:
+        return End("Released", "the annotation that asked for it was removed", failed)
+    if o.now >= expiry:
+        return End("PreserveExpired", f"its time ended at {_time(expiry)}", failed, clear=_on_node(o))
+    return None
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def _on_node(o: Observed) -> str:
+    """What is to be removed from the Node: the value that asked for it."""
+    return o.node_value if o.node_value in ASKED_FOR else ""
+
+
+def _asked(o: Observed, value: str) -> str:
+    if o.node_value in VALUES:
+        return f"annotation preserve={value} on its node"
+    if o.own is None:
+        return f"preserve={value}"
+    return f"{value}, asked for{_by(o.own)}"
+
+
+def _by(who: Request | Release) -> str:
+    by = f" by {who.requested_by}" if who.requested_by else ""
+    return by + (f" ({who.reason})" if who.reason else "")
+
+
+def _time(time: datetime) -> str:
+    return f"{time:%Y-%m-%d %H:%M:%S} UTC"

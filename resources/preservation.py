@@ -1,0 +1,93 @@
+"""Preservation (seed 003): what somebody wants kept, and what is kept until when."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from pydantic import Field
+
+from resources.base import Duration, Model, Value
+from resources.messages import Intent
+
+
+class PreserveValue(StrEnum):
+    """Of the annotation `node.machine.sapcloud.io/preserve`, and of a machine's own request (seed 003, point 3)."""
+
+    NOW = "now"
+    WHEN_FAILED = "when-failed"
+    FALSE = "false"
+    """It ends a preservation, and bars one that nobody asked for."""
+
+
+class PreservedBy(StrEnum):
+    NOBODY = ""
+    AUTO = "a"
+    """A free slot of autoPreserveFailedMax."""
+    ASKED = "u"
+    """`now` or `when-failed`, on the Node or of the machine's own."""
+
+
+class PreserveIntent(Intent):
+    """`hostler preserve`; signal and update `preserve`. From a plain JSON `{}` it is `now`."""
+
+    value: PreserveValue = PreserveValue.NOW
+    lasts: Duration | None = Field(default=None, gt=timedelta(0))
+    """From the moment of preservation; None: the machine's machinePreserveTimeout."""
+    until: datetime | None = None
+    """Instead of `lasts`."""
+
+
+class ReleaseIntent(Intent):
+    """`hostler release`; signal and update `release`: the request is withdrawn, on the Node too, and what is preserved
+    is so no more."""
+
+
+class ExtendIntent(Intent):
+    """`hostler extend`; signal and update `extend`: the expiry of a machine that is preserved is moved. One of both."""
+
+    lasts: Duration | None = Field(default=None, gt=timedelta(0))
+    """From now on."""
+    until: datetime | None = None
+
+
+class Request(Value):
+    """A machine's own value. The annotation on its Node is stronger."""
+
+    value: PreserveValue
+    time: datetime
+    requested_by: str = ""
+    reason: str = ""
+    lasts: Duration | None = None
+    until: datetime | None = None
+
+
+class Release(Value):
+    """That somebody wants a preservation to end, by `hostler release`; gone when it has."""
+
+    time: datetime
+    requested_by: str = ""
+    reason: str = ""
+
+
+class Preservation(Model):
+    """Of one machine; written by its workflow only."""
+
+    own: Request | None = None
+    last_seen_node_value: str = ""
+    """The annotation as it was observed last, also an invalid one; it counts while the Node is missing."""
+    cleared: str = ""
+    """The value of the annotation that we have removed, until the watch has seen it gone."""
+    last: str = ""
+    """The effective value when it was decided last."""
+    source: PreservedBy = PreservedBy.NOBODY
+    expiry_time: datetime | None = None
+    """Preserved until then; None: not preserved."""
+    since: datetime | None = None
+    why: str = ""
+    """Who or what caused it, in words."""
+    warned: bool = False
+    """It has been said that it will end soon."""
+    granted: PreservedBy = PreservedBy.NOBODY
+    """What its pool has granted to a Failed machine that asked."""
+    release: Release | None = None
