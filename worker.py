@@ -39,6 +39,7 @@ from activities.news import NewsActivities
 from activities.node import NodeActivities
 from activities.orphans import OrphanActivities
 from activities.pools import PoolActivities
+from activities.preserve import PreserveActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
@@ -85,7 +86,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
     orphans, classes = OrphanActivities(deps), ClassActivities(deps)
-    pools, marks = PoolActivities(deps), MarkActivities(deps)
+    pools, marks, preserve = PoolActivities(deps), MarkActivities(deps), PreserveActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -135,6 +136,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                     node.look_at_node,
                     node.forget_machine,
                     marks.mark_nodes,
+                    preserve.preserve_node,
                 ],
             ),
             "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),

@@ -1,5 +1,5 @@
 """The census: how many machines there are in each phase, what they wait for, and whose deadline is near; how far the
-machines of each class are with its changes; and how each pool is.
+machines of each class are with its changes; how each pool is; and what is preserved or drained.
 
 Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; classes and pools are
 asked themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
@@ -17,6 +17,7 @@ from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
 from activities.census_pools import PoolGauges, PoolTally
+from activities.census_preserved import KeptGauges, KeptTally, blocked
 from activities.deps import Deps
 from activities.gauges import Answers, Gauges, Labels, log
 from resources import attributes
@@ -46,6 +47,7 @@ class Tally:
         self.asked: dict[str, Labels] = {}
         """Classes that can tell of their machines: workflow id to cluster and name."""
         self.pools = PoolTally()
+        self.kept = KeptTally()
         self.asked_pools: list[str] = []
         """Their workflow ids."""
 
@@ -53,8 +55,8 @@ class Tally:
         """One that was started with plain JSON has no attributes until a worker takes it up: its phase is empty."""
         said = found.typed_search_attributes
         cluster = said.get(attributes.CLUSTER) or _cluster_of(found.id)
-        place = (("cluster", cluster), ("phase", said.get(attributes.PHASE, "")))
-        why = ("reason", said.get(attributes.REASON, ""))
+        phase, reason = said.get(attributes.PHASE, ""), said.get(attributes.REASON, "")
+        place, why = (("cluster", cluster), ("phase", phase)), ("reason", reason)
         if found.workflow_type == CLASS:
             self.classes[(*place, why)] += 1
             name = said.get(attributes.CLASS) or found.id.rpartition("/")[2]
@@ -65,6 +67,8 @@ class Tally:
             self.asked_pools.append(found.id)
             return
         self.machines[(*place, why)] += 1
+        pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
+        self.kept.add(found.id, cluster, pool, phase, reason, until)
         deadline = said.get(attributes.DEADLINE)
         # Added also when it is 0, so that the series is there before an alert needs it. A deadline that has passed has
         # struck; the attribute is written anew with the machine's next news.
@@ -105,6 +109,7 @@ class Census:
         )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
+        self.kept = KeptGauges(deps.meter)
         self._classes = Answers(self.client, "progress", ClassProgress, "hostler_class_machines")
         self._pools = Answers(self.client, "summary", PoolSummary, "hostler_pool_machines")
 
@@ -114,6 +119,8 @@ class Census:
         tally = Tally(datetime.now(UTC))
         async for found in self.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
             tally.add(found)
+        tally.kept.add_drains(await blocked(self.client, sorted(tally.kept.draining)))
+        self.kept.show(tally.kept)
         self.machines.show(tally.machines)
         self.near.show(tally.near)
         self.classes.show(tally.classes)

@@ -20,6 +20,8 @@ class PoolTally:
         self.repairs: Counter[Labels] = Counter()
         self.old: Counter[Labels] = Counter()
         self.waiting: Counter[Labels] = Counter()
+        self.preserved: Counter[Labels] = Counter()
+        self.slots: Counter[Labels] = Counter()
 
     def add(self, s: PoolSummary) -> None:
         of = (("cluster", s.cluster), ("pool", s.name))
@@ -30,6 +32,10 @@ class PoolTally:
         if s.rollout is not None:
             old = sum(number for revision, _, number in s.phases if revision != s.rollout.revision)
             self.old[(*of, ("revision", str(s.rollout.revision)))] = old
+        self.preserved[(*of, ("source", "slot"))] = s.preserved_auto
+        self.preserved[(*of, ("source", "asked"))] = s.preserved - s.preserved_auto
+        self.slots[(*of, ("kind", "used"))] = s.slots_used
+        self.slots[(*of, ("kind", "max"))] = s.slots
         for wait in s.waits:
             self.waiting[(*of, ("reason", wait.reason))] = 1
 
@@ -44,6 +50,12 @@ class PoolGauges:
             meter.create_gauge("hostler_pool_rollout_old", "Machines of older revisions that a rollout has left")
         )
         self.waiting = Gauges(meter.create_gauge("hostler_pool_waiting", "1 for each reason that a pool waits for"))
+        self.preserved = Gauges(
+            meter.create_gauge("hostler_pool_preserved", "Preserved machines of a pool by who wants it: slot or asked")
+        )
+        self.slots = Gauges(
+            meter.create_gauge("hostler_pool_preserve_slots", "autoPreserveFailedMax of a pool, and how much is in use")
+        )
 
     def show(self, tally: PoolTally) -> None:
         self.pools.show(tally.pools)
@@ -52,3 +64,5 @@ class PoolGauges:
         self.repairs.show(tally.repairs)
         self.old.show(tally.old)
         self.waiting.show(tally.waiting)
+        self.preserved.show(tally.preserved)
+        self.slots.show(tally.slots)

@@ -9,10 +9,18 @@ from datetime import datetime
 from typing import Any
 
 from resources.messages import NodeFacts
-from resources.names import INSTANCE_NOT_READY_TAINT, MARKED_ANNOTATION, PRIORITY_ANNOTATION, STARTUP_TAINTS
+from resources.names import (
+    INSTANCE_NOT_READY_TAINT,
+    MARKED_ANNOTATION,
+    PRESERVE_ANNOTATION,
+    PRIORITY_ANNOTATION,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_BY_PRESERVATION,
+    STARTUP_TAINTS,
+)
 
 HEALTHY_WHEN_FALSE = "False"
-ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION)
+ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION, PRESERVE_ANNOTATION)
 """Those that a machine reads; a change of another is no news."""
 
 
@@ -43,8 +51,19 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
         unschedulable=bool(spec.get("unschedulable")),
         deleting=bool(metadata.get("deletionTimestamp")),
         addresses=sorted({a["address"] for a in status.get("addresses") or () if a.get("address")}),
-        annotations={k: annotations[k] for k in ANNOTATIONS if k in annotations},
+        annotations=_annotations(annotations),
     )
+
+
+def _annotations(there: dict[str, str]) -> dict[str, str]:
+    """scale-down-disabled only where it is a matter of preservation, so that a rollout's marks are no news; "" where
+    it was taken away from a Node that is preserved."""
+    read = {k: there[k] for k in ANNOTATIONS if k in there}
+    if SCALE_DOWN_DISABLED_BY_PRESERVATION in there:
+        read[SCALE_DOWN_DISABLED] = there.get(SCALE_DOWN_DISABLED, "")
+    elif PRESERVE_ANNOTATION in there and SCALE_DOWN_DISABLED in there:
+        read[SCALE_DOWN_DISABLED] = there[SCALE_DOWN_DISABLED]
+    return read
 
 
 def _reason(ready: dict[str, Any]) -> str:

@@ -66,3 +66,10 @@ def provider_id_of(node: dict[str, Any]) -> str:
 def is_of(node: dict[str, Any], provider_id: str) -> bool:
     theirs = provider_id_of(node)
     return bool(theirs) and provider_key(theirs) == provider_key(provider_id)
+
+
+def another_vm(node: dict[str, Any], provider_id: str | None) -> bool:
+    """A Node that another VM has registered under the name: names are given again."""
+    if not provider_id or not provider_id_of(node):
+        return False
+    return not is_of(node, provider_id)

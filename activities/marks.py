@@ -6,22 +6,20 @@ so that what a person has set before stays after.
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from temporalio import activity
 
 from activities.batch import each
 from activities.deps import Deps
-from activities.kube import Kube, KubeError, node_path
+from activities.protection import protection, protection_patch
+from activities.rewrite import Object, rewrite
 from resources.membership import MarkNodesInput
-from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
+from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 
-CONFLICTS = 5  # reads again so often when somebody else writes the same Node at the same time
 LISTED = 50
 """Machines whose Nodes are looked for in one call: their names stand in its URL."""
 TAINT = {"key": ROLLOUT_TAINT, "value": "True", "effect": "PreferNoSchedule"}
-
-Object = dict[str, Any]
 
 
 class MarkActivities:
@@ -37,24 +35,8 @@ class MarkActivities:
             some = ",".join(input.machines[start : start + LISTED])
             found = await kube.get("/api/v1/nodes", labelSelector=f"{MACHINE_NAME_LABEL} in ({some})")
             nodes += found["items"]
-        await each(nodes, lambda node: _mark(kube, node, input), lambda n: f"{n} of {len(nodes)} Nodes done")
-
-
-async def _mark(kube: Kube, listed: Object, input: MarkNodesInput) -> None:
-    """The first try is with the Node as it was listed. One that is gone meanwhile has nothing to mark."""
-    path = node_path(listed["metadata"]["name"])
-    node: Object | None = listed
-    for left in reversed(range(CONFLICTS)):
-        patch = marks_patch(node, input.pool, on=input.on) if node else {}
-        if not patch:
-            return
-        try:
-            await kube.merge_patch(path, patch)
-            return
-        except KubeError as e:
-            if e.status != 404 and (e.status != 409 or not left):
-                raise
-        node = await kube.find(path)
+        patch_of = lambda node: marks_patch(node, input.pool, on=input.on)  # noqa: E731
+        await each(nodes, lambda node: rewrite(kube, node, patch_of), lambda n: f"{n} of {len(nodes)} Nodes done")
 
 
 def marks_patch(node: Object, pool: str, *, on: bool) -> Object:
@@ -81,13 +63,10 @@ def _is_ours(taint: Object) -> bool:
 
 
 def _annotations(there: dict[str, str], pool: str, on: bool) -> dict[str, str | None]:
-    """The marker tells ours from a person's, also of one who took it away or changed it since."""
-    if on:
-        theirs = SCALE_DOWN_DISABLED in there or SCALE_DOWN_DISABLED_BY in there
-        return {} if theirs else {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY: pool}
-    if there.get(SCALE_DOWN_DISABLED_BY) != pool:
-        return {}
-    off: dict[str, str | None] = {SCALE_DOWN_DISABLED_BY: None}
-    if there.get(SCALE_DOWN_DISABLED) == "true":
-        off[SCALE_DOWN_DISABLED] = None
-    return off
+    """What a person has set, or took away, stays; a preservation goes on without the rollout, and the other way."""
+    now = protection(there)
+    if on and now.person is None and not now.pool:
+        return protection_patch(there, replace(now, pool=pool))
+    if not on and now.pool == pool:
+        return protection_patch(there, replace(now, pool=""))
+    return {}

@@ -155,8 +155,14 @@ def _message(input: TellMachinesInput) -> tuple[str, list[object]]:
     """Name and arguments of the signal."""
     if input.delete is not None:
         return "delete", [input.delete]
+    if input.repair is not None:
+        return "repair", [input.repair]
     if input.permit is not None:
         return "permit", [input.permit]
+    if input.preserve is not None:
+        return "preserve_granted", [input.preserve]
+    if input.slot_taken is not None:
+        return "slot_taken", [input.slot_taken]
     if input.template is not None:
         return "template_changed", [input.template]
     return "report_again", []

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from planners.hot_update import rolling_hash
+from planners.preservation import ASKED_FOR, effective
 from resources.errors import PASSING, ErrorClass
 from resources.machine import Condition, MachineState, Mark, Phase
 from resources.membership import CreateFailure, MemberReport
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool import Trouble, Vm
+from resources.pool import Keep, Trouble, Vm
+from resources.preservation import PreserveValue
 
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
 """Failures of a create call that say nothing against what the machine was to be made from."""
@@ -33,7 +35,10 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         trouble=trouble,
         message=message,
         asks=s.asks_permit,
-        drained=s.status.phase is Phase.FAILED and (s.drained or not s.joined),
+        drained=s.status.phase is Phase.FAILED and is_drained(s),
+        keep=keep_of(s),
+        preserved_until=s.status.preserve.expiry_time,
+        preserved_by=s.status.preserve.source,
         priority=_priority(s),
         marked=s.mark.time if s.mark else None,
         failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
@@ -76,6 +81,28 @@ def time_of(text: str) -> datetime | None:
     except ValueError:
         return None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def is_drained(s: MachineState) -> bool:
+    """Nothing is left on its Node that a drain would move."""
+    return s.drained or not s.joined
+
+
+def has_vm(s: MachineState) -> bool:
+    """Whether there is something to look at: a VM that nobody has deleted, and that is not a stale Node's."""
+    failed = _failed(s)
+    lost = failed is not None and failed.reason in ("VMGone", "StaleNode")
+    return s.status.provider_id is not None and not lost and not _seen_gone(s)
+
+
+def keep_of(s: MachineState) -> Keep:
+    p = s.status.preserve
+    if s.status.phase is not Phase.FAILED or not is_drained(s) or p.expiry_time is not None or s.deletion is not None:
+        return Keep.UNDECIDED
+    value = effective(p.node_value, p.own, p.last)
+    if not has_vm(s) or value == PreserveValue.FALSE:
+        return Keep.NEVER
+    return Keep.ASKED if value in ASKED_FOR else Keep.SLOT
 
 
 def _vm(s: MachineState) -> Vm:

@@ -5,7 +5,7 @@ One pure decision. The machine's workflow asks it again after each thing that it
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from resources.machine import Phase
@@ -30,7 +30,7 @@ class Observed:
     """The annotation on the Node as it was observed last, also while the Node is missing; "" where there is none."""
     own: Request | None = None
     last: str = ""
-    """The effective value of the decision before."""
+    """The Node's last value that was valid, or ""; an invalid one changes nothing."""
     release: Release | None = None
     """Somebody wants it to end, by `hostler release`."""
     source: PreservedBy = PreservedBy.NOBODY
@@ -57,6 +57,7 @@ class Preserve:
     source: PreservedBy
     reason: str
     message: str
+    cause: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,8 @@ class Warn:
 class AskPool:
     """Its pool says whether it is preserved; it deletes the machine otherwise."""
 
-    message: str
+    message: str = ""
+    """"" where nobody has asked for anything: then what it Failed by is what there is to say."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,14 @@ class Stay:
 Decision = Preserve | End | Recover | Protect | Warn | AskPool | Stay
 
 
+def on_node(node_value: str, last: str) -> str:
+    """The Node's value. An invalid one changes nothing (design; MCM P8)."""
+    return node_value if not node_value or node_value in VALUES else last
+
+
 def effective(node_value: str, own: Request | None, last: str) -> str:
-    """The Node's value if set, else the machine's own. An invalid one changes nothing (design; MCM P8)."""
-    if not node_value:
-        return own.value if own else ""
-    return node_value if node_value in VALUES else last
+    """The Node's value if set, else the machine's own."""
+    return on_node(node_value, last) or (own.value if own else "")
 
 
 def decide(o: Observed) -> Decision:
@@ -127,13 +132,15 @@ def decide(o: Observed) -> Decision:
 
 
 def _not_preserved(o: Observed, value: str) -> Decision:
-    if o.release is not None and value in ASKED_FOR:
-        return End("Released", f"{value} is withdrawn{_by(o.release)}", False, clear=_on_node(o))
+    if o.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
+        return End("Released", f"{value or 'nothing'} is withdrawn{_by(o.release)}", False, clear=_on_node(o))
+    if _lapsed(o):
+        return End("PreserveExpired", f"what was asked for has lapsed: {_asked(o, value)}", False)
     if o.phase is Phase.FAILED:
         return _failed(o, value)
     if value != PreserveValue.NOW:
         return Stay()
-    if o.phase is Phase.RUNNING:
+    if o.phase is Phase.RUNNING and o.vm_present:
         return _preserve(o, PreservedBy.ASKED, f"{_asked(o, value)}")
     return Stay("PreserveWaits", f"{_asked(o, value)}: it begins when the machine is Running or Failed")
 
@@ -144,18 +151,23 @@ def _failed(o: Observed, value: str) -> Decision:
         return Stay()
     if value in ASKED_FOR and (not o.in_pool or o.granted is not PreservedBy.NOBODY):
         return _preserve(o, PreservedBy.ASKED, _asked(o, value))
-    if o.granted is not PreservedBy.NOBODY:
-        return _preserve(o, PreservedBy.AUTO, "a slot of autoPreserveFailedMax was free")
     if not o.in_pool:
         return Stay()
-    what = f"{_asked(o, value)}; its pool says whether" if value else "its pool says whether a slot is free for"
-    return AskPool(f"{what} it is preserved")
+    if o.granted is PreservedBy.AUTO:  # not one on request that is gone by now: that took no slot
+        return _preserve(o, PreservedBy.AUTO, "a slot of autoPreserveFailedMax was free")
+    return AskPool(f"{_asked(o, value)}; its pool decides" if value else "")
+
+
+def _lapsed(o: Observed) -> bool:
+    """The machine's own request was for a time that has passed."""
+    own = o.own if not on_node(o.node_value, o.last) else None
+    return own is not None and own.until is not None and own.until <= o.now
 
 
 def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
-    own = o.own if o.own and source is PreservedBy.ASKED and not o.node_value else None
+    own = o.own if o.own and source is PreservedBy.ASKED and not on_node(o.node_value, o.last) else None
     expiry = own.until if own and own.until else o.now + (own.lasts if own and own.lasts else o.timeout)
-    return Preserve(expiry, source, "Preserved", f"preserved until {_time(expiry)}: {why}")
+    return Preserve(expiry, source, "Preserved", f"preserved until {_time(expiry)}: {why}", why)
 
 
 # -- preserved --------------------------------------------------------------------------------------------------------
@@ -166,26 +178,29 @@ def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
         return end
     if o.source is PreservedBy.AUTO and value in ASKED_FOR:
         words = f"kept by itself before, and now on request: {_asked(o, value)}; until {_time(expiry)} as before"
-        return Preserve(expiry, PreservedBy.ASKED, "Preserved", words)
+        return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(o, value))
     if o.phase is Phase.FAILED and o.drained and o.healthy:
         return Recover(f"healthy again; preserved until {_time(expiry)}")
-    if o.node_present and not o.protected:
-        return Protect()
     if not o.warned and o.now >= expiry - WARN_BEFORE:
         return Warn(f"preserved until {_time(expiry)} only; to keep it longer: `hostler extend`")
+    if o.node_present and not o.protected:
+        return Protect()
+    next_time = expiry if o.warned else expiry - WARN_BEFORE
     if o.phase is Phase.FAILED and o.drained:
-        return Stay("Preserved", f"kept for a look until {_time(expiry)}, then its VM is deleted", expiry)
-    return Stay(until=expiry)
+        return Stay("Preserved", f"kept for a look until {_time(expiry)}, then its VM is deleted", next_time)
+    return Stay(until=next_time)
 
 
 def _end(o: Observed, value: str, expiry: datetime) -> End | None:
     failed = o.phase is Phase.FAILED
-    if o.release is not None:
+    if o.release is not None and not o.release.slot:
         return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
     if failed and not o.vm_present:
         return End("VMGone", "the VM that was preserved is gone", True, clear=_on_node(o))
     if value == PreserveValue.FALSE:
-        return End("Released", "preserve=false ends it", failed, keep_own=True)
+        return End("Released", "preserve=false ends it", failed, keep_own=_bars(o))
+    if o.release is not None and failed and value not in ASKED_FOR:
+        return End("SlotTaken", f"its slot was taken away{_by(o.release)}", True)
     if o.source is PreservedBy.ASKED and not value:
         return End("Released", "the annotation that asked for it was removed", failed)
     if o.now >= expiry:
@@ -196,13 +211,17 @@ def _end(o: Observed, value: str, expiry: datetime) -> End | None:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
+def _bars(o: Observed) -> bool:
+    return o.own is not None and o.own.value is PreserveValue.FALSE
+
+
 def _on_node(o: Observed) -> str:
     """What is to be removed from the Node: the value that asked for it."""
     return o.node_value if o.node_value in ASKED_FOR else ""
 
 
 def _asked(o: Observed, value: str) -> str:
-    if o.node_value in VALUES:
+    if on_node(o.node_value, o.last):
         return f"annotation preserve={value} on its node"
     if o.own is None:
         return f"preserve={value}"

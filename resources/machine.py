@@ -10,8 +10,18 @@ from pydantic import Field
 
 from resources.base import Duration, Model, Value
 from resources.errors import Code, ErrorInfo
+from resources.hooks import Hooks
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
-from resources.messages import Happening, Intent, NodeFacts, NodeLook, ResourceUpdate, VmFacts, VmLook
+from resources.messages import (
+    Happening,
+    Intent,
+    NodeFacts,
+    NodeLook,
+    RepairIntent,
+    ResourceUpdate,
+    VmFacts,
+    VmLook,
+)
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.preservation import Preservation
 from resources.timings import Timings
@@ -286,10 +296,13 @@ class MachineState(Model):
     """The last report to the pool as a hash, without its number, to see whether there is anything new to say."""
     reports: int = 0
     """To the pool, so far."""
+    repair: RepairIntent | None = None
+    """Its pool wants it gone, unless a fresh look at its Node finds that it is to be preserved."""
     drain_began: datetime | None = None
     drained: bool = False
     vm_gone: bool = False
     deletion: Deletion | None = None
+    hooks: Hooks = Field(default_factory=Hooks)
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[str, str] = Field(default_factory=dict)
     """The last intents, id to answer: a second arrival changes nothing and gets the first answer."""

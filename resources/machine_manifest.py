@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
+from enum import StrEnum
 from typing import Any, Literal
 
 from pydantic import Field, field_validator
@@ -58,6 +60,71 @@ class NodeTemplate(Manifest):
     spec: TemplateSpec = Field(default_factory=TemplateSpec)
 
 
+class HookKind(StrEnum):
+    PRE_DRAIN = "preDrain"
+    PRE_TERMINATE = "preTerminate"
+
+
+HOOKS_MOST = 50
+"""Hooks of one kind and origin (spec, or added later) on one machine."""
+# OpenShift's (machine/v1beta1, types_machine.go, LifecycleHook).
+_HOOK_NAME = re.compile(
+    r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
+)
+
+
+def check_hook_name(value: str) -> str:
+    """Raises ValueError with the accepted form."""
+    if not 3 <= len(value) <= 256 or not _HOOK_NAME.fullmatch(value):
+        raise ValueError(
+            f"{value[:300]!r} is no hook's name: 3 to 256 characters, words in CamelCase, perhaps after a DNS name and "
+            "a slash; write it like EtcdQuorumOperator or example.com/EtcdQuorumOperator"
+        )
+    return value
+
+
+def check_hook_owner(value: str) -> str:
+    """Raises ValueError with the accepted form."""
+    if not 3 <= len(value) <= 512 or not value.isprintable() or value != value.strip():
+        raise ValueError(
+            f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; write "
+            "it like clusteroperator/etcd or alice@example.com"
+        )
+    return value
+
+
+class Hook(Manifest):
+    """Something that must be done before the machine goes on to its end; whoever did it removes the hook."""
+
+    name: str
+    """Unique among the machine's hooks of the kind: EtcdQuorumOperator, example.com/EtcdQuorumOperator."""
+    owner: str
+    """Who removes it and can be asked: a controller (clusteroperator/etcd) or a person."""
+
+    _name = field_validator("name")(check_hook_name)
+    _owner = field_validator("owner")(check_hook_owner)
+
+
+class LifecycleHooks(Manifest):
+    """What holds a machine on its way to the end, until all of them are removed (OpenShift's fields and rules)."""
+
+    pre_drain: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
+    """These hold the drain, also that of a machine that Failed. A machine without a Node has none, and is not held."""
+    pre_terminate: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
+    """These hold the deletion of the VM, after the drain."""
+
+    @field_validator("pre_drain", "pre_terminate")
+    @classmethod
+    def keyed_by_name(cls, value: list[Hook]) -> list[Hook]:
+        names = [h.name for h in value]
+        if twice := sorted({n for n in names if names.count(n) > 1}):
+            raise ValueError(f"{', '.join(twice)}: given more than once; a name is one hook of one owner")
+        return value
+
+    def of(self, kind: HookKind) -> list[Hook]:
+        return self.pre_drain if kind is HookKind.PRE_DRAIN else self.pre_terminate
+
+
 DEFAULT_NODE_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure", "NetworkUnavailable")
 
 
@@ -73,10 +140,12 @@ class MachineSpec(Manifest):
     """Unknown for ever rather than Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
     """From the deletion: what is not evicted by then is deleted with no grace."""
-    machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0))
+    machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0), le=timedelta(days=3650))
     """How long it is kept when it is preserved (seed 003). A change counts for a later preservation."""
     node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
     """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
+    lifecycle_hooks: LifecycleHooks = Field(default_factory=LifecycleHooks)
+    """What holds the machine's drain or its VM's deletion; see docs/hooks.md."""
 
     @field_validator("node_conditions", mode="before")
     @classmethod

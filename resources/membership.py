@@ -11,7 +11,7 @@ from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_deployment import MachineTemplate
 from resources.machine_manifest import MachineSpec
-from resources.messages import DeleteIntent
+from resources.messages import DeleteIntent, RepairIntent
 from resources.pool import Keep, PoolState, Revision, Trouble, Vm
 from resources.preservation import PreservedBy
 
@@ -138,6 +138,7 @@ class TellMachinesInput(Value):
     cluster: str
     names: list[str]
     delete: DeleteIntent | None = None
+    repair: RepairIntent | None = None
     permit: Permit | None = None
     preserve: PreserveGrant | None = None
     slot_taken: SlotTaken | None = None

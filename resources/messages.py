@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from pydantic import Field
@@ -298,7 +298,7 @@ class PreserveInput(Value):
     node_name: str
     provider_id: str | None = Field(default=None, alias="providerID")
     on: bool
-    """scale-down-disabled, with our marker unless a person had set it before."""
+    """scale-down-disabled=true, with our marker, which remembers what a person had set."""
     clear: str = ""
     """Remove the annotation `preserve` if it still has this value."""
     uncordon: bool = False
@@ -319,6 +319,12 @@ class DrainInput(Value):
     """What an eviction does not move is deleted with no grace."""
     dead: bool = False
     """The VM does not run: nobody will confirm that a pod has stopped."""
+    keep: bool = False
+    """The machine may stay: no volume is waited for but as part of a pod's move, and none is torn off."""
+    detach_timeout: Duration = timedelta(minutes=2)
+    """How long the volumes of a pod are waited for after its grace period, and in the end those of the node (MCM)."""
+    reattach_timeout: Duration = timedelta(seconds=90)
+    """How long the volumes of a pod are then waited for on another node (MCM: --machine-pv-reattach-timeout)."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
     deadline: datetime | None = None

@@ -37,7 +37,7 @@ MUST_PREFIXES = (CLUSTER_PREFIX, ROLE_PREFIX)
 CLUSTER_ANNOTATION = "hostler.io/cluster"
 """On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""
 SCALE_DOWN_DISABLED_BY_PRESERVATION = "hostler.io/scale-down-disabled-by-preservation"
-"""On a preserved machine's Node, with the machine's name: scale-down-disabled is ours, and goes when it ends."""
+"""On a preserved machine's Node: its name, and after `=` what a person had set, which is back when it ends."""
 CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 

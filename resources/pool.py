@@ -5,12 +5,13 @@ A member is a tuple with one-letter codes and times in milliseconds, so that 5,0
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, PlainSerializer
+from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, PlainSerializer, SerializerFunctionWrapHandler
+from pydantic_core import CoreSchema, core_schema
 
 from resources.base import Model, Value
 from resources.machine import ClassSnapshot, Phase
@@ -106,6 +107,16 @@ class Keep(StrEnum):
     """`false`, or there is no VM to look at."""
 
 
+class Released(StrEnum):
+    """Whether a lower autoPreserveFailedMax has taken the slot of a machine that its pool had preserved by itself."""
+
+    NO = ""
+    TAKEN = "t"
+    """It is told once it has reported that it is preserved: a word before that would be about nothing."""
+    TOLD = "s"
+    """It has not reported yet that it goes."""
+
+
 class Member(NamedTuple):
     """What the pool knows of one machine; its name is the key."""
 
@@ -124,11 +135,6 @@ class Member(NamedTuple):
     """When somebody, as a rule cluster-autoscaler, marked it for deletion."""
     preserved_until: Instant | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
-    keep: Keep = Keep.UNDECIDED
-    kept: PreservedBy = PreservedBy.NOBODY
-    """The pool has granted that it is preserved, and the machine has not reported yet that it is: a slot is taken."""
-    released: Flag = False
-    """Its slot was taken away, by a lower autoPreserveFailedMax, and it has not reported yet that it goes."""
     deleting: Flag = False
     """The pool has decided to delete it."""
     drained: Flag = False
@@ -141,11 +147,58 @@ class Member(NamedTuple):
     """The newest generation of the pool's template that its spec and its Node have."""
     seq: int = 0
     """Of its last report: an older one that was overtaken changes nothing."""
+    keep: Keep = Keep.UNDECIDED
+    kept: PreservedBy = PreservedBy.NOBODY
+    """The pool has granted that it is preserved, and the machine has not reported yet that it is: a slot is taken."""
+    released: Released = Released.NO
+    repair: bool = False
+    """`deleting` is a RepairIntent, which the machine may refuse."""
 
     @property
     def leaving(self) -> bool:
-        """By whosever decision; it never comes back from there."""
+        """By whosever decision; it comes back from there only when it refuses a repair."""
         return self.deleting or self.phase is Phase.TERMINATING
+
+    @property
+    def stays(self) -> bool:
+        """It Failed and is not replaced: it is preserved by its own word, or has the pool's to be so. Until when is the
+        machine's affair."""
+        return self.phase is Phase.FAILED and bool(self.kept or self.preserved_until is not None)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """On the wire the fields of _PACKED are one number at the end, which most members do not need."""
+        written = core_schema.wrap_serializer_function_ser_schema(_packed, when_used="json")
+        return core_schema.no_info_before_validator_function(_unpacked, handler(source), serialization=written)
+
+
+_PACKED: tuple[tuple[str, Sequence[Any]], ...] = (
+    ("keep", tuple(Keep)),
+    ("kept", tuple(PreservedBy)),
+    ("released", tuple(Released)),
+    ("repair", (False, True)),
+)
+"""The last fields of a member, each with its values in an order that never changes."""
+_PLAIN = len(Member._fields) - len(_PACKED)
+
+
+def _packed(member: Member, write: SerializerFunctionWrapHandler) -> list[Any]:
+    number = 0
+    for name, values in _PACKED:
+        number = number * len(values) + values.index(getattr(member, name))
+    plain = list(write(member))[:_PLAIN]
+    return [*plain, number] if number else plain
+
+
+def _unpacked(given: Any) -> Any:
+    if not isinstance(given, list) or len(given) != _PLAIN + 1:
+        return given
+    *plain, number = given
+    found: list[Any] = []
+    for _, values in reversed(_PACKED):
+        number, index = divmod(number, len(values))
+        found.insert(0, values[index])
+    return [*plain, *found]
 
 
 class Revision(Value):
@@ -329,6 +382,11 @@ class PoolState(Model):
     def revision(self) -> int:
         """The newest; 0 before there is one."""
         return self.revisions[-1].counter if self.revisions else 0
+
+    @property
+    def rolling_out(self) -> bool:
+        """The rollout of the newest revision has begun, and has not come to its end."""
+        return self.revision in self.stories and not self.stories[self.revision].outcome
 
     def find(self, counter: int) -> Revision | None:
         """None: it is not kept any more, or never was the pool's."""

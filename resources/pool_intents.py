@@ -116,6 +116,13 @@ class PoolSummary(Value):
     unhealthy: int = 0
     """Unknown, or Failed."""
     preserved: int = 0
+    """Running ones too, and Failed ones that are about to be."""
+    preserved_auto: int = 0
+    """Of those, for which nobody has asked."""
+    slots_used: int = 0
+    """Failed ones, whoever has asked for them: with those that were asked for it may be more than there are slots."""
+    slots: int = 0
+    """autoPreserveFailedMax."""
     leaving: int = 0
     repairs: int = 0
     """In flight."""

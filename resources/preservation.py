@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from resources.base import Duration, Model, Value
+from resources.base import Duration, Model, Moment, Value
 from resources.messages import Intent
 
 
@@ -34,7 +34,7 @@ class PreserveIntent(Intent):
     value: PreserveValue = PreserveValue.NOW
     lasts: Duration | None = Field(default=None, gt=timedelta(0))
     """From the moment of preservation; None: the machine's machinePreserveTimeout."""
-    until: datetime | None = None
+    until: Moment | None = None
     """Instead of `lasts`."""
 
 
@@ -48,7 +48,7 @@ class ExtendIntent(Intent):
 
     lasts: Duration | None = Field(default=None, gt=timedelta(0))
     """From now on."""
-    until: datetime | None = None
+    until: Moment | None = None
 
 
 class Request(Value):
@@ -66,6 +66,8 @@ class Release(Value):
     """That somebody wants a preservation to end, by `hostler release`; gone when it has."""
 
     time: datetime
+    slot: bool = False
+    """By its pool, whose autoPreserveFailedMax was lowered: it ends what nobody has asked for, of a Failed machine."""
     requested_by: str = ""
     reason: str = ""
 
@@ -76,10 +78,12 @@ class Preservation(Model):
     own: Request | None = None
     last_seen_node_value: str = ""
     """The annotation as it was observed last, also an invalid one; it counts while the Node is missing."""
+    node_uid: str = ""
+    """Of the Node object that this was observed on."""
     cleared: str = ""
     """The value of the annotation that we have removed, until the watch has seen it gone."""
     last: str = ""
-    """The effective value when it was decided last."""
+    """The Node's last value that was valid: an invalid one changes nothing."""
     source: PreservedBy = PreservedBy.NOBODY
     expiry_time: datetime | None = None
     """Preserved until then; None: not preserved."""
@@ -91,3 +95,14 @@ class Preservation(Model):
     granted: PreservedBy = PreservedBy.NOBODY
     """What its pool has granted to a Failed machine that asked."""
     release: Release | None = None
+    node_due: bool = False
+    """Its Node does not carry what it should: scale-down-disabled while it is preserved, none of ours after."""
+    protected: bool = False
+    """Its Node carries scale-down-disabled, as far as is known."""
+    uncordon: bool = False
+    """The cordon of our drain is to be lifted: it is well again."""
+
+    @property
+    def node_value(self) -> str:
+        """The annotation on the Node. One that we have just removed is there in old news only."""
+        return "" if self.last_seen_node_value == self.cleared else self.last_seen_node_value

@@ -35,11 +35,20 @@ PATCH_TYPES = {
 PatchType = Literal["merge", "strategic", "json"]
 
 _GROUPS = {
-    "api/v1": ("namespaces", "nodes", "pods", "secrets", "events"),
+    "api/v1": (
+        "namespaces",
+        "nodes",
+        "pods",
+        "secrets",
+        "events",
+        "persistentvolumes",
+        "persistentvolumeclaims",
+    ),
     "apis/apps/v1": ("deployments", "replicasets", "daemonsets"),
     "apis/policy/v1": ("poddisruptionbudgets",),
     "apis/coordination.k8s.io/v1": ("leases",),
     "apis/certificates.k8s.io/v1": ("certificatesigningrequests",),
+    "apis/storage.k8s.io/v1": ("volumeattachments",),
 }
 _PREFIX = {plural: prefix for prefix, plurals in _GROUPS.items() for plural in plurals}
 

@@ -173,9 +173,10 @@ def _wanted(
     if manifest is not None:
         meta = manifest.metadata
         given = {"namespace": meta.namespace, "labels": meta.labels, "annotations": own_annotations(meta.annotations)}
-        return fresh.model_copy(update=given)
+        kept = {"hooks": former.hooks} if former else {}
+        return fresh.model_copy(update=given | kept)
     assert former is not None
-    return fresh.model_copy(update={k: getattr(former, k) for k in ("namespace", "labels", "annotations")})
+    return fresh.model_copy(update={k: getattr(former, k) for k in ("namespace", "labels", "annotations", "hooks")})
 
 
 def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -> OwnedVm:
@@ -224,7 +225,8 @@ def _state(
     if former is not None:
         begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it
     if former is not None and former.uid == vm.uid:
-        carried = {k: getattr(former.status, k) for k in ("last_applied_provider_spec", "applied_generation")}
+        goes_on = ("last_applied_provider_spec", "applied_generation", "preserve")
+        carried = {k: getattr(former.status, k) for k in goes_on}
         begun |= {
             "status": Status(provider_id=vm.provider_id, **carried),
             "attempted_specs": former.attempted_specs,

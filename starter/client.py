@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import builtins
-import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
@@ -20,27 +19,26 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from temporalio.client import Client
-from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from resources import names
 from resources.machine import ApplyIntent, MachineState, Phase
 from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, MachineDeployment, cluster_of
 from resources.messages import DeleteIntent, Intent, RecreateIntent, SweepReport
+from resources.preservation import PreserveValue
 from resources.settings import Settings, load_settings
-from starter import adoption, history, intents, live, orphans, waiting
+from starter import adoption, history, intents, live, orphans, preservation, waiting
 from starter.classes import Classes
 from starter.clusters import Clusters
-from starter.connection import connect
+from starter.connection import connected
 from starter.errors import NoAnswer, NotFound, Refused, Unreachable, no_such_workflow, translated
+from starter.hooks import Hooks
 from starter.plan import PARALLEL, Plan, Planner
 from starter.pools import Pools
 from starter.results import Adopted, Applied, Description, Event, Life, MachineSummary, Selected, Sent
 from starter.selectors import Selector, parse
 from starter.waiting import Progress, since
 
-CONNECT_TIMEOUT = 10.0
-"""Seconds; an address that swallows packets must not hold up a command for minutes."""
 SELECT_TRIES = 3
 """Questions to one machine before a selection is given up; one, where nobody polls."""
 
@@ -61,6 +59,7 @@ class HostlerClient:
         self.clusters = Clusters(self)
         self.classes = Classes(self)
         self.pools = Pools(self)
+        self.hooks = Hooks(self)
 
     @classmethod
     @asynccontextmanager
@@ -70,7 +69,7 @@ class HostlerClient:
         """A client on a connection of its own. Raises Unreachable when Temporal does not answer."""
         settings = settings or load_settings()
         try:
-            temporal = await _connected(settings)
+            temporal = await connected(settings)
             yield cls(temporal, settings, cluster=cluster, requested_by=requested_by)
         finally:
             # The SDK's core may crash when the process ends right after its last call, a failed connect included
@@ -129,12 +128,15 @@ class HostlerClient:
         machine_class: str | None = None,
         pool: str | None = None,
         phase: Phase | None = None,
+        preserved: bool = False,
     ) -> builtins.list[MachineSummary]:
-        """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind."""
+        """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind.
+        `phase`: preserved or not; `preserved`: only those that are."""
         where = {"HostlerClass": _word(machine_class)} if machine_class else {}
         where |= {"HostlerPool": _word(pool)} if pool else {}
-        where |= {"HostlerPhase": str(phase)} if phase else {}
         query = live.machines_of(None if all_clusters else _word(cluster or self.cluster), **where)
+        query += f" AND HostlerPhase IN ('{phase}', '{phase}:Preserved')" if phase else ""
+        query += " AND HostlerPreservedUntil IS NOT NULL" if preserved else ""
         with translated():
             found = [await live.summary_of(e) async for e in self.temporal.list_workflows(query)]
         return sorted(found, key=lambda m: (m.cluster, m.name))
@@ -294,6 +296,53 @@ class HostlerClient:
         intent = Intent(id=intents.new_id(), requested_by=self.requested_by, reason=reason)
         return await self.send(name, "renew", intent, cluster=cluster)
 
+    async def preserve(
+        self,
+        name: str,
+        value: PreserveValue | str = PreserveValue.NOW,
+        *,
+        lasts: timedelta | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        cluster: str | None = None,
+    ) -> Sent:
+        """Keeps a machine as it is; `when-failed`: only once it has Failed; `false`: never, and not any longer. `lasts`
+        is from the moment of preservation; without it and `until` its machinePreserveTimeout counts.
+
+        Raises NotFound, Refused with the machine's own words, or for a time that is past.
+        """
+        await self._running(name, cluster)
+        intent = preservation.preserve_intent(PreserveValue(value), lasts, until, reason, self.requested_by)
+        return await self.send(name, "preserve", intent, cluster=cluster)
+
+    async def release(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
+        """Ends a preservation and withdraws what was asked, on the Node too: a Running machine goes on, a Failed one is
+        deleted. Raises NotFound, Refused."""
+        await self._running(name, cluster)
+        return await self.send(name, "release", preservation.release_intent(reason, self.requested_by), cluster=cluster)
+
+    async def extend(
+        self,
+        name: str,
+        *,
+        lasts: timedelta | None = None,
+        until: datetime | None = None,
+        reason: str = "",
+        cluster: str | None = None,
+    ) -> Sent:
+        """Moves the end of a preservation: so long from now, or to a time. Raises NotFound, Refused."""
+        await self._running(name, cluster)
+        intent = preservation.extend_intent(lasts, until, reason, self.requested_by)
+        return await self.send(name, "extend", intent, cluster=cluster)
+
+    async def machine_of(self, node: str, *, cluster: str | None = None) -> str:
+        """The name of the machine whose Node it is. Raises NotFound, Refused where several say so."""
+        return await preservation.machine_on(self, _word(node), _word(cluster or self.cluster))
+
+    async def machine_or_node(self, name: str, *, cluster: str | None = None) -> str:
+        """The name of the machine of this name that there is, else of the one whose Node has it. Raises as above."""
+        return await preservation.find(self, _word(name), _word(cluster or self.cluster))
+
     async def send(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
         """An intent of one's own making; its id makes sending it again harmless."""
         queue = names.workflow_queue(self.settings.queue_prefix)
@@ -360,19 +409,6 @@ class HostlerClient:
     def _handle(self, name: str, cluster: str | None) -> Any:
         workflow_id = names.machine_id(_word(cluster or self.cluster), _word(name))
         return self.temporal.get_workflow_handle(workflow_id)
-
-
-async def _connected(settings: Settings) -> Client:
-    try:
-        return await asyncio.wait_for(connect(settings), CONNECT_TIMEOUT)
-    except (RuntimeError, TimeoutError) as e:
-        address = ClientConfig.load_client_connect_config().get("target_host", settings.temporal.address)
-        said = re.search(r'message: "([^"]*)"', str(e))  # the operating system's words, out of the core's long ones
-        why = said.group(1) if said else str(e) or f"no answer within {CONNECT_TIMEOUT:.0f} s"
-        raise Unreachable(
-            f"Temporal at {address} cannot be reached ({why}): start it (hostler up), or say where it is "
-            "(TEMPORAL_ADDRESS, temporal.toml, or temporal.address in the settings)"
-        ) from e
 
 
 def _word(name: str) -> str:

@@ -173,6 +173,17 @@ def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:
     return _names(ctx, "machine", incomplete)
 
 
+def machines_and_nodes(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where a machine or a node may stand: machines, with their nodes as help; nodes after `node/`. Without those that
+    stand there already."""
+    word, slash, beginning = incomplete.partition("/")
+    if slash:
+        return [(f"{word}/{name}", help) for name, help in _names(ctx, word, beginning)]
+    given = ctx.params.get("targets") or ()
+    kind = given[0] if given and given[0] in ("machine", "node") else "machine"
+    return [c for c in _names(ctx, kind, incomplete) if c[0] not in given]
+
+
 async def _nodes(settings: Settings, cluster: str, beginning: str) -> Candidates:
     from starter.kube import connect_cluster
 

@@ -16,11 +16,14 @@ from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError
 
 from resources.errors import NOT_YET
+from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, MachineResult, MachineState
 from resources.messages import DeleteIntent, Happening
 from resources.pool import PoolState
+from resources.preservation import ExtendIntent, PreserveIntent
 from starter.errors import no_such_workflow
 from starter.live import IntentCall, failure_words, innermost, intent_of
+from starter.preservation import words as preservation_words
 from starter.results import TOLD_ASIDE, Event
 
 MAX_RUNS = 100
@@ -58,6 +61,10 @@ class Story:
             extra = ", with force"
         elif isinstance(intent, ApplyIntent):
             extra = f", class {intent.machine_class.name} generation {intent.machine_class.generation}"
+        elif isinstance(intent, PreserveIntent | ExtendIntent):
+            extra = preservation_words(intent)
+        elif isinstance(intent, HookIntent):
+            extra = f", {'remove' if intent.remove else 'add'} {intent.name}"
         reason = f": {intent.reason}" if intent.reason else ""
         self.tell(time, f"{name.capitalize()}Asked", f"{name} {asked}{extra}{reason}", rank=0)
 

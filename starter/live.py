@@ -32,9 +32,11 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from resources import attributes
 from resources.errors import TOO_EARLY
+from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
 from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE
+from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.starts import MEMO_CREATED
 from starter.errors import NoAnswer, NotFound, no_such_workflow
 from starter.results import Life, MachineSummary, PendingActivity
@@ -71,6 +73,7 @@ async def summary_of(execution: WorkflowExecution) -> MachineSummary:
         pool=found.get(attributes.POOL, ""),
         provider_id=found.get(attributes.PROVIDER_ID, ""),
         deadline=found.get(attributes.DEADLINE),
+        preserved_until=found.get(attributes.PRESERVED_UNTIL),
     )
 
 
@@ -290,7 +293,16 @@ def _attempted(state: MachineState, asked: CreateInput) -> MachineState:
 
 IntentCall = tuple[str, Any]
 
-_INTENTS: dict[str, type[Any]] = {"apply": ApplyIntent, "delete": DeleteIntent, "recreate": RecreateIntent}
+_INTENTS: dict[str, type[Any]] = {
+    "apply": ApplyIntent,
+    "delete": DeleteIntent,
+    "recreate": RecreateIntent,
+    "renew": Intent,
+    "preserve": PreserveIntent,
+    "release": ReleaseIntent,
+    "extend": ExtendIntent,
+    "hook": HookIntent,
+}
 
 
 Message = tuple[str, Sequence[Payload]]
@@ -322,7 +334,7 @@ async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[
 
 async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
     """Name and payload of an operator's intent that an event carries."""
-    return await told_by(event, converter, _INTENTS | {"renew": Intent})
+    return await told_by(event, converter, _INTENTS)
 
 
 def _fold(state: MachineState, call: IntentCall, event: HistoryEvent) -> MachineState:
@@ -332,6 +344,10 @@ def _fold(state: MachineState, call: IntentCall, event: HistoryEvent) -> Machine
     if isinstance(intent, ApplyIntent) and intent.machine_class.generation >= generation:
         changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
         return state.model_copy(update=changed)
+    if isinstance(intent, HookIntent):
+        from workflows.machine import hooks  # not above: it takes a second to load, with all activities
+
+        return state.model_copy(update={"hooks": hooks.taken(state, intent, event.event_time.ToDatetime(UTC))})
     if isinstance(intent, DeleteIntent) and former is None:
         deletion = Deletion(
             time=event.event_time.ToDatetime(UTC),

@@ -13,6 +13,7 @@ from resources.machine import ClassSnapshot, MachineResult, MachineState
 from resources.machine_class import ClassState
 from resources.messages import OwnedVm
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
+from resources.preservation import PreservedBy
 
 Json = dict[str, Any]
 TOLD_ASIDE = "tell_node"
@@ -82,6 +83,7 @@ class MachineSummary:
     pool: str = ""
     provider_id: str = ""
     deadline: datetime | None = None
+    preserved_until: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -246,6 +248,7 @@ def machine_manifest(state: MachineState) -> Json:
         "creationTimestamp": state.created.isoformat() if state.created else None,
     }
     status = state.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status |= {"phase": state.status.shown_phase, "preserve": _preserve(state)}
     status = {k: v for k, v in status.items() if v}
     if state.machine_class is not None:
         status["class"] = {"name": state.machine_class.name, "generation": state.machine_class.generation}
@@ -258,6 +261,13 @@ def machine_manifest(state: MachineState) -> Json:
         "spec": state.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
         "status": status,
     }
+
+
+def _preserve(state: MachineState) -> Json:
+    """Without what is as at every machine; the source as a word."""
+    found = state.status.preserve.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    words = {PreservedBy.AUTO: "slot", PreservedBy.ASKED: "asked"}
+    return {k: words.get(v, v) if k in ("source", "granted") else v for k, v in found.items()}
 
 
 def class_manifest(state: ClassState) -> Json:

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +46,14 @@ from resources.machine import (
 from resources.machine_class import ClassNews, ClassReport, UpdateState
 from resources.messages import Answer, DeleteIntent, Intent
 from resources.names import class_id
+from resources.preservation import (
+    ExtendIntent,
+    PreservedBy,
+    PreserveIntent,
+    PreserveValue,
+    ReleaseIntent,
+    Request,
+)
 from resources.settings import load_settings
 from starter import intents, live
 from workflows.machine_class import MachineClassWorkflow
@@ -164,7 +172,7 @@ class PlayedMachine:
         self.journal(phase, f"{self.state.name} is {phase}")
         workflow.upsert_search_attributes(
             [
-                attributes.PHASE.value_set(phase),
+                attributes.PHASE.value_set(status.shown_phase),
                 attributes.REASON.value_set("Playing"),
                 attributes.NODE.value_set(status.node_name),
                 attributes.PROVIDER_ID.value_set(status.provider_id),
@@ -185,6 +193,12 @@ class PlayedMachine:
 
     @workflow.signal
     def observe(self, fact: Any) -> None: ...
+
+    @workflow.signal
+    def take_node(self, name: str) -> None:
+        """It says that this Node is its own."""
+        self.state.status.node_name = name
+        workflow.upsert_search_attributes([attributes.NODE.value_set(name)])
 
     def _delete(self, intent: DeleteIntent) -> Answer:
         now = workflow.now()
@@ -224,6 +238,78 @@ class PlayedMachine:
             self.state.labels, self.state.annotations = intent.labels, intent.annotations
             workflow.upsert_search_attributes([attributes.CLASS.value_set(intent.machine_class.name)])
         return Answer(message=self.once(intent, f"configured; takes generation {intent.machine_class.generation}"))
+
+    # -- preservation: `now` counts at once, whatever the phase --------------------------------------------------------
+
+    def keep(self, until: datetime | None) -> None:
+        p = self.state.status.preserve
+        p.expiry_time, p.source = until, PreservedBy.ASKED if until else PreservedBy.NOBODY
+        p.since = workflow.now() if until else None
+        workflow.upsert_search_attributes(
+            [
+                attributes.PHASE.value_set(self.state.status.shown_phase),
+                attributes.PRESERVED_UNTIL.value_set(until) if until else attributes.PRESERVED_UNTIL.value_unset(),
+            ]
+        )
+
+    def _preserve(self, intent: PreserveIntent) -> Answer:
+        now, value = workflow.now(), intent.value
+        until = intent.until or now + (intent.lasts or self.state.spec.machine_preserve_timeout)
+        if intent.id not in self.state.intents:
+            self.state.status.preserve.own = Request(
+                value=value,
+                time=now,
+                requested_by=intent.requested_by,
+                reason=intent.reason,
+                lasts=intent.lasts,
+                until=intent.until,
+            )
+            if value is not PreserveValue.WHEN_FAILED:
+                self.keep(until if value is PreserveValue.NOW else None)
+        kept = f"preserved until {until:%Y-%m-%d %H:%M:%S} UTC"
+        return Answer(message=self.once(intent, kept if value is PreserveValue.NOW else f"takes {value}"))
+
+    @workflow.update
+    def preserve(self, intent: PreserveIntent) -> Answer:
+        return self._preserve(intent)
+
+    @workflow.signal(name="preserve")
+    def preserve_signal(self, intent: PreserveIntent) -> None:
+        self._preserve(intent)
+
+    def _release(self, intent: ReleaseIntent) -> Answer:
+        if intent.id not in self.state.intents:
+            self.state.status.preserve.own = None
+            self.keep(None)
+        return Answer(message=self.once(intent, "is let go"))
+
+    @workflow.update
+    def release(self, intent: ReleaseIntent) -> Answer:
+        return self._release(intent)
+
+    @workflow.signal(name="release")
+    def release_signal(self, intent: ReleaseIntent) -> None:
+        self._release(intent)
+
+    def _extend(self, intent: ExtendIntent) -> Answer:
+        until = intent.until or workflow.now() + (intent.lasts or timedelta(0))
+        if intent.id not in self.state.intents:
+            self.keep(until)
+        return Answer(message=self.once(intent, f"preserved until {until:%Y-%m-%d %H:%M:%S} UTC"))
+
+    @workflow.update
+    def extend(self, intent: ExtendIntent) -> Answer:
+        return self._extend(intent)
+
+    @extend.validator
+    def may_extend(self, intent: ExtendIntent) -> None:
+        if self.state.status.preserve.expiry_time is None:
+            raise ApplicationError(f"machine {self.state.name} is not preserved", type="Refused")
+
+    @workflow.signal(name="extend")
+    def extend_signal(self, intent: ExtendIntent) -> None:
+        if self.state.status.preserve.expiry_time is not None:
+            self._extend(intent)
 
     @workflow.signal(name="delete")
     def delete_signal(self, intent: DeleteIntent) -> None:

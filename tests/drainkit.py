@@ -1,25 +1,37 @@
-"""The drain activity, one attempt at a time, against a simulated API server without controllers."""
+"""The drain activity, one attempt at a time, against an API server without controllers: the test is the kubelet and the
+controller that attaches and detaches volumes."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
-from kube_wire import NODES, PODS, STRATEGIC, Obj, pod
-from kube_world import World
+from kube_wire import MERGE, NODES, PODS, STRATEGIC, Obj, pod
+from kube_world import World, new_world
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
+from activities.deps import Deps
 from activities.drain import DrainActivities
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput, MachineRef
+from resources.settings import ClusterSettings, Settings
 from simulator.frame import Call
 
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
+VOLUMES = "/api/v1/persistentvolumes"
+PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
+ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+CSI = "ebs.csi.aws.com"
 NODE, VM = "n-1", "aws:///eu-west-1/i-1"
 DEADLINE = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
 
@@ -34,22 +46,57 @@ class _Call(ActivityInboundInterceptor):
         return await input.fn(*input.args)
 
 
+@contextlib.asynccontextmanager
+async def new_drain(client: Client, folder: Path) -> AsyncIterator[Drain]:
+    """Of a Node in a simulated cluster of its own."""
+    async with new_world() as world:
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(world.kube.kubeconfig())
+        deps = Deps(Settings(clusters={"demo": ClusterSettings(kubeconfig=kubeconfig)}), client)
+        await world.kube.create(NODES, {"metadata": {"name": NODE}, "spec": {"providerID": VM}})
+        drain = Drain(world, DrainActivities(deps))
+        await drain.node()
+        try:
+            yield drain
+        finally:
+            await deps.close()
+
+
 class Drain:
-    """The activity, one attempt at a time, with the last attempt's heartbeat."""
+    """The activity, one attempt at a time, with the last attempt's heartbeat and a clock that a test moves on."""
 
     def __init__(self, world: World, activities: DrainActivities) -> None:
         self.world = world
         self.kube = world.kube
         self.activities = activities
         self.heartbeat: tuple[Any, ...] = ()
+        self.attempt = 0
+        self.made: list[str] = []
+        self.now = datetime.now(UTC)
+        """When the next pass takes place. The API server's own times are the wall's, some moments later."""
+
+    def later(self, seconds: float) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    def again(self) -> None:
+        """The workflow starts the activity anew."""
+        self.heartbeat, self.attempt = (), 0
+
+    def killed(self) -> None:
+        """The worker dies in the middle of a pass, before a heartbeat has got out."""
+        self.attempt += 1
 
     async def once(self, **fields: Any) -> DrainOutput:
         machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
         usual = {"machine": machine, "node_name": NODE, "provider_id": VM, "deadline": DEADLINE}
         environment = ActivityEnvironment()
-        now = datetime.now(UTC)
+        self.attempt += 1
         environment.info = replace(
-            environment.info, heartbeat_details=self.heartbeat, heartbeat_timeout=None, started_time=now
+            environment.info,
+            attempt=self.attempt,
+            heartbeat_details=self.heartbeat,
+            heartbeat_timeout=None,
+            started_time=self.now,
         )
         environment.on_heartbeat = self._beat
         attempt = Boundary().intercept_activity(_Call())
@@ -78,38 +125,104 @@ class Drain:
 
     async def node(self, ready: str = "True", since: timedelta = timedelta(0), volumes: tuple[str, ...] = ()) -> None:
         """Its Ready condition, for how long it has been so, and the volumes attached to it."""
-        changed = (datetime.now(UTC) - since).strftime("%Y-%m-%dT%H:%M:%SZ")
+        changed = (self.now - since).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = {
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": changed}],
             "volumesAttached": [{"name": v, "devicePath": ""} for v in volumes],
         }
         await self.kube.patch(f"{NODES}/{NODE}/status", {"status": status})
 
+    async def _make(self, path: str, body: Obj) -> None:
+        self.made.append(f"{path}/{body['metadata']['name']}")
+        await self.kube.create(path, body)
+
     async def pod(self, name: str, grace: int = 30, node: str = NODE, phase: str = "Running", **metadata: Any) -> Obj:
         body = pod(name, node)
         body["metadata"] |= metadata
         body["spec"]["terminationGracePeriodSeconds"] = grace
-        await self.kube.create(PODS, body)
+        await self._make(PODS, body)
         status = {"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]}
         made: Obj = await self.kube.patch(f"{PODS}/{name}/status", {"status": status}, STRATEGIC)
         return made
+
+    async def stateful(self, name: str, *claims: str, priority: int | str | None = None, grace: int = 30) -> Obj:
+        """A pod that comes again elsewhere, with these claims. `priority`: a number, or the name of a class."""
+        body = pod(name, NODE)
+        owner = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "s-1", "controller": True}
+        body["metadata"]["ownerReferences"] = [owner]
+        body["spec"]["terminationGracePeriodSeconds"] = grace
+        if priority is not None:
+            named = priority if isinstance(priority, str) else await self._priority(priority)
+            body["spec"]["priorityClassName"] = named
+        body["spec"]["volumes"] = [{"name": c, "persistentVolumeClaim": {"claimName": c}} for c in claims]
+        await self._make(PODS, body)
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
+        made: Obj = await self.kube.patch(f"{PODS}/{name}/status", {"status": status}, STRATEGIC)
+        return made
+
+    async def _priority(self, value: int) -> str:
+        name = f"important-{value}"
+        if (await self.kube.call("GET", f"{PRIORITIES}/{name}")).status == 404:
+            await self._make(PRIORITIES, {"metadata": {"name": name}, "value": value})
+        return name
+
+    async def claim(self, name: str, source: Obj | None = None) -> None:
+        """Bound to its PersistentVolume pv-<name>, which is not attached anywhere yet."""
+        some = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+        wants = {**some, "volumeName": f"pv-{name}", "resources": {"requests": {"storage": "1Gi"}}}
+        await self._make(CLAIMS, {"metadata": {"name": name}, "spec": wants})
+        disk = source or {"csi": {"driver": CSI, "volumeHandle": f"vol-{name}"}}
+        bound = {"claimRef": {"namespace": "default", "name": name}, "capacity": {"storage": "1Gi"}}
+        await self._make(VOLUMES, {"metadata": {"name": f"pv-{name}"}, "spec": {**some, **bound, **disk}})
+
+    async def unclaim(self, name: str) -> None:
+        """And its PersistentVolume. What protects them while they are in use is none of a drain's business."""
+        for path in (f"{CLAIMS}/{name}", f"{VOLUMES}/pv-{name}"):
+            await self.kube.call("DELETE", path)
+            await self.kube.call("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
+
+    async def attach(self, *claims: str, node: str = NODE, attached: bool = True) -> None:
+        """What the attach-detach controller does, and then the CSI driver's attacher."""
+        for name in claims:
+            source = {"persistentVolumeName": f"pv-{name}"}
+            spec = {"attacher": CSI, "nodeName": node, "source": source}
+            body = {"metadata": {"name": f"csi-{name}-{node}"}, "spec": spec}
+            await self._make(ATTACHMENTS, body)
+            if attached:
+                await self.kube.patch(f"{ATTACHMENTS}/csi-{name}-{node}/status", {"status": {"attached": True}})
+
+    async def detach(self, *claims: str, node: str = NODE) -> None:
+        for name in claims:
+            await self.kube.delete(f"{ATTACHMENTS}/csi-{name}-{node}")
+
+    async def attached(self) -> set[str]:
+        """PersistentVolumes with an attachment to the node."""
+        found = (await self.kube.get(ATTACHMENTS))["items"]
+        return {a["spec"]["source"]["persistentVolumeName"] for a in found if a["spec"]["nodeName"] == NODE}
 
     async def stopped(self, name: str) -> None:
         """What its kubelet does when the containers have ended."""
         (await self.kube.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})).ok()
 
-    async def budget(self, name: str, selector: Obj, allowed: int = 0) -> None:
+    async def budget(self, name: str, selector: Obj, allowed: int = 0, **status: Any) -> None:
+        """As its controller would write it where one of the pods is not healthy; or with another status."""
         body = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}}
         if not (await self.kube.call("GET", f"{BUDGETS}/{name}")).status < 300:
-            await self.kube.create(BUDGETS, body)
-        status = {
+            await self._make(BUDGETS, body)
+        usual = {
             "observedGeneration": 1,
             "disruptionsAllowed": allowed,
             "currentHealthy": 1 + allowed,
             "desiredHealthy": 1,
-            "expectedPods": 1 + allowed,
+            "expectedPods": 2 + allowed,
         }
-        await self.kube.patch(f"{BUDGETS}/{name}/status", {"status": status})
+        await self.kube.patch(f"{BUDGETS}/{name}/status", {"status": {**usual, **status}})
+
+    async def clean_up(self) -> None:
+        """Where the cluster goes on after the test."""
+        for path in reversed(self.made):
+            await self.kube.call("DELETE", path, {"gracePeriodSeconds": 0})
+            await self.kube.call("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
 
     async def names(self) -> set[str]:
         return {p["metadata"]["name"] for p in (await self.kube.get(PODS))["items"]}

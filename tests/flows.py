@@ -8,7 +8,8 @@ from __future__ import annotations
 from flowkit import Flow
 from flows_birth import BIRTHS
 from flows_class import CLASSES
+from flows_drain import DRAINS
 from flows_later import LATER
 from flows_pool import POOLS
 
-FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | POOLS
+FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | POOLS

@@ -9,10 +9,12 @@ from poolkit import EPOCH, member
 
 from planners.pool import pace, progress
 from planners.pool.plan import Observed, Plan, plan
-from planners.pool.steps import Create, Delete, Grant
+from planners.pool.steps import Create, Delete, Grant, Keep, TakeSlots
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool import Keep as Wish
 from resources.pool import Member, Pace, Permit, Trouble
+from resources.preservation import PreservedBy
 
 R, P, U, F, C = Phase.RUNNING, Phase.PENDING, Phase.UNKNOWN, Phase.FAILED, Phase.CRASH_LOOP_BACK_OFF
 FAST = Pace(revision=2, window=pace.CAP)
@@ -50,6 +52,14 @@ def granted(made: Plan) -> list[str]:
     return [n for s in made.steps if isinstance(s, Grant) for n in s.names]
 
 
+def preserving(made: Plan, by: PreservedBy) -> list[str]:
+    return [n for s in made.steps if isinstance(s, Keep) and s.by is by for n in s.names]
+
+
+def taking(made: Plan) -> list[str]:
+    return [n for s in made.steps if isinstance(s, TakeSlots) for n in s.names]
+
+
 def waits(made: Plan) -> set[str]:
     return {w.reason for w in made.waits}
 
@@ -59,4 +69,15 @@ def asking(seconds: int = 0) -> Member:
 
 
 def failing(**more: Any) -> Member:
-    return member(2, F, trouble=Trouble.HEALTH, permit=Permit.GRANTED, **more)
+    return member(2, F, **{"trouble": Trouble.HEALTH, "permit": Permit.GRANTED, **more})
+
+
+def drained(keep: Wish = Wish.SLOT, **more: Any) -> Member:
+    """Failed, and waits to hear whether it is preserved."""
+    return failing(drained=True, keep=keep, **more)
+
+
+def kept(by: PreservedBy = PreservedBy.AUTO, **more: Any) -> Member:
+    """Failed, and preserved."""
+    given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, **more}
+    return member(2, F, **given)

@@ -13,21 +13,25 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from planners.pool import pace, progress
-from planners.pool.plan import Observed, Plan, plan
+from planners.pool.keep import kept, lowered, slots
+from planners.pool.plan import Observed, Plan, complete, plan
 from planners.pool.repair import in_flight
 from planners.pool.revisions import Wanted, revise, undo
-from planners.pool.steps import Create, Delete, Grant, MarkNodes
+from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, TakeSlots
 from planners.pool.view import View
 from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.manifests import SecretRef
-from resources.pool import Gate, Member, Pace, Permit, Revision, Rollout, Trouble, Vm
+from resources.pool import Gate, Member, Pace, Permit, Released, Revision, Rollout, Trouble, Vm
+from resources.pool import Keep as Wish
+from resources.preservation import PreservedBy
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 TURN = timedelta(seconds=10)
 TEMPLATE: dict[str, Any] = {"spec": {"class": {"name": "c1"}}}
 MOST_TURNS = 400
+EVER = EPOCH + timedelta(days=30)
 CHOSEN_BY_PEOPLE = {"MarkedForDeletion", "Hibernated"}
 
 
@@ -68,6 +72,10 @@ class World:
     stuck: set[str] = field(default_factory=set)
     """Their VMs stay in shutting-down."""
     no_capacity: bool = False
+    asked_for: set[str] = field(default_factory=set)
+    """They shall be preserved when they fail."""
+    expired: set[str] = field(default_factory=set)
+    """They are preserved no longer, by their own clocks."""
     timeout_turns: int = 12
     """creationTimeout, in turns."""
 
@@ -85,6 +93,8 @@ class World:
     _waits: tuple[str, ...] = ()
     _line: str = ""
     _pending: dict[str, int] = field(default_factory=dict)
+    _rolled: int = 0
+    """The revision whose rollout has begun, until it is complete."""
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -106,6 +116,12 @@ class World:
     def change(self, why: str, **fields: Any) -> None:
         self.spec = self.spec.model_copy(update=fields)
         self.say(f"*** {why}")
+
+    def lower(self, most: int) -> None:
+        former = self.spec.auto_preserve_failed_max
+        self.change(f"autoPreserveFailedMax {former} → {most}", auto_preserve_failed_max=most)
+        for name in lowered(self.view, former):
+            self.set(name, released=Released.TAKEN)
 
     def resume(self) -> None:
         assert self.rollout
@@ -140,7 +156,16 @@ class World:
     @property
     def observed(self) -> Observed:
         back = bool(self.revisions) and self.revisions[-1].back
-        return Observed(self.members, self.revision, self.rollout, self.pace, reachable=self.reachable, back=back)
+        unfinished = self._rolled == self.revision
+        return Observed(
+            self.members,
+            self.revision,
+            self.rollout,
+            self.pace,
+            reachable=self.reachable,
+            back=back,
+            unfinished=unfinished,
+        )
 
     @property
     def view(self) -> View:
@@ -177,6 +202,10 @@ class World:
             self.say(f"    {step.reason}: {step.message}")
             self.carry_out(step)
         self.rollout = progress.lose(self.rollout, made.steps, self.members)
+        if self.rollout is not None:
+            self._rolled = self.revision
+        elif complete(self.view):
+            self._rolled = 0
         waits = tuple(f"    ({w.reason}: {w.message})" for w in made.waits)
         for line in waits:
             if line not in self._waits:
@@ -194,6 +223,12 @@ class World:
                 self.replaced += len(step.names)
                 for name in step.names:
                     self.set(name, deleting=True)
+            case Keep():
+                for name in step.names:
+                    self.set(name, kept=step.by)
+            case TakeSlots():
+                for name in step.names:
+                    self.set(name, released=Released.TOLD)
             case Grant():
                 for name in step.names:
                     self.set(name, permit=Permit.GRANTED)
@@ -210,7 +245,11 @@ class World:
         elif m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN:
             self._enter(name, Phase.FAILED, trouble=Trouble.HEALTH)
         elif m.phase is Phase.FAILED and not m.drained:
-            self.set(name, drained=True)
+            self.set(name, drained=True, keep=Wish.ASKED if name in self.asked_for else Wish.SLOT)
+        elif m.kept:
+            self.set(name, preserved_until=EVER, preserved_by=m.kept, kept=PreservedBy.NOBODY, keep=Wish.UNDECIDED)
+        elif m.released is Released.TOLD or name in self.expired:
+            self._enter(name, Phase.TERMINATING, preserved_until=None, deleting=True)
         elif m.vm is Vm.UNBORN and m.phase is not Phase.FAILED:
             self._be_born(name, m)
         elif m.phase is Phase.PENDING:
@@ -227,6 +266,9 @@ class World:
             or m.phase is Phase.PENDING
             or (m.vm is Vm.UNBORN and m.phase is not Phase.FAILED)
             or (m.phase is Phase.FAILED and not m.drained)
+            or bool(m.kept)
+            or bool(m.released)
+            or name in self.expired
         )
 
     def _be_born(self, name: str, m: Member) -> None:
@@ -274,6 +316,9 @@ class World:
         if ours & before and limits.replicas:
             self.must(len(view.available) >= limits.floor, f"I3: {len(view.available)} available < {limits.floor}")
         self.must(len(in_flight(view)) <= limits.repairs, f"I4: {in_flight(view)} > {limits.repairs}")
+        if any(isinstance(s, Keep) and s.by is PreservedBy.AUTO for s in made.steps):
+            used, most = slots(kept(view)), self.spec.auto_preserve_failed_max
+            self.must(len(used) <= most, f"slots: {sorted(used)} > {most}")
         self.lowest = min(self.lowest, len(view.available))
 
     def must(self, holds: bool, what: str) -> None:

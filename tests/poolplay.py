@@ -104,7 +104,7 @@ class Machines:
             if name not in self.there:
                 continue
             machine = self.there[name]
-            if input.delete is not None:
+            if input.delete is not None or input.repair is not None:
                 await self._is(name, Phase.TERMINATING, ended=True, vm=Vm.GONE)
                 del self.there[name]
                 continue

@@ -28,15 +28,27 @@ import worker
 from planners.hot_update import rolling_hash
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassRef, ReportInput
-from resources.membership import MarkNodesInput, MemberReport, Permit, PoolRef, TemplateNews
-from resources.messages import ClusterNews, DeleteIntent
+from resources.membership import (
+    MarkNodesInput,
+    MemberReport,
+    Permit,
+    PoolRef,
+    PreserveGrant,
+    SlotTaken,
+    TemplateNews,
+)
+from resources.messages import ClusterNews, DeleteIntent, RepairIntent
 from resources.names import pool_id
-from resources.pool import Trouble, Vm
+from resources.pool import Keep, Trouble, Vm
+from resources.preservation import PreservedBy
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
 """Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and then Failed. Without: it joins."""
 LINGERS, DEAF = "lingers", "deaf"
 """Is Terminating, or Failed and not drained, until the test lets it go on · does not take a changed template."""
+ASKED_LATE, SLOW_TO_KEEP = "asked late", "slow to keep"
+"""Somebody has asked for it to be preserved, which its pool has not heard · is granted it, and does not say yet that it
+is preserved."""
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
@@ -97,6 +109,32 @@ class PlayedMachine:
         if LINGERS not in self.habits and not self.over:
             self.over = True
             self.say(vm=Vm.GONE, ended=True)
+
+    @workflow.signal
+    def repair(self, intent: RepairIntent) -> None:
+        self.heard.append(("repair", intent))
+        if ASKED_LATE in self.habits:
+            self.say(keep=Keep.ASKED)
+        elif self.now["phase"] == Phase.FAILED and not self.now.get("preserved_until"):
+            self._go()
+
+    @workflow.signal
+    def preserve_granted(self, grant: PreserveGrant) -> None:
+        self.heard.append(("preserve_granted", grant))
+        if SLOW_TO_KEEP not in self.habits and self.now["phase"] == Phase.FAILED:
+            until = workflow.now() + timedelta(hours=72)
+            self.say(preserved_until=until, preserved_by=grant.by, keep=Keep.UNDECIDED)
+
+    @workflow.signal
+    def slot_taken(self, news: SlotTaken) -> None:
+        self.heard.append(("slot_taken", news))
+        if self.now.get("preserved_by") == PreservedBy.AUTO:
+            self._go()
+
+    def _go(self) -> None:
+        self.over = True
+        self.say(phase=Phase.TERMINATING, preserved_until=None, preserved_by=PreservedBy.NOBODY, keep=Keep.UNDECIDED)
+        self.say(vm=Vm.GONE, ended=True)
 
     @workflow.signal
     def permit(self, permit: Permit) -> None:

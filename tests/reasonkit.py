@@ -43,6 +43,12 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "MarkNodes": (2, Kind.HAPPENING),
 }
 """In a pool's plan only: elsewhere these words mean something else."""
+PRESERVATION: dict[str, tuple[int | str, Kind]] = {
+    "Preserve": (2, Kind.HAPPENING),
+    "End": (0, Kind.HAPPENING),
+    "Stay": (0, Kind.WAIT),
+}
+"""In planners/preservation.py only."""
 PASSED_ON = {"reason_of", "_happened"}
 """Functions whose answer is a reason that is found where it is made."""
 
@@ -106,7 +112,11 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and what it is met as, where the call says one."""
     name = _name(call.func)
-    words = {**SAID, **POOL} if file.startswith("planners/pool/") else SAID
+    words = SAID
+    if file.startswith("planners/pool/"):
+        words = {**SAID, **POOL}
+    elif file == "planners/preservation.py":
+        words = {**SAID, **PRESERVATION}
     if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):
         return None
     if name == "Health" and isinstance(call.args[0], ast.Constant) and call.args[0].value is True:

@@ -228,12 +228,12 @@ def break_i11() -> None:
 
 def break_i12() -> None:
     """A drain that deletes instead of evicting."""
-    import activities.drain
+    import activities.draining.calls
 
-    async def kill(kube: Kube, pod: dict[str, Any]) -> None:
-        await activities.drain._kill(kube, pod)
+    async def kill(kube: Kube, pod: dict[str, Any], grace: int | None) -> None:
+        await activities.draining.calls.kill(kube, pod)
 
-    activities.drain._evict = kill
+    activities.draining.calls.evict = kill
 
 
 def drain_again() -> None:

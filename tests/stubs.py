@@ -34,6 +34,8 @@ from resources.messages import (
     LookInput,
     NodeFacts,
     NodeLook,
+    PreserveInput,
+    PreserveOutput,
     ReadyInput,
     ReadyOutput,
     StatusInput,
@@ -76,6 +78,8 @@ class Stubs:
 
     def __init__(self) -> None:
         self.script: dict[str, deque[Any]] = {}
+        self.always: dict[str, Any] = {}
+        """Instead of the usual answer, where the script says nothing."""
         self.calls: list[tuple[str, Any]] = []
         self.asked: list[tuple[str, Any]] = []
         """The calls without repetitions of one activity: what is slow is called again, and asked for once."""
@@ -99,6 +103,10 @@ class Stubs:
         reports = [i for n, i in self.asked if n == "report_to_class"]
         return [(i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in reports]
 
+    @property
+    def of_cluster(self) -> list[Callable[..., Any]]:
+        return [self.join, self.tell, self.ready, self.look_at_node, self.preserve, self.forget]
+
     async def _answer(self, name: str, input: Any, usual: Any) -> Any:
         self.calls.append((name, input))
         if activity.info().attempt == 1:
@@ -108,7 +116,7 @@ class Stubs:
                 activity.heartbeat()
                 await asyncio.sleep(0.02)
         answers = self.script.get(name)
-        answer = answers.popleft() if answers else usual
+        answer = answers.popleft() if answers else self.always.get(name, usual)
         if isinstance(answer, BaseException):
             raise answer
         return answer(input) if callable(answer) else answer
@@ -144,6 +152,10 @@ class Stubs:
     @activity.defn(name="remove_ready_taint")
     async def ready(self, input: ReadyInput) -> ReadyOutput:
         return await self._answer("remove_ready_taint", input, ReadyOutput(removed=True))
+
+    @activity.defn(name="preserve_node")
+    async def preserve(self, input: PreserveInput) -> PreserveOutput:
+        return await self._answer("preserve_node", input, PreserveOutput())
 
     @activity.defn(name="drain_node")
     async def drain(self, input: DrainInput) -> DrainOutput:
@@ -192,14 +204,15 @@ async def stubbed(client: Client, workflows: bool = True, **options: Any) -> Asy
     stubs, prefix = Stubs(), f"t{uuid.uuid4().hex[:8]}"
     per_queue: dict[str, list[Callable[..., Any]]] = {
         names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
-        names.cluster_queue("demo", prefix): [stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.forget],
+        names.cluster_queue("demo", prefix): stubs.of_cluster,
         names.drain_queue("demo", prefix): [stubs.drain],
         names.workflow_queue(prefix): [stubs.report, stubs.ask],
     }
+    machines = Machines(client, prefix, stubs)
     async with contextlib.AsyncExitStack() as stack:
         for queue, activities in per_queue.items():
-            await stack.enter_async_context(Worker(client, task_queue=queue, activities=activities))
-        machines = Machines(client, prefix, stubs)
+            machines.workers[queue] = made = Worker(client, task_queue=queue, activities=activities)
+            await stack.enter_async_context(made)
         if workflows:
             await stack.enter_async_context(machines.workflow_worker(**options))
         try:
@@ -214,6 +227,8 @@ class Machines:
     def __init__(self, client: Client, prefix: str, stubs: Stubs) -> None:
         self.client, self.prefix, self.stubs = client, prefix, stubs
         self.started: list[WorkflowHandle[Any, Any]] = []
+        self.workers: dict[str, Worker] = {}
+        """Of activities, by their queue: one that a test shuts down polls no more."""
         self.seq = 0
 
     def workflow_worker(self, strict: bool = True, **options: Any) -> Worker:

@@ -85,9 +85,10 @@ async def test_a_life(working: Place) -> None:
     assert waited.ok() == "machine/m1 is Running\n"
 
     row = (await working.run("get", "mc", "m1", "-o", "wide")).ok().splitlines()
-    assert row[0].split() == ["NAME", "PHASE", "REASON", "NODE", "AGE", "CLASS", "POOL", "PROVIDER-ID", "DEADLINE"]
+    columns = ["NAME", "PHASE", "REASON", "NODE", "AGE", "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL"]
+    assert row[0].split() == columns
     assert row[1].split()[:4] == ["m1", "Running", "Playing", "node-m1"]
-    assert row[1].split()[5:] == ["c1", "<none>", "aws:///eu-west-1/i-m1", "in", "29m"]
+    assert row[1].split()[5:] == ["c1", "<none>", "aws:///eu-west-1/i-m1", "in", "29m", "<none>"]
 
     printed = (await working.hostler("get", "machine", "m1", "-o", "yaml")).ok()
     assert yaml.safe_load(printed)["status"]["phase"] == "Running"

@@ -174,7 +174,7 @@ async def test_a_kubelet_is_dead_by_the_servers_clock(deeds: Deeds, now: datetim
     )
     drain = DrainActivities(deeds.deps).drain_node
     words = await deeds.waits(drain, input, at=now + timedelta(minutes=4))
-    assert "waiting for 1 volumes to detach" in words
+    assert "waiting for volume vol-1 to detach" in words
     output = await deeds.attempt(drain, input, at=now + timedelta(minutes=6))
     assert output == DrainOutput(left=["volume vol-1 still attached"])
 

@@ -85,6 +85,9 @@ async def test_names_of_machines_come_from_temporal(working: Place) -> None:
     assert await offered(working, "describe", "machine", "we") == ["web-1", "web-2"]
     assert await offered(working, "describe", "machine/d") == ["machine/db-1"]
     assert await offered(working, "delete", "machine", "web-1", "we") == ["web-2"]  # not twice
+    assert await offered(working, "preserve", "web-1", "we") == ["web-2"]
+    assert await offered(working, "release", "machine/d") == ["machine/db-1"]
+    assert await offered(working, "extend", "machine", "d") == ["db-1"]
     assert await offered(working, "get", "machines", "--cluster", "other", "") == []
     assert await offered(working, "get", "machines", "x' OR 'a'='a") == []
 

@@ -34,16 +34,20 @@ CASES = (
     *(f"M{n}" for n in range(1, 10)),
     *(f"F{n}" for n in range(1, 7)),
     *(f"D{n}" for n in range(1, 23)),
+    *(f"R{n}" for n in range(1, 12)),
     *(f"V{n}" for n in range(1, 7)),
     *OWN,
     *(f"S{n}" for n in range(1, 13)),
     *(f"U{n}" for n in range(1, 14)),
+    *(f"K{n}" for n in range(1, 21)),
+    *(f"A{n}" for n in range(1, 7)),
+    *(f"T{n}" for n in range(1, 10)),
     *(f"P{n:02}" for n in (*range(1, 42, 2), *range(55, 72, 2)) if n not in (61, 63)),
     "P17b",
 )
-NOT_HERE = ("C14", "D1", "D22", "H15", "S12", "U4", "U5", "U12", "P17", "P59", OWN[-1])
+NOT_HERE = ("C14", "D1", "D22", "R2", "H15", "S12", "U4", "U5", "U12", "P17", "P59")
 NAMED = re.compile(r"`(tests/[\w/]+\.py)::(\w+)(?:\[([^\]]+)\])?`")
-CASE_IN_NAME = re.compile(r"_([cdfhmpsuv])(\d\d?)(?!\d)(b?)")
+CASE_IN_NAME = re.compile(r"_([acdfhkmprstuv])(\d\d?)(?!\d)(b?)")
 
 
 @dataclass(frozen=True)

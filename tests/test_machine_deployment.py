@@ -146,7 +146,9 @@ TEMPLATE_HOT = (
     "metadata.labels metadata.annotations spec.nodeTemplate.metadata.labels spec.nodeTemplate.metadata.annotations "
     "spec.nodeTemplate.spec.taints[].key spec.nodeTemplate.spec.taints[].value spec.nodeTemplate.spec.taints[].effect "
     "spec.providerID spec.creationTimeout spec.healthTimeout spec.disableHealthTimeout spec.drainTimeout "
-    "spec.nodeConditions"
+    "spec.machinePreserveTimeout spec.nodeConditions "
+    "spec.lifecycleHooks.preDrain[].name spec.lifecycleHooks.preDrain[].owner "
+    "spec.lifecycleHooks.preTerminate[].name spec.lifecycleHooks.preTerminate[].owner"
 )
 STEERS = (
     "replicas selector.matchLabels selector.matchExpressions[].key selector.matchExpressions[].operator "

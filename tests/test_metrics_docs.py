@@ -20,6 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_worker import change_settings, get, worker_process
 
 import worker
+from activities.census_preserved import BLOCKED, RUNNING
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED
 from resources.errors import ErrorClass
 from resources.machine import Phase
@@ -95,7 +96,7 @@ def test_queries_of_the_docs_ask_for_what_there_is() -> None:
         "phase": {*Phase, "Parked"},
         "error_class": {"", *ErrorClass, UNIMPLEMENTED, DEFECT},
         "reason": strings(),
-        "state": set(UpdateState),
+        "state": {*UpdateState, RUNNING, BLOCKED},
     }
     asked: dict[str, set[str]] = {}
     for query in queries():

@@ -17,7 +17,7 @@ from resources.machine import Phase
 from resources.machine_deployment import MachineTemplate
 from resources.membership import CreateFailure, MemberReport
 from resources.names import PRIORITY_ANNOTATION
-from resources.pool import Member, Pace, Permit, Revision, Trouble, Vm
+from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Trouble, Vm
 from resources.preservation import PreservedBy
 from resources.timings import Timings
 
@@ -236,3 +236,86 @@ def test_the_next_look_is_always_to_come() -> None:
     assert next_look(at(a=1, b=1), told, 2, LATER) == LATER - timedelta(seconds=30) + PATIENCE
     assert next_look(at(a=1), {"a": LATER - PATIENCE}, 2, LATER) is None
     assert next_look(at(a=2, b=1), {"a": LATER}, 2, LATER) is None
+
+
+# -- preservation -----------------------------------------------------------------------------------------------------
+
+FAILED, AUTO, ASKED, NOBODY = Phase.FAILED, PreservedBy.AUTO, PreservedBy.ASKED, PreservedBy.NOBODY
+PRESERVED: dict[str, Any] = {"preserved_until": LATER, "preserved_by": AUTO}
+
+
+def test_what_shall_become_of_it_is_what_it_says_last() -> None:
+    asks = hear(member(), report(FAILED, drained=True, keep=Keep.SLOT), [])
+    assert asks.keep is Keep.SLOT
+    assert hear(asks, report(FAILED, drained=True, keep=Keep.ASKED), []).keep is Keep.ASKED
+    assert hear(asks, report(FAILED, **PRESERVED), []).keep is Keep.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("kept", "phase", "said", "stays"),
+    [
+        (AUTO, FAILED, {"keep": Keep.SLOT}, AUTO),  # the pool's word is on its way
+        (AUTO, FAILED, {"keep": Keep.ASKED}, AUTO),  # somebody asked meanwhile: one slot, not two
+        (ASKED, FAILED, {"keep": Keep.ASKED}, ASKED),
+        (AUTO, FAILED, {}, AUTO),  # not drained, as an older worker said it
+        (ASKED, FAILED, {"keep": Keep.SLOT}, NOBODY),  # withdrawn: a slot, if one is free
+        (AUTO, FAILED, {"keep": Keep.NEVER}, NOBODY),  # `false`
+        (AUTO, FAILED, PRESERVED, NOBODY),
+        (AUTO, FAILED, {"keep": Keep.SLOT, "vm": Vm.GONE}, NOBODY),
+        (AUTO, Phase.RUNNING, {}, NOBODY),
+        (AUTO, Phase.TERMINATING, {}, NOBODY),
+        (NOBODY, FAILED, {"keep": Keep.SLOT}, NOBODY),
+    ],
+)
+def test_the_pools_word_that_it_is_preserved(
+    kept: PreservedBy, phase: Phase, said: dict[str, Any], stays: PreservedBy
+) -> None:
+    assert hear(member(phase=FAILED, kept=kept), report(phase, **said), []).kept is stays
+
+
+@pytest.mark.parametrize("had", [Released.TAKEN, Released.TOLD])
+@pytest.mark.parametrize(
+    ("phase", "said", "stays"),
+    [
+        (FAILED, PRESERVED, True),
+        (FAILED, {**PRESERVED, "preserved_by": ASKED}, False),  # somebody asked for it meanwhile
+        (FAILED, {"keep": Keep.SLOT}, False),  # its time was over
+        (Phase.RUNNING, PRESERVED, False),  # well again: no slot any more
+        (Phase.TERMINATING, {}, False),
+    ],
+    ids=["preserved", "asked for", "over", "well again", "it goes"],
+)
+def test_a_slot_that_was_taken(had: Released, phase: Phase, said: dict[str, Any], stays: bool) -> None:
+    former = member(phase=FAILED, **PRESERVED, released=had)
+    assert hear(former, report(phase, **said), []).released is (had if stays else Released.NO)
+
+
+def test_a_slot_that_was_taken_before_it_was_reported_stays_so() -> None:
+    heard = hear(member(phase=FAILED, kept=AUTO, released=Released.TAKEN), report(FAILED, **PRESERVED), [])
+    assert (heard.kept, heard.released) == (NOBODY, Released.TAKEN)
+
+
+REFUSALS: list[tuple[str, Phase, dict[str, Any], bool]] = [
+    ("it is asked for", FAILED, {"keep": Keep.ASKED}, True),
+    ("it is preserved", FAILED, PRESERVED, True),
+    ("it is preserved and well again", Phase.RUNNING, PRESERVED, True),
+    ("on its way when the pool decided", FAILED, {"keep": Keep.SLOT}, False),
+    ("false", FAILED, {"keep": Keep.NEVER}, False),
+    ("it goes", Phase.TERMINATING, {"keep": Keep.ASKED}, False),
+]
+
+
+@pytest.mark.parametrize(("phase", "said", "back"), [r[1:] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
+def test_a_repair_that_it_refuses(phase: Phase, said: dict[str, Any], back: bool) -> None:
+    heard = hear(member(phase=FAILED, deleting=True, repair=True), report(phase, **said), [])
+    assert (heard.deleting, heard.repair) == (not back, not back)
+
+
+@pytest.mark.parametrize(("phase", "said"), [r[1:3] for r in REFUSALS], ids=[r[0] for r in REFUSALS])
+def test_any_other_deletion_is_never_taken_back(phase: Phase, said: dict[str, Any]) -> None:
+    assert hear(member(phase=FAILED, deleting=True), report(phase, **said), []).deleting
+
+
+def test_one_that_is_preserved_needs_no_permit_any_more() -> None:
+    former = member(phase=FAILED, permit=Permit.GRANTED)
+    assert hear(former, report(FAILED, asks=True, **PRESERVED), []).permit is Permit.NONE

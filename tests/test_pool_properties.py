@@ -10,14 +10,15 @@ from hypothesis import strategies as st
 from poolkit import EPOCH, member, spec
 
 from planners.pool import pace, progress
-from planners.pool.order import preserved
+from planners.pool.keep import kept, slots
 from planners.pool.plan import Observed, Plan, plan
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create, Delete, Grant, MarkNodes
+from planners.pool.steps import Create, Delete, Grant, MarkNodes, TakeSlots
+from planners.pool.steps import Keep as Preserve
 from planners.pool.view import View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Pace, Permit, Rollout, Trouble, Vm
+from resources.pool import Gate, Keep, Member, Pace, Permit, Released, Rollout, Trouble, Vm
 from resources.preservation import PreservedBy
 
 REVISION = 3
@@ -41,6 +42,9 @@ def any_member(chance: random.Random) -> Member:
         deleting=pick((True, False)),
         drained=pick((True, False)),
         node_marked=pick((True, False)),
+        keep=pick(list(Keep)),
+        kept=pick(list(PreservedBy)),
+        released=pick(list(Released)),
     )
 
 
@@ -55,6 +59,7 @@ def likely_member(chance: random.Random) -> Member:
         trouble=chance.choice((Trouble.HEALTH, Trouble.JOIN)) if ill else Trouble.NONE,
         permit=chance.choice((Permit.ASKED, Permit.NONE)) if phase is Phase.UNKNOWN else Permit.NONE,
         drained=phase is Phase.FAILED,
+        keep=chance.choice(list(Keep)) if phase is Phase.FAILED else Keep.UNDECIDED,
         deleting=chance.random() < 0.1,
     )
 
@@ -73,6 +78,7 @@ def any_spec(chance: random.Random) -> MachineDeploymentSpec:
         minReadySeconds=chance.choice((0, 60)),
         progressDeadlineSeconds=chance.choice((None, 100)),
         repair={"maxConcurrent": amount(), "pauseAboveUnhealthy": amount()},
+        autoPreserveFailedMax=chance.choice((0, 1, 2, 9)),
     )
     if chance.random() < 0.8:
         return made
@@ -129,6 +135,10 @@ def carry_out(observed: Observed, made: Plan) -> Observed:
                 whole |= {f"new{fresh + i:03d}": Member(step.revision, EPOCH, EPOCH) for i in range(step.count)}
             case Delete():
                 whole |= {n: whole[n]._replace(deleting=True) for n in step.names}
+            case Preserve():
+                whole |= {n: whole[n]._replace(kept=step.by) for n in step.names}
+            case TakeSlots():
+                whole |= {n: whole[n]._replace(released=Released.TOLD) for n in step.names}
             case Grant():
                 whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case MarkNodes():
@@ -221,9 +231,37 @@ def test_i5_what_is_not_known_is_not_destroyed(seed: int) -> None:
 @given(SEEDS)
 def test_i9_a_preserved_machine_stays_but_for_replicas_rollout_or_a_person(seed: int) -> None:
     observed, wanted = any_pool(seed)
+    view, made = View(observed, wanted, EPOCH), plan(observed, wanted, EPOCH)
+    staying = {n for n, m in observed.members.items() if m.stays and m.vm is not Vm.GONE}
+    assert not staying & set(names(made, "VMGone"))
+    assert view.overrides or not staying & set(names(made, "Unhealthy", "NeverJoined", "NeverCreated"))
+
+
+@many
+@given(SEEDS)
+def test_slots_are_never_granted_beyond_the_maximum(seed: int) -> None:
+    observed, wanted = any_pool(seed)
     made = plan(observed, wanted, EPOCH)
-    kept = {n for n, m in observed.members.items() if preserved(m, EPOCH) and m.vm is not Vm.GONE}
-    assert not kept & set(names(made, "Unhealthy", "NeverJoined", "VMGone"))
+    view = View(carry_out(observed, made), wanted, EPOCH)
+    by = {n: s.by for s in made.steps if isinstance(s, Preserve) for n in s.names}
+    assert all(observed.members[n].drained and observed.members[n].phase is Phase.FAILED for n in by)
+    assert all(observed.members[n].keep is not Keep.NEVER for n in by), "`false` is never preserved"
+    if PreservedBy.AUTO in by.values():
+        assert len(slots(kept(view))) <= wanted.auto_preserve_failed_max
+    if View(observed, wanted, EPOCH).overrides:
+        assert not by
+
+
+@many
+@given(SEEDS)
+def test_who_asks_is_preserved_whatever_the_slots(seed: int) -> None:
+    observed, wanted = any_pool(seed)
+    before, made = View(observed, wanted, EPOCH), plan(observed, wanted, EPOCH)
+    if before.overrides or observed.cluster_paused:
+        return
+    asked = {n for n, m in before.active.items() if m.phase is Phase.FAILED and m.drained and m.keep is Keep.ASKED}
+    after = carry_out(observed, made).members
+    assert all(after[n].stays or n in names(made, "MarkedForDeletion") for n in asked)
 
 
 @many

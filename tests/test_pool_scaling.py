@@ -235,6 +235,8 @@ def test_a_preserved_machine_counts_as_a_replica() -> None:
     """Seed 003, 9."""
     members = pool(0, 2) | {"kept": kept(PreservedBy.AUTO, phase=F)._replace(revision=2, drained=True)}
     assert look(members, spec(3)).steps == ()
+    assert look(members, spec(3), now=at(3600)).steps == (), "its end is its own clock's"
+    members["kept"] = members["kept"]._replace(preserved_until=None, preserved_by=PreservedBy.NOBODY)
     assert deleted(look(members, spec(3), now=at(3600)), "NeverJoined") == ["kept"]
 
 

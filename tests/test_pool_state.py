@@ -18,10 +18,12 @@ from resources.machine_deployment import NAME_LENGTH, MachineTemplate
 from resources.manifests import SecretRef
 from resources.messages import Happening
 from resources.pool import (
+    Keep,
     Member,
     Permit,
     PoolState,
     PoolWait,
+    Released,
     Revision,
     Rollout,
     Story,
@@ -46,6 +48,10 @@ FULL = member(
     marks_due=True,
     template=12,
     seq=345,
+    keep=Keep.NEVER,
+    kept=PreservedBy.ASKED,
+    released=Released.TOLD,
+    repair=True,
 )
 MEMBERS: TypeAdapter[dict[str, Member]] = TypeAdapter(dict[str, Member])
 
@@ -68,10 +74,29 @@ def test_every_code_is_read_back() -> None:
             permit=chance.choice(list(Permit)),
             preserved_by=chance.choice(list(PreservedBy)),
             deleting=chance.choice([True, False]),
+            keep=chance.choice(list(Keep)),
+            kept=chance.choice(list(PreservedBy)),
+            released=chance.choice(list(Released)),
+            repair=chance.choice([True, False]),
         )
         assert MEMBERS.validate_json(MEMBERS.dump_json({"m": made})) == {"m": made}
+    assert MEMBERS.validate_json(MEMBERS.dump_json({"m": FULL._replace(seq=0)})) == {"m": FULL._replace(seq=0)}
     by_hand = b'{"m": [1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "Running"]}'
     assert MEMBERS.validate_json(by_hand) == {"m": Member(1, EPOCH, EPOCH, Phase.RUNNING)}
+
+
+def test_what_was_written_before_there_were_slots_is_read() -> None:
+    """Histories that are recorded, and runs that go on in another one by a newer worker."""
+    before = b'{"m":[12,1767225600000,1767225600000,"C","v","h","g",3,null,null,"u",1,1,0,1,12,345]}'
+    (read,) = MEMBERS.validate_json(before).values()
+    assert (read.preserved_by, read.deleting, read.node_marked, read.seq) == (PreservedBy.ASKED, True, False, 345)
+    assert (read.keep, read.kept, read.released, read.repair) == (
+        Keep.UNDECIDED,
+        PreservedBy.NOBODY,
+        Released.NO,
+        False,
+    )
+    assert MEMBERS.dump_json({"m": read}) == before
 
 
 async def test_5000_members_travel_in_one_payload() -> None:

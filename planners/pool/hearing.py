@@ -12,14 +12,16 @@ from planners.pool import pace
 from planners.waits import WAIT
 from resources.machine import Phase
 from resources.membership import MemberReport
-from resources.pool import Member, Pace, Permit, Revision, Trouble, Vm, priority_of
+from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Trouble, Vm, priority_of
+from resources.preservation import PreservedBy
 from resources.timings import Timings
 
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 
 
 def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], template: int = 0) -> Member:
-    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays.
+    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays, but
+    for a repair that it refuses.
 
     `template`: the newest generation of the template, which the newest revision has.
     """
@@ -38,14 +40,47 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         marked=report.marked or member.marked,  # a person may have marked it here
         preserved_until=report.preserved_until,
         preserved_by=report.preserved_by,
+        keep=report.keep,
+        kept=_kept(member, report),
+        released=_released(member, report),
+        deleting=member.deleting and not _refused(member, report),
+        repair=member.repair and not _refused(member, report),
         drained=report.drained,
         template=report.template,
         seq=report.seq,
     )
 
 
+def _kept(member: Member, report: MemberReport) -> PreservedBy:
+    """The pool's word stays until the machine is preserved, or can be so no more: it is not Failed any more, or leaves,
+    or is not to be preserved. A word on request counts only as long as somebody asks for it: else it would be a slot
+    that nobody has granted."""
+    open_still = report.phase is Phase.FAILED and report.preserved_until is None and report.vm is not Vm.GONE
+    withdrawn = member.kept is PreservedBy.ASKED and report.keep is Keep.SLOT
+    return member.kept if open_still and report.keep is not Keep.NEVER and not withdrawn else PreservedBy.NOBODY
+
+
+def _released(member: Member, report: MemberReport) -> Released:
+    """Until it goes; and until it is not the pool's own any more, because it is well again or somebody asks for it."""
+    still = report.phase is Phase.FAILED and report.preserved_by is not PreservedBy.ASKED
+    about_to_be = _kept(member, report) is PreservedBy.AUTO
+    return member.released if still and (about_to_be or report.preserved_until is not None) else Released.NO
+
+
+def _refused(member: Member, report: MemberReport) -> bool:
+    """A repair's deletion, by a machine that is to be preserved. A report may have been on its way when the pool
+    decided, so only these two words are a refusal, whether the deletion has reached the machine yet or not: it decides
+    by the same state when it does. If the request is withdrawn before that, the machine goes and says so, and nothing
+    but a place in the pool was kept for it meanwhile. Any other deletion is never taken back."""
+    wants = report.keep is Keep.ASKED or report.preserved_until is not None
+    return member.repair and report.phase is not Phase.TERMINATING and wants
+
+
 def _permit(permit: Permit, report: MemberReport) -> Permit:
-    """One that was given stays until the machine has taken its question back; a Failed one has used it."""
+    """One that was given stays until the machine has taken its question back; a Failed one has used it. One that is
+    preserved is repaired already: no other machine waits for its turn to end."""
+    if report.phase is Phase.FAILED and report.preserved_until is not None:
+        return Permit.NONE
     if report.asks:
         return permit if permit is Permit.GRANTED else Permit.ASKED
     return permit if report.phase is Phase.FAILED and permit is Permit.GRANTED else Permit.NONE

@@ -27,7 +27,9 @@ Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
-    return member.preserved_until is not None and now < member.preserved_until
+    """Or about to be. One whose slot was taken is it no more."""
+    until = member.preserved_until
+    return not member.released and (bool(member.kept) or (until is not None and now < until))
 
 
 def deletion_key(name: str, member: Member, now: datetime) -> Key:
@@ -37,7 +39,7 @@ def deletion_key(name: str, member: Member, now: datetime) -> Key:
     kept = preserved(member, now)
     return (
         kept,
-        kept and member.preserved_by is not PreservedBy.AUTO,
+        kept and PreservedBy.AUTO not in (member.kept, member.preserved_by),
         member.preserved_until if kept and member.preserved_until else _NEVER,
         member.priority,
         member.marked or _NEVER,

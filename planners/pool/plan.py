@@ -6,9 +6,10 @@ same reason. A plan that is carried out and made again comes to nothing.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 
-from planners.pool import progress, repair, rollout, scale
+from planners.pool import keep, progress, repair, rollout, scale
 from planners.pool.pace import of
 from planners.pool.steps import Plan, Wait
 from planners.pool.view import Draft, Observed, View
@@ -25,12 +26,15 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
     `observed.rollout` is what `progress.follow` made of the same members.
     """
     view = View(observed, spec, now)
+    if view.rolling:  # also when the last old machine is deleted by this plan itself
+        view = View(replace(observed, unfinished=True), spec, now)
     draft = Draft(view)
     if observed.deleted or view.limits.replicas == 0:
         scale.empty(draft)
     else:
+        scale.delete_marked(draft)  # first: what a person wants gone takes no slot
+        keep.decide(draft)
         repair.replace_failed(draft)
-        scale.delete_marked(draft)
         scale.trim(draft)
         rollout.replace_old(draft)
         repair.grant(draft)
@@ -45,17 +49,18 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
 
 
 def complete(view: View) -> bool:
-    """Nothing is left to do for the newest revision; of a deleted pool, nothing is left."""
+    """Nothing is left to do for the newest revision; of a deleted pool, nothing is left. Failed machines that are kept
+    are what the pool is to have (seed 003, point 9), but not all that a rollout is to bring."""
     if view.observed.deleted:
         return not view.members
     no_old = all(m.revision == view.observed.revision or m.vm is Vm.GONE for m in view.members.values())
-    return no_old and len(view.new) == view.limits.replicas and len(view.available) == len(view.new)
+    done = view.available if view.overrides else view.available | keep.kept(view).keys()
+    return no_old and len(view.new) == view.limits.replicas and len(done) == len(view.new)
 
 
 def _next_look(view: View) -> datetime | None:
     """The earliest time at which waiting alone changes something."""
     times = [view.available_at(m) for m in view.active.values() if m.phase is Phase.RUNNING]
-    times += [m.preserved_until for m in view.active.values() if m.preserved_until is not None]
     if (stop := progress.stops_at(view)) is not None:
         times.append(stop)
     if (until := of(view.observed.pace, view.observed.revision).until) is not None:

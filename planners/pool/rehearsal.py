@@ -12,7 +12,7 @@ from itertools import count
 
 from planners.pool import pace, progress
 from planners.pool.plan import plan
-from planners.pool.steps import Create, Delete, Grant, MarkNodes, Plan
+from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Plan, TakeSlots
 from planners.pool.view import Observed
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
@@ -42,6 +42,10 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
             case Create():
                 members |= {f"new-{next(numbers)}": Member(step.revision, now, now) for _ in range(step.count)}
             case Delete():
+                members |= {n: members[n]._replace(deleting=True) for n in step.names}
+            case Keep():
+                members |= {n: members[n]._replace(kept=step.by) for n in step.names}
+            case TakeSlots():
                 members |= {n: members[n]._replace(deleting=True) for n in step.names}
             case Grant():
                 members |= {n: members[n]._replace(permit=Permit.GRANTED) for n in step.names}

@@ -8,7 +8,8 @@ none; field cases P55 (small pools), P13 and P65 (machines that never join).
 from __future__ import annotations
 
 from planners.pool import progress
-from planners.pool.order import in_deletion_order, preserved
+from planners.pool.keep import no_slot
+from planners.pool.order import in_deletion_order
 from planners.pool.steps import Grant, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
@@ -19,11 +20,12 @@ FLAKY = 3
 
 
 def storm(view: View) -> Wait | None:
-    """More unhealthy machines than one can believe: then nothing is replaced, by repair or rollout."""
+    """More unhealthy machines than one can believe: then nothing is replaced, by repair or rollout. Those that are kept
+    for a look have been judged before (mcm.md §5)."""
     ill = [
         n
         for n, m in view.active.items()
-        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH)
+        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not m.stays)
     ]
     if len(ill) <= view.limits.storm:
         return None
@@ -41,7 +43,7 @@ def in_flight(view: View) -> list[str]:
         n
         for n, m in view.members.items()
         if m.vm is not Vm.GONE
-        and not preserved(m, view.now)
+        and not m.stays
         and (
             (m.permit is Permit.GRANTED and m.phase is not Phase.RUNNING)
             or (m.trouble is Trouble.HEALTH and m.phase is Phase.FAILED)
@@ -73,13 +75,15 @@ def grant(draft: Draft) -> None:
 
 
 def replace_failed(draft: Draft) -> None:
-    """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay. What has no VM any more
-    is only tidied up, which destroys nothing and needs no permit."""
+    """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay, unless a rollout or the
+    like overrides it. What has no VM any more is only tidied up, which destroys nothing and needs no permit.
+
+    A machine for which somebody asks in the same instant may refuse it, and reports so; not where it is overridden."""
     view = draft.view
     gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
     draft.delete(gone, "VMGone", ": the cloud has confirmed that there is no VM any more")
     view = draft.view
-    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and not preserved(m, view.now)}
+    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and (view.overrides or not m.stays)}
     ready = {n: m for n, m in failed.items() if m.drained}
     if not ready:
         return
@@ -89,11 +93,15 @@ def replace_failed(draft: Draft) -> None:
     none = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
         none = [n for n in none if n not in view.new]  # who resumes the rollout has them made anew
-    draft.delete(none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
+    _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
     joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)]
-    draft.delete(_not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
+    _replace(draft, _not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
     ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
-    draft.delete(ill, "Unhealthy", " that failed and are drained")
+    _replace(draft, ill, "Unhealthy", " that failed and are drained")
+
+
+def _replace(draft: Draft, names: list[str], reason: str, why: str) -> None:
+    draft.delete(names, reason, why + no_slot(draft.view, names), repair=not draft.view.overrides)
 
 
 def losses_allowed(view: View) -> int:

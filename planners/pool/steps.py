@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from resources.preservation import PreservedBy
+
 
 @dataclass(frozen=True)
 class Create:
@@ -20,6 +22,27 @@ class Create:
 @dataclass(frozen=True)
 class Delete:
     """Machines by name, first to go first."""
+
+    names: tuple[str, ...]
+    reason: str
+    message: str
+    repair: bool = False
+    """A machine that is to be preserved by now may refuse it."""
+
+
+@dataclass(frozen=True)
+class Keep:
+    """The pool's word to Failed machines that they are preserved."""
+
+    names: tuple[str, ...]
+    by: PreservedBy
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True)
+class TakeSlots:
+    """The end of a preservation that nobody asked for: the maximum is lower now."""
 
     names: tuple[str, ...]
     reason: str
@@ -46,7 +69,7 @@ class MarkNodes:
     message: str
 
 
-Step = Create | Delete | Grant | MarkNodes
+Step = Create | Delete | Keep | TakeSlots | Grant | MarkNodes
 
 
 @dataclass(frozen=True)

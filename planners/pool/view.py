@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import cached_property
+from typing import Any
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP
-from planners.pool.steps import Delete, Step, Wait, named, some
+from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Member, Pace, Rollout, Trouble, Vm
+from resources.pool import Member, Pace, Released, Rollout, Trouble, Vm
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Observed:
     """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
     back: bool = False
     """The newest revision is a former one, gone back to: no canary holds its rollout."""
+    unfinished: bool = False
+    """The newest revision's rollout has not come to its end, though nothing old may be left."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,13 @@ class View:
         return bool(self.old) and self.spec.strategy.rolling is not None and self.limits.replicas > 0
 
     @property
+    def overrides(self) -> bool:
+        """No Failed machine is preserved, of either revision (seed 003, notes 1 and 2): else a rollout would not end.
+        Of a pool that shall have no machines all go anyway."""
+        unfinished = self.observed.unfinished and self.spec.strategy.rolling is not None
+        return self.rolling or unfinished or self.observed.deleted or self.limits.replicas == 0
+
+    @property
     def repairing(self) -> bool:
         """A machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one more."""
         troubles = (Trouble.JOIN, Trouble.CREATE, Trouble.HEALTH)
@@ -94,7 +104,8 @@ class View:
 
 
 class Draft:
-    """A plan in the making. What is deleted by one rule is no more there for the next."""
+    """A plan in the making. What is deleted by one rule is no more there for the next, what is preserved by one is so
+    for the next."""
 
     def __init__(self, view: View) -> None:
         self.view = view
@@ -104,18 +115,29 @@ class Draft:
 
     def do(self, step: Step) -> None:
         self.steps.append(step)
+        match step:
+            case Delete(names=names, repair=repair):
+                self._see(names, deleting=True, repair=repair)
+            case Keep(names=names, by=by):
+                self._see(names, kept=by)
+            case TakeSlots(names=names):
+                self._see(names, released=Released.TOLD)
+            case _:
+                pass
+
+    def _see(self, names: Iterable[str], **fields: Any) -> None:
+        changed = {n: self.view.members[n]._replace(**fields) for n in names}
+        observed = replace(self.view.observed, members={**self.view.members, **changed})
+        self.view = replace(self.view, observed=observed)
 
     def wait(self, reason: str, message: str) -> None:
         self.waits.append(Wait(reason, message))
 
-    def delete(self, names: Iterable[str], reason: str, why: str) -> None:
+    def delete(self, names: Iterable[str], reason: str, why: str, repair: bool = False) -> None:
         """As many as one plan may, first ones first; the rest is planned again next time. `why` goes on after "Deleting
         2 machines (a, b)"."""
         chosen = tuple(names)[: self.room]
         if not chosen:
             return
         self.room -= len(chosen)
-        self.steps.append(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}"))
-        leaving = {n: self.view.members[n]._replace(deleting=True) for n in chosen}
-        observed = replace(self.view.observed, members={**self.view.members, **leaving})
-        self.view = replace(self.view, observed=observed)
+        self.do(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}", repair))

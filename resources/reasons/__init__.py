@@ -11,6 +11,7 @@ from resources.reasons.classes import CLASS
 from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
 from resources.reasons.others import ANY_TIME, CLUSTER, STORY
 from resources.reasons.pools import POOL
+from resources.reasons.preservation import PRESERVING
 from resources.reasons.reason import Kind, Reason
 from resources.reasons.times import TIMES
 
@@ -20,6 +21,7 @@ GROUPS: dict[str, dict[str, Reason]] = {
     "Creating": CREATING,
     "Joining": JOINING,
     "Running, Unknown, Failed": LIVING,
+    "Preserving": PRESERVING,
     "Deleting": LEAVING,
     "At any time": ANY_TIME,
     "Pools": POOL,

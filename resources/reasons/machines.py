@@ -375,6 +375,12 @@ LEAVING: dict[str, Reason] = {
         "The deletion was asked for: drain, VM, Node, token.",
         "Nothing: it cannot be taken back.",
     ),
+    "PreDrainHook": Reason(
+        Kind.WAIT,
+        "A preDrain hook holds the drain of the Node, and with it all that comes after, until it is removed.",
+        "Ask the owner that the message names; when its work is done and the hook is still there, remove it with the "
+        "command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no time ends it.",
+    ),
     "Draining": Reason(
         Kind.WAIT,
         "The Node's pods are being evicted, as their disruption budgets allow.",
@@ -399,6 +405,12 @@ LEAVING: dict[str, Reason] = {
         Kind.HAPPENING,
         "The Node's pods are gone, and their volumes are detached.",
         "Nothing.",
+    ),
+    "PreTerminateHook": Reason(
+        Kind.WAIT,
+        "A preTerminate hook holds the deletion of the VM until it is removed; the drain is over.",
+        "Ask the owner that the message names; when its work is done and the hook is still there, remove it with the "
+        "command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no time ends it.",
     ),
     "DeletingVM": Reason(
         Kind.WAIT,

@@ -24,6 +24,13 @@ ANY_TIME: dict[str, Reason] = {
         "To end it: `hostler delete {machine}`. Else nothing.",
         warning=True,
     ),
+    "HookPresent": Reason(
+        Kind.CONDITION,
+        "Hooks will hold the machine's drain (Drainable) or the deletion of its VM (Terminable) when it comes to that.",
+        "Nothing: who put them there removes them. `hostler hook list {pool}` shows them.",
+    ),
+    "HookAdded": Reason(Kind.HAPPENING, "Somebody added a hook.", "Nothing."),
+    "HookRemoved": Reason(Kind.HAPPENING, "Somebody removed a hook, and it holds nothing any more.", "Nothing."),
     "Refused": Reason(
         Kind.HAPPENING,
         "An intent that came by signal, or a change of the class, was refused; the message says why.",
@@ -96,6 +103,10 @@ STORY: dict[str, Reason] = {
     "ApplyAsked": Reason(Kind.HAPPENING, "Somebody applied the machine or its class.", "Nothing."),
     "DeleteAsked": Reason(Kind.HAPPENING, "Somebody asked for the deletion.", "Nothing."),
     "RecreateAsked": Reason(Kind.HAPPENING, "Somebody asked for a new life under the same name.", "Nothing."),
+    "PreserveAsked": Reason(Kind.HAPPENING, "Somebody asked that the machine is preserved, or never is.", "Nothing."),
+    "ReleaseAsked": Reason(Kind.HAPPENING, "Somebody asked that a preservation ends.", "Nothing."),
+    "ExtendAsked": Reason(Kind.HAPPENING, "Somebody asked that a preservation ends at another time.", "Nothing."),
+    "HookAsked": Reason(Kind.HAPPENING, "Somebody asked for a hook to be added or removed.", "Nothing."),
     "RenewAsked": Reason(Kind.HAPPENING, "Somebody asked for the newest code, or for another try.", "Nothing."),
     "Retried": Reason(
         Kind.HAPPENING,

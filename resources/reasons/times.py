@@ -11,5 +11,8 @@ TIMES: dict[str, str] = {
     "settle": "Running, if healthy until then",
     "retry": "Next try",
     "update": "Next try of the hot update",
+    "preserve": "Preserved until",
+    "preserve-warning": "It is said that the preservation ends",
+    "protect": "Next try to write what the Node shall carry",
 }
 """By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

@@ -12,9 +12,22 @@ from simulator.controllers.garbage import OwnerCollector, PodCollector, TokenCle
 from simulator.controllers.informer import Informer
 from simulator.controllers.node_lifecycle import NodeLifecycle
 from simulator.controllers.scheduler import Scheduler
+from simulator.controllers.storage import AttachDetach, Protection
 from simulator.controllers.workloads import Deployments, ReplicaSets
 
-_RESOURCES = ("nodes", "pods", "leases", "poddisruptionbudgets", "replicasets", "deployments", "daemonsets", "secrets")
+_RESOURCES = (
+    "nodes",
+    "pods",
+    "leases",
+    "poddisruptionbudgets",
+    "replicasets",
+    "deployments",
+    "daemonsets",
+    "secrets",
+    "persistentvolumes",
+    "persistentvolumeclaims",
+    "volumeattachments",
+)
 
 
 class Controllers:
@@ -36,6 +49,7 @@ class Controllers:
         client = from_kubeconfig(self._pool, self._kubeconfig, user_agent="controllers")
         of = {resource: Informer(client, resource) for resource in _RESOURCES}
         nodes, pods, leases, sets, resync = of["nodes"], of["pods"], of["leases"], of["replicasets"], self._resync
+        volumes, claims = of["persistentvolumes"], of["persistentvolumeclaims"]
         owners = {"Node": nodes, "ReplicaSet": sets, "Deployment": of["deployments"], "DaemonSet": of["daemonsets"]}
         controllers = [
             NodeLifecycle(client, nodes, leases, pods, grace=self._grace, resync=resync),
@@ -48,6 +62,8 @@ class Controllers:
             OwnerCollector(client, (pods, sets, leases), owners, resync=resync),
             PodCollector(client, pods, nodes, quarantine=self._grace, resync=resync),
             TokenCleaner(client, of["secrets"], resync=resync),
+            AttachDetach(client, pods, nodes, claims, volumes, of["volumeattachments"], resync=resync),
+            Protection(client, pods, claims, volumes, resync=resync),
         ]
         self._tasks = [asyncio.create_task(i.run(), name=f"informer {i.resource}") for i in of.values()]
         self._tasks += [asyncio.create_task(c.run(), name=type(c).__name__) for c in controllers]

@@ -10,7 +10,7 @@ import base64
 import binascii
 from collections.abc import Callable
 
-from simulator.kube import crds, csr, pods
+from simulator.kube import crds, csr, pods, priority, storage
 from simulator.kube.errors import FieldErrors, bad_request
 from simulator.kube.objects import Obj
 from simulator.kube.resources import (
@@ -25,9 +25,11 @@ from simulator.kube.resources import (
     PERSISTENT_VOLUME_CLAIMS,
     PERSISTENT_VOLUMES,
     PODS,
+    PRIORITY_CLASSES,
     REPLICA_SETS,
     SECRETS,
     SIGNING_REQUESTS,
+    VOLUME_ATTACHMENTS,
     Resource,
     ResourceId,
 )
@@ -215,11 +217,6 @@ def _replica_set(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
     obj["status"].setdefault("replicas", 0)
 
 
-def _volume(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
-    if old is None:
-        obj["status"] = {"phase": "Pending"}
-
-
 _RULES: dict[ResourceId, Rule] = {
     NAMESPACES.id: _namespace,
     NODES.id: _node,
@@ -231,8 +228,10 @@ _RULES: dict[ResourceId, Rule] = {
     DAEMON_SETS.id: _daemon_set,
     DEPLOYMENTS.id: _replicated,
     REPLICA_SETS.id: _replica_set,
-    PERSISTENT_VOLUMES.id: _volume,
-    PERSISTENT_VOLUME_CLAIMS.id: _volume,
+    PERSISTENT_VOLUMES.id: storage.volume,
+    PERSISTENT_VOLUME_CLAIMS.id: storage.claim,
+    VOLUME_ATTACHMENTS.id: storage.attachment,
+    PRIORITY_CLASSES.id: priority.prepare,
     SIGNING_REQUESTS.id: csr.prepare,
     DEFINITIONS.id: crds.prepare,
 }

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from simulator.kube import admission, codec, crds, deletion, patches, restriction, schema
+from simulator.kube import admission, codec, crds, deletion, patches, priority, restriction, schema
 from simulator.kube.auth import User
 from simulator.kube.errors import (
     FieldErrors,
@@ -153,6 +153,8 @@ class Registry:
             obj["spec"]["groups"] = list(options.user.groups)
         if resource.generation:
             meta["generation"] = 1
+        if resource.id == PODS.id:
+            priority.assign(self.find, obj)
         obj = self._admitted(resource, obj, None, options)
         self._check_namespace(resource, obj)
         if key_of(obj) in self.store[resource].items:

@@ -159,6 +159,7 @@ SIGNING_REQUESTS = Resource(
     _fields("spec.signerName"),
 )
 VOLUME_ATTACHMENTS = Resource("storage.k8s.io", "v1", "volumeattachments", "VolumeAttachment", False, _STATUS)
+PRIORITY_CLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, short_names=("pc",))
 ACCESS_REVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", False, virtual=True
 )
@@ -192,6 +193,7 @@ BUILT_IN = (
     LEASES,
     SIGNING_REQUESTS,
     VOLUME_ATTACHMENTS,
+    PRIORITY_CLASSES,
     ACCESS_REVIEWS,
     SELF_REVIEWS,
     DEFINITIONS,

@@ -12,7 +12,7 @@ import yaml
 from aiohttp import web
 
 from simulator.frame import FaultRule, Frame
-from simulator.kube import crds, discovery, openapi
+from simulator.kube import crds, discovery, openapi, priority
 from simulator.kube.auth import ADMIN, ANONYMOUS, Attributes, Authenticator, Authorizer, User
 from simulator.kube.encoding import Encoder, dumps, error_response, json_response
 from simulator.kube.errors import STATUS_OF_REASON, ApiError, method_not_allowed, no_such_resource
@@ -22,7 +22,7 @@ from simulator.kube.objects import Obj, dig
 from simulator.kube.pki import Pki
 from simulator.kube.registry import Options, Registry
 from simulator.kube.requests import RequestInfo, parse
-from simulator.kube.resources import DEFINITIONS, NAMESPACES, SECRETS, Resource
+from simulator.kube.resources import DEFINITIONS, NAMESPACES, PRIORITY_CLASSES, SECRETS, Resource
 from simulator.kube.selectors import Selector
 from simulator.kube.selectors import parse as parse_selector
 from simulator.kube.watch import Outcome, Watch, check_parameters
@@ -50,7 +50,7 @@ class KubeApi:
         self._authenticator = Authenticator(admin_token, lambda name: self._registry.find(SECRETS, "kube-system", name))
         self._authorizer = Authorizer(self._registry.find)
         self._handlers = Handlers(self._registry, self._authenticator, self._authorizer)
-        self._make_namespaces()
+        self._make_what_is_always_there()
         self.app = web.Application(client_max_size=_BODY_LIMIT)
         self.app.router.add_route("*", "/{path:.*}", self._serve)
         self.app.on_shutdown.append(self._end_watches)
@@ -111,9 +111,11 @@ class KubeApi:
                 if resource.id == DEFINITIONS.id:
                     self._registry.resources.add(crds.resource_of(obj))
 
-    def _make_namespaces(self) -> None:
+    def _make_what_is_always_there(self) -> None:
         for name in _NAMESPACES:
             self._registry.create(NAMESPACES, "", {"metadata": {"name": name}}, Options(ADMIN))
+        for body in priority.classes():
+            self._registry.create(PRIORITY_CLASSES, "", body, Options(ADMIN))
 
     async def _end_watches(self, app: web.Application) -> None:
         """A watch would otherwise hold the shutdown for as long as the runner waits."""

@@ -181,6 +181,8 @@ def span(text: str | None) -> timedelta | None:
         value = parse_duration(text)
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
+    except OverflowError:
+        raise typer.BadParameter(f"{text!r} is longer than anything lasts") from None
     if not isinstance(value, timedelta):
         raise typer.BadParameter(f"{text!r} is not a duration; write it like 20m, 1h30m or 90s")
     return value

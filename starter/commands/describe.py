@@ -127,9 +127,7 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
 
     summary, state = found.life.summary, found.state
     asked = state if state is not None and not found.no_answer else None
-    phase = str(asked.status.phase if asked else summary.phase)
-    if summary.phase.startswith(f"{phase}:"):
-        phase = summary.phase  # Running:Preserved
+    phase = asked.status.shown_phase if asked else summary.phase
     if not found.life.running:
         phase = f"{phase}, when its workflow ended" if found.failure and phase else "(gone)"
     snapshot = state.machine_class if state else None
@@ -165,6 +163,8 @@ def _node(state: MachineState) -> str:
 
 def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
     """What only the workflow knows. One that has ended waits for nothing."""
+    from starter.commands import preserved
+    from starter.hooks import hook_lines
     from starter.output import fields, moment
 
     status, lines = state.status, []
@@ -175,6 +175,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
         words = f"{last.type} {last.state}{code}, {moment(last.time, now)}"
         more = "" if _said(last.description, waiting) else last.description
         lines += ["", *fields([("Last operation", f"{words}\n{more}".rstrip())])]
+    lines += preserved.section(state, now) if life.running else []
     lines += _hot_update(status.update_trouble, waiting, now) if life.running else []
     if state.parked:
         lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
@@ -185,6 +186,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
             "",
             f"Deletion: asked{by}, {moment(deletion.time, now)}{', with force' if deletion.force else ''}{why}",
         ]
+    lines += hook_lines(state, now) if life.running else []
     if status.conditions:
         trouble = status.update_trouble
         rows = [

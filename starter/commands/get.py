@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from starter.selectors import Selector
 
 MACHINE_COLUMNS = ("NAME", "PHASE", "REASON", "NODE", AGE)
-MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "POOL", "PROVIDER-ID", "DEADLINE")
+MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL")
 NODE_COLUMNS = ("NAME", "STATUS", "MACHINE", AGE, "VERSION")
 NODE_WIDE = (*NODE_COLUMNS, "INTERNAL-IP", "PROVIDER-ID", "TAINTS")
 CLUSTER_COLUMNS = ("NAME", "PHASE", "POOLS", "MACHINES")
@@ -64,6 +65,7 @@ def get(
             "--pool", help="machines: those of this pool.", show_default=False, autocompletion=completion.pool_names
         ),
     ] = None,
+    preserved: Annotated[bool, typer.Option("--preserved", help="machines: those that are preserved.")] = False,
     all_clusters: AllClustersOption = False,
     files: Annotated[
         list[str] | None,
@@ -86,6 +88,8 @@ def get(
         raise typer.BadParameter("-w prints lines: use it with -o table, wide or name")
     if pool is not None and (which != MACHINE or given):
         raise typer.BadParameter("--pool goes with machines, without names: get machines --pool POOL")
+    if preserved and (which != MACHINE or given):
+        raise typer.BadParameter("--preserved goes with machines, without names: get machines --preserved")
     here = session(ctx, cluster, settings)
     if which == ORPHAN:
         from starter.commands.orphans import orphans
@@ -123,42 +127,56 @@ def get(
     if which == NODE:
         asyncio.run(_nodes(here, chosen, form, watch))
     else:
-        here.run(lambda client: _machines(client, chosen, pool, form, watch))
+        here.run(lambda client: _machines(client, Wanted(chosen, pool, preserved), form, watch))
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
 
-async def _machines(client: HostlerClient, chosen: Selection, pool: str | None, form: Form, watch: bool) -> None:
+@dataclass(frozen=True)
+class Wanted:
+    """Which machines are shown."""
+
+    chosen: Selection
+    pool: str | None = None
+    preserved: bool = False
+    """Only those that are."""
+
+    def nothing(self, client: HostlerClient) -> str:
+        words = self.chosen.nothing(client)
+        words = words.replace("No machines", "No preserved machines") if self.preserved else words
+        return f"{words.rstrip('.')} of pool {self.pool}." if self.pool else words
+
+    def has(self, m: MachineSummary) -> bool:
+        return self.pool in (None, m.pool) and (not self.preserved or m.preserved_until is not None)
+
+
+async def _machines(client: HostlerClient, wanted: Wanted, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
-        found = await _machine_manifests(client, chosen, pool)
-        await print_objects(found, form, single=len(chosen.names) == 1)
+        found = await _machine_manifests(client, wanted)
+        await print_objects(found, form, single=len(wanted.chosen.names) == 1)
         return
 
     async def rows() -> list[Row]:
-        return [_machine_row(m, chosen) for m in await _summaries(client, chosen, pool)]
+        return [_machine_row(m, wanted.chosen) for m in await _summaries(client, wanted)]
 
     columns = MACHINE_WIDE if form is Form.WIDE else MACHINE_COLUMNS
-    await print_rows(_under(chosen, columns), "PHASE", rows, form, watch, _nothing(client, chosen, pool))
-
-
-def _nothing(client: HostlerClient, chosen: Selection, pool: str | None) -> str:
-    words = chosen.nothing(client)
-    return f"{words.rstrip('.')} of pool {pool}." if pool else words
+    await print_rows(_under(wanted.chosen, columns), "PHASE", rows, form, watch, wanted.nothing(client))
 
 
 def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
     return (OF, *columns) if chosen.all_clusters else columns
 
 
-async def _summaries(client: HostlerClient, chosen: Selection, pool: str | None) -> list[MachineSummary]:
+async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
     """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
     from starter.errors import NotFound
 
+    chosen = wanted.chosen
     if chosen.selector is not None:
-        return [m.summary for m in await _selected(client, chosen, chosen.selector, pool)]
+        return [m.summary for m in await _selected(client, wanted, chosen.selector)]
     if not chosen.names:
-        return await client.list(all_clusters=chosen.all_clusters, pool=pool)
+        return await client.list(all_clusters=chosen.all_clusters, pool=wanted.pool, preserved=wanted.preserved)
     found = []
     for name in chosen.names:
         life = await client.life(name)
@@ -174,22 +192,23 @@ def _machine_row(m: MachineSummary, chosen: Selection) -> Row:
 
     now = datetime.now(UTC)
     cells = (m.cluster, m.name, m.phase, m.reason, m.node, age(now - m.created))
-    wide = (m.machine_class, m.pool, m.provider_id, relative(m.deadline, now))
+    wide = (m.machine_class, m.pool, m.provider_id, relative(m.deadline, now), relative(m.preserved_until, now))
     named = dict(zip((OF, *MACHINE_WIDE), (*cells, *wide), strict=True))
-    return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named)
+    moments = {"DEADLINE": m.deadline, "PRESERVED-UNTIL": m.preserved_until}
+    return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named, moments)
 
 
-async def _selected(client: HostlerClient, chosen: Selection, by: Selector, pool: str | None) -> list[Selected]:
-    found = await client.select(by, all_clusters=chosen.all_clusters)
-    return [m for m in found if pool is None or m.summary.pool == pool]
+async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list[Selected]:
+    found = await client.select(by, all_clusters=wanted.chosen.all_clusters)
+    return [m for m in found if wanted.has(m.summary)]
 
 
-async def _machine_manifests(client: HostlerClient, chosen: Selection, pool: str | None) -> list[Json]:
+async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
     from starter.output import warn
     from starter.results import machine_manifest
 
-    if chosen.selector is not None:
-        selected = await _selected(client, chosen, chosen.selector, pool)
+    if wanted.chosen.selector is not None:
+        selected = await _selected(client, wanted, wanted.chosen.selector)
         return [machine_manifest(m.state) for m in selected]
     slots = asyncio.Semaphore(10)
 
@@ -205,7 +224,7 @@ async def _machine_manifests(client: HostlerClient, chosen: Selection, pool: str
             manifest["status"] = {k: v for k, v in known.items() if v}
         return manifest
 
-    found = await asyncio.gather(*(one(m) for m in await _summaries(client, chosen, pool)))
+    found = await asyncio.gather(*(one(m) for m in await _summaries(client, wanted)))
     return [m for m in found if m is not None]
 
 

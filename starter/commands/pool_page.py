@@ -108,11 +108,17 @@ def _numbers(found: PoolDescription) -> str:
     if s is None or not found.running:
         return f"{found.machines}, by the list of workflows"
     parts = [f"{s.machines} VMs", f"{s.available} available", f"{s.updated} of revision {s.revision}"]
-    more = ((s.unhealthy, "unhealthy"), (s.leaving, "leaving"), (s.preserved, "preserved"))
-    parts += [f"{n} {word}" for n, word in more if n]
+    parts += [f"{n} {word}" for n, word in ((s.unhealthy, "unhealthy"), (s.leaving, "leaving")) if n]
+    if s.preserved or s.slots:
+        parts.append(f"preserved {preserved(s)}")
     if s.template_pending:
         parts.append(f"{s.template_pending} without the newest node template yet")
     return ", ".join(parts)
+
+
+def preserved(s: PoolSummary) -> str:
+    """How many are preserved, and how many of the slots Failed ones take."""
+    return f"{s.preserved} ({s.slots_used} of {s.slots} slots)" if s.slots or s.slots_used else str(s.preserved)
 
 
 def _strategy(spec: MachineDeploymentSpec) -> str:

@@ -217,6 +217,7 @@ async def _one(client: HostlerClient, name: str) -> PoolListed:
 
 
 def _row(p: PoolListed, all_clusters: bool) -> Row:
+    from starter.commands.pool_page import preserved
     from starter.commands.rows import OF, Row
     from starter.output import age
 
@@ -225,7 +226,7 @@ def _row(p: PoolListed, all_clusters: bool) -> Row:
     s = p.summary
     numbers = (s.replicas, s.updated, s.available, s.unhealthy, s.revision) if s else [""] * 5
     cells |= zip(("REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION"), map(str, numbers), strict=True)
-    more = (s.machines, s.leaving, s.preserved) if s else [""] * 3
+    more = (s.machines, s.leaving, preserved(s)) if s else [""] * 3
     cells |= zip(("MACHINES", "LEAVING", "PRESERVED"), map(str, more), strict=True)
     return Row((POOL, p.cluster, p.name) if all_clusters else (POOL, p.name), cells)
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -30,10 +31,12 @@ class Row:
     key: tuple[str, ...]
     """What it is, for `-o name`: kind, cluster where there may be several, name."""
     cells: dict[str, str]
+    moments: dict[str, datetime | None] = field(default_factory=dict)
+    """Of columns that say how long it is until then: the time itself, which does not pass."""
 
-    def facts(self) -> dict[str, str]:
-        """What makes a new line under -w: everything but the age."""
-        return {k: v for k, v in self.cells.items() if k != AGE}
+    def facts(self) -> dict[str, object]:
+        """What makes a new line under -w: everything but that time passes."""
+        return {k: self.moments.get(k, v) for k, v in self.cells.items() if k != AGE}
 
 
 async def print_objects(objects: Sequence[dict[str, Any]], form: Form, *, single: bool) -> None:

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pytest
 from deedkit import new_deeds
-from drainkit import NODE, VM, Drain
+from drainkit import Drain, new_drain
 from driver_clouds import AwsCloud, aws
-from kube_wire import NODES
-from kube_world import new_world
 from onemachine import OneMachine, one_machine
 from stubs import Machines, stubbed
 from temporalio.testing import WorkflowEnvironment
-
-from activities.deps import Deps
-from activities.drain import DrainActivities
-from resources.settings import ClusterSettings, Settings
 
 
 @pytest.fixture
@@ -47,14 +41,5 @@ async def one(cloud: AwsCloud, tmp_path: Path) -> AsyncIterator[OneMachine]:
 
 @pytest.fixture
 async def drain(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Drain]:
-    async with new_world() as world:
-        kubeconfig = tmp_path / "kubeconfig"
-        kubeconfig.write_text(world.kube.kubeconfig())
-        deps = Deps(Settings(clusters={"demo": ClusterSettings(kubeconfig=kubeconfig)}), temporal.client)
-        await world.kube.create(NODES, {"metadata": {"name": NODE}, "spec": {"providerID": VM}})
-        drain = Drain(world, DrainActivities(deps))
-        await drain.node()
-        try:
-            yield drain
-        finally:
-            await deps.close()
+    async with new_drain(temporal.client, tmp_path) as drain:
+        yield drain

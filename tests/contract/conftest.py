@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from kube_wire import KubeTarget, simulated
 from kubernetes.aio.client import ApiClient
 from realkube import CERTIFICATES, real_kube, required_assets
+
+from activities.deps import Deps
+from resources.settings import ClusterSettings, Settings
 
 
 @pytest.fixture(scope="session", params=["simulator", "real"])
@@ -26,3 +31,16 @@ async def kube_client(kube: KubeTarget) -> AsyncIterator[ApiClient]:
     """The official asyncio client as the administrator."""
     async with kube.client() as client:
         yield client
+
+
+@pytest.fixture
+async def deps(kube: KubeTarget, tmp_path: Path) -> AsyncIterator[Deps]:
+    """What activities need of a worker, for the cluster `demo`; nobody is at Temporal's end."""
+    (tmp_path / "kubeconfig").write_text(kube.kubeconfig())
+    settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
+    nobody = SimpleNamespace(service_client=SimpleNamespace(config=SimpleNamespace(runtime=None)))
+    deps = Deps(settings, nobody)  # type: ignore[arg-type]
+    try:
+        yield deps
+    finally:
+        await deps.close()

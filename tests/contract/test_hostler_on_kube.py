@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from drainkit import NODE, VM, Drain
+from drainkit import BUDGETS, NODE, VM, Drain
 from kube_wire import NODES, PODS, KubeTarget
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
@@ -89,29 +89,83 @@ async def test_node_template_ready_taint_and_story(kube: KubeTarget, deps: Deps,
     assert told.count("VMCreated") == 1  # by the same name, so a second telling changes nothing
 
 
-async def test_drain(kube: KubeTarget, deps: Deps) -> None:
+@pytest.fixture
+async def drain(kube: KubeTarget, deps: Deps) -> AsyncIterator[Drain]:
     await kube.create(NODES, {"metadata": {"name": NODE}, "spec": {"providerID": VM}})
-    try:
-        drain = Drain(SimpleNamespace(kube=kube, frame=None), DrainActivities(deps))  # type: ignore[arg-type]
-        await drain.node()
-        await drain.pod("web-1", labels={"app": "web"})
-        await drain.pod("job-1", phase="Succeeded")
-        await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=0)
-        words = await drain.waits()
-        assert words.startswith("0 of 1 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at ")
-        seen = await kube.get(f"{NODES}/{NODE}")
-        assert seen["spec"]["unschedulable"] is True
-        assert seen["metadata"]["annotations"][CORDON_ANNOTATION] == "m-1"
-        await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=1)
-        assert (await drain.waits()).startswith("0 of 1 pods gone, force at ")
-        assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
-        await drain.stopped("web-1")
-        assert (await drain.once()).pods == 1
-    finally:
-        for path in (f"{PODS}/web-1", f"{PODS}/job-1"):
-            await kube.call("DELETE", path, {"gracePeriodSeconds": 0})
-        await kube.call("DELETE", "/apis/policy/v1/namespaces/default/poddisruptionbudgets/web")
-        await kube.delete(f"{NODES}/{NODE}")
+    drain = Drain(SimpleNamespace(kube=kube, frame=None), DrainActivities(deps))  # type: ignore[arg-type]
+    await drain.node()
+    yield drain
+    await drain.clean_up()
+    await kube.delete(f"{NODES}/{NODE}")
+
+
+async def test_drain(kube: KubeTarget, drain: Drain) -> None:
+    await drain.pod("web-1", labels={"app": "web"})
+    await drain.pod("job-1", phase="Succeeded")
+    await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=0)
+    words = await drain.waits()
+    assert words == "0 of 1 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    seen = await kube.get(f"{NODES}/{NODE}")
+    assert seen["spec"]["unschedulable"] is True
+    assert seen["metadata"]["annotations"][CORDON_ANNOTATION] == "m-1"
+    await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=1)
+    drain.later(5)
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
+    await drain.stopped("web-1")
+    assert (await drain.once()).pods == 1
+
+
+async def test_drain_says_which_budgets_stand_in_the_way(drain: Drain) -> None:
+    """One that can never allow it; then several, which the API server does not name."""
+    await drain.pod("web-1", labels={"app": "web"})
+    await drain.budget("web", {"matchLabels": {"app": "web"}}, currentHealthy=1, expectedPods=1)
+    blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
+    words = await drain.waits()
+    assert words.startswith(f"0 of 1 pods gone; {blocked}; PDB web is misconfigured: its pods are all healthy (1 of 1)")
+    await drain.budget("other", {"matchExpressions": [{"key": "app", "operator": "Exists"}]}, allowed=1)
+    drain.later(5)
+    blocked = "default/web-1 blocked by PDBs other and web, force at 14:05"
+    words = await drain.waits()
+    assert words == f"0 of 1 pods gone; {blocked}; the eviction API wants one PDB for a pod: delete all but one"
+    await drain.waits(force=True)
+    assert (await drain.once(force=True)).pods == 1
+
+
+async def test_drain_comes_again_when_the_api_server_says(kube: KubeTarget, drain: Drain) -> None:
+    """A budget that no controller has seen yet: Retry-After, 10 s."""
+    await drain.pod("web-1", labels={"app": "web"})
+    selector = {"matchLabels": {"app": "web"}}
+    drain.made.append(f"{BUDGETS}/web")
+    await kube.create(BUDGETS, {"metadata": {"name": "web"}, "spec": {"minAvailable": 0, "selector": selector}})
+    words = await drain.waits()
+    assert words.startswith("0 of 1 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed)")
+    await drain.budget("web", {}, allowed=1)
+    drain.later(5)
+    assert await drain.waits() == words
+    assert "deletionTimestamp" not in (await kube.get(f"{PODS}/web-1"))["metadata"]
+    drain.later(10)
+    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
+
+
+async def test_drain_moves_volumes_one_at_a_time(drain: Drain) -> None:
+    for name in ("a", "b"):
+        await drain.claim(name)
+        await drain.attach(name)
+    await drain.stateful("db-a", "a")
+    await drain.stateful("db-b", "b", priority="system-node-critical")
+    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    await drain.stopped("db-b")
+    assert await drain.names() == {"db-a"}
+    assert "1 of 2 pods gone; waiting for volume pv-b of default/db-b to detach (until " in await drain.waits()
+    await drain.detach("b")
+    assert "waiting for volume pv-b of default/db-b to attach to another node (until " in await drain.waits()
+    await drain.attach("b", node="n-2")
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    await drain.waits(force=True)
+    assert (await drain.once(force=True)).left == ["volume pv-a still attached"]
+    assert await drain.attached() == set()
 
 
 async def test_watch(kube: KubeTarget, deps: Deps) -> None:

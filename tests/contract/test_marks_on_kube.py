@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import AsyncIterator
-from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,22 +16,9 @@ from activities.kube import Kube
 from activities.marks import MarkActivities, marks_patch
 from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
-from resources.settings import ClusterSettings, Settings
 
 MARK = {"key": ROLLOUT_TAINT, "value": "True", "effect": "PreferNoSchedule"}
 THEIRS = {"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}
-
-
-@pytest.fixture
-async def deps(kube: KubeTarget, tmp_path: Path) -> AsyncIterator[Deps]:
-    (tmp_path / "kubeconfig").write_text(kube.kubeconfig())
-    settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
-    nobody = SimpleNamespace(service_client=SimpleNamespace(config=SimpleNamespace(runtime=None)))
-    deps = Deps(settings, nobody)  # type: ignore[arg-type]
-    try:
-        yield deps
-    finally:
-        await deps.close()
 
 
 @pytest.fixture

@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 from faultkit import Boundary
 from flows_class import CLASSES
+from flows_drain import DRAINS
 from flows_later import LATER
 from lifekit import Stack
 from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
 
-FLOWS = LATER | CLASSES
+FLOWS = LATER | CLASSES | DRAINS
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -14,7 +14,6 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Failure, Urgency, failure_of
-from workflows.entity import NEVER
 from workflows.machine import membership
 from workflows.machine.entity import MachineEntity, describe_failure
 
@@ -22,11 +21,14 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.health import WELL, Outcome, confirm, judge_joining
+    from planners.membership import has_vm, keep_of
     from planners.waits import REASON, wait_after
     from resources.errors import PASSING
-    from resources.machine import Look, OperationState, OperationType
+    from resources.machine import Deletion, Look, OperationState, OperationType
     from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
     from resources.names import cluster_queue
+    from resources.pool import Keep
+    from resources.preservation import PreservedBy
 
 T = TypeVar("T")
 JOINING_TAKES = timedelta(minutes=5)
@@ -111,6 +113,29 @@ async def health(m: MachineEntity) -> None:
         m.waiting(said.reason, said.message, said.look_again)
 
 
+async def repair(m: MachineEntity) -> None:
+    """Its pool wants it gone. A request that was made in the same instant as it failed is honoured: a fresh look at its
+    Node decides."""
+    s, p = m.s, m.s.status.preserve
+    if p.expiry_time is None and has_vm(s):
+        seen = await _look(m)
+        if seen is None:
+            return
+        if isinstance(seen.node, Failure):
+            await m.back_off(seen.node)
+            return
+        _take_node(m, seen.node.node)
+    intent, s.repair = s.repair, None
+    if intent is None:
+        return
+    kept = p.expiry_time is not None or p.granted is not PreservedBy.NOBODY
+    if kept or keep_of(s) is Keep.ASKED:
+        m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
+        membership.tell(m, again=True)
+    else:
+        s.deletion = Deletion(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
+
+
 async def introduce(m: MachineEntity) -> None:
     """An adopted machine asks for its Node itself: the watch tells changes only, to whoever was there before."""
     while m.s.node is None and not m.leaving:
@@ -145,7 +170,7 @@ async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False)
         urgency=Urgency.POLL,
     )
     leaving = m.leaving
-    await m.until(lambda: (node.done() and vm.done()) or m.leaving != leaving, NEVER)
+    await m.beside(lambda: (node.done() and vm.done()) or m.leaving != leaving)
     if not (node.done() and vm.done()):
         m.drop(node)
         m.drop(vm)

@@ -7,8 +7,10 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from planners.preservation import effective
     from resources.machine import Condition, MachineState, Phase
     from resources.messages import ResourceUpdate
+    from resources.preservation import Preservation
     from resources.reasons import next_step, nothing_to_do
     from resources.reasons.times import TIMES
 
@@ -16,11 +18,12 @@ with workflow.unsafe.imports_passed_through():
 def details(s: MachineState) -> str:
     """Where the machine is and what it waits for, in Markdown for Temporal's web UI."""
     status = s.status
-    lines = [f"### {s.name}: {status.phase}"]
+    lines = [f"### {s.name}: {status.shown_phase}"]
     if status.waiting_for:
         w = status.waiting_for
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
-        what = "Failed by" if status.phase == Phase.FAILED else "Waits for"
+        failed = any(c.type == "Failed" and c.reason == w.reason for c in status.conditions)
+        what = "Failed by" if failed and status.phase == Phase.FAILED else "Waits for"
         lines.append(f"{what} **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
         lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name, pool=s.pool)}")
     o = status.last_operation
@@ -31,6 +34,8 @@ def details(s: MachineState) -> str:
         ("Pool", f"{s.pool}, revision {s.revision}" if s.pool else None),
         ("VM", status.provider_id),
         ("Node", status.node_name),
+        ("Preserved", status.preserve.why if status.preserve.expiry_time else None),
+        ("To be preserved", asked(status.preserve) if s.deletion is None else None),
         ("Class", f"{s.machine_class.name} (generation {s.machine_class.generation})" if s.machine_class else None),
         ("VM carries", f"generation {status.applied_generation}, spec hash {applied.hash}" if applied else None),
     ]
@@ -74,3 +79,15 @@ def error_of(resource: ResourceUpdate) -> str:
 
 def _time(item: tuple[str, datetime]) -> datetime:
     return item[1]
+
+
+def asked(p: Preservation) -> str | None:
+    """A request that has not come to anything yet, in words."""
+    if p.expiry_time is not None or not (value := effective(p.node_value, p.own, p.last)):
+        return None
+    if value == p.node_value:
+        return f"{value}, by the annotation on its node"
+    own = p.own
+    by = f" by {own.requested_by}" if own and own.requested_by else ""
+    why = f": {own.reason}" if own and own.reason else ""
+    return f"{value}, asked for{by}{why}"

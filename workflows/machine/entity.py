@@ -35,12 +35,15 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
-    from resources.messages import MachineRef, Target, TellInput, UpdateOutput
+    from resources.messages import MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
     from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
-FINAL = ("creation", "health", "drain")
+FINAL = ("creation", "health", "drain", "preserve")
 """Deadlines that end something for the machine; the others only say when it is looked at or tried again."""
+
+KEPT = ("preserve", "preserve-warning", "protect")
+"""Deadlines of preservation, for every wait of a machine that may be preserved."""
 
 KUBERNETES = "Kubernetes API: "
 """How the boundary begins what the API server said."""
@@ -59,6 +62,14 @@ class HotUpdate(NamedTuple):
     fields: str
 
 
+class NodeCall(NamedTuple):
+    """Of preservation, to the Node. The life goes on meanwhile."""
+
+    handle: workflow.ActivityHandle[PreserveOutput]
+    on: bool
+    uncordon: bool
+
+
 class MachineEntity(Entity):
     """Phases are coroutines over this; handlers are in workflow.py."""
 
@@ -66,6 +77,7 @@ class MachineEntity(Entity):
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
         self.updating: HotUpdate | None = None
+        self.on_node: NodeCall | None = None
         self.telling: set[asyncio.Task[None]] = set()
         """Reports on their way to the pool."""
         self.told_all = False
@@ -256,10 +268,25 @@ class MachineEntity(Entity):
         if self.status.provider_id is None:
             await self.until(handle.done, "creation")
             self.failed_at_deadline()
-        await self.until(handle.done, NEVER)
+        await self.beside(handle.done)
         answer = await handle
         self.s.trouble = None
         return answer
+
+    async def beside(self, over: Callable[[], bool], *names: str) -> None:
+        """Until it is over or one of these deadlines has passed; what preservation has to do is done meanwhile."""
+        while not (over() or any(map(self.due, names))):
+            if not self.attend():
+                seen = self.attention()
+                await self.until(lambda seen=seen: over() or self.attention() != seen, *(names or (NEVER,)), *KEPT)  # type: ignore[misc]
+
+    def attend(self) -> bool:
+        """Whether preservation has changed something."""
+        return False
+
+    def attention(self) -> tuple[object, ...]:
+        """What `attend` goes by, beside the times of KEPT."""
+        return ()
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
         """Say what went wrong, and wait as long as its class asks for."""
@@ -280,8 +307,11 @@ class MachineEntity(Entity):
         if self.status.provider_id or self.leaving:
             await self.renew_if_due()
         leaving = self.leaving
+        deletion = self.s.deletion
         self.deadlines["retry"] = until
-        await self.until(lambda: self.leaving != leaving or unless(), "retry", self.last_call, "drain")
+        await self.beside(
+            lambda: self.leaving != leaving or self.s.deletion != deletion or unless(), "retry", self.last_call, "drain"
+        )
         self.deadlines.pop("retry", None)
 
     def failed_at_deadline(self) -> bool:
@@ -309,11 +339,12 @@ class MachineEntity(Entity):
         values: dict[Any, Any] = {
             at.CLUSTER: self.s.cluster,
             at.POOL: self.s.pool or None,
-            at.PHASE: str(status.phase),
+            at.PHASE: status.shown_phase,
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,
             at.NODE: status.node_name if self.s.joined else None,  # before, it is only promised
             at.PROVIDER_ID: status.provider_id,
+            at.PRESERVED_UNTIL: status.preserve.expiry_time,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }
         # That a call is in flight can be read elsewhere.
@@ -332,7 +363,7 @@ class MachineEntity(Entity):
     def renewal_due(self) -> bool:
         """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
         next one starts it."""
-        under_way = self.in_flight or self.updating
+        under_way = self.in_flight or self.updating or self.on_node
         return not under_way and self.wants_renewal(self.s.messages)
 
     async def renew_if_due(self) -> None:
@@ -341,6 +372,8 @@ class MachineEntity(Entity):
 
     def begin_anew(self) -> MachineState:
         self.s.messages = 0
+        if self.on_node is not None:
+            self.status.preserve.node_due = True  # its answer comes to nobody
         return self.s
 
     def new_life(self) -> MachineState:

@@ -10,6 +10,7 @@ import asyncio
 from temporalio import workflow
 from temporalio.exceptions import FailureError
 
+from workflows.machine import preserve
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -74,6 +75,7 @@ async def _signal(m: MachineEntity, report: MemberReport) -> None:
 def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     """What the watch or a look saw of the Node, with the mark that somebody may have set on it."""
     s = m.s
+    preserve.take_node(m, facts)
     s.node = facts
     if not s.pool or not facts.exists:
         return

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from workflows.machine import confirm, hot_update, membership, terminate
-from workflows.machine.entity import MachineEntity
+from workflows.machine import confirm, hot_update, membership, preserve, terminate
+from workflows.machine.entity import KEPT, MachineEntity
 from workflows.machine.join import apply_template, join_again
 from workflows.machine.report import heard, report
 
@@ -21,12 +21,16 @@ async def run(m: MachineEntity) -> None:
     s = m.s
     while not m.leaving:
         m.deadlines.pop("settle", None)
+        if preserve.step(m):
+            continue
         if await join_again(m):
             continue
         hot_update.keep_up(m)
         health = judge(s.node, s.spec.node_conditions, s.vm)
         _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
         _set_clock(m, health)
+        if preserve.step(m):  # once more, by the phase as it is now
+            continue
         if m.due("confirm"):
             await confirm.health(m)
         elif s.node and s.node.exists and s.spec.node_template != m.status.last_applied_node_template:
@@ -111,15 +115,22 @@ async def fail(m: MachineEntity) -> None:
     if m.s.deletion is not None or m.status.phase != Phase.FAILED:
         return
     why = m.status.last_operation
+    preserve.failed(m)
     await terminate.drain(m)
+    if not m.leaving:
+        return
     if m.s.deletion is None:
         m.status.last_operation = why  # what failed, with its code, is what cluster-autoscaler reads
     (failed,) = (c for c in m.status.conditions if c.type == "Failed")
-    while m.s.deletion is None:
+    while m.leaving and m.s.deletion is None:
+        if preserve.step(m):
+            continue
+        if m.s.repair is not None:
+            await confirm.repair(m)
+            continue
         node = m.s.node
         if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
-        m.waiting(failed.reason, failed.message)
         hot_update.keep_up(m)
         await _next(m)
 
@@ -129,7 +140,8 @@ async def _next(m: MachineEntity) -> None:
     report(m)
     seen = _what_counts(m)
     await m.until(
-        lambda: _what_counts(m) != seen or hot_update.calls(m) or m.renewal_due, *("settle", "confirm", "update")
+        lambda: _what_counts(m) != seen or hot_update.calls(m) or preserve.calls(m) or m.renewal_due,
+        *("settle", "confirm", "update", *KEPT),
     )
     if m.s.deletion is None:
         await m.renew_if_due()
@@ -138,4 +150,4 @@ async def _next(m: MachineEntity) -> None:
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
     s = m.s
     asked = s.spec.node_template, s.spec.health_timeout, s.spec.disable_health_timeout, s.deletion
-    return s.node, s.vm, *asked, *heard(m)
+    return s.node, s.vm, s.repair, *asked, *preserve.what_counts(m), *heard(m)

@@ -10,8 +10,8 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
 from workflows.entity import NEVER
-from workflows.machine import hot_update
-from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine import hooks, hot_update, preserve
+from workflows.machine.entity import KEPT, MachineEntity, describe_failure
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
@@ -21,6 +21,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.health import WELL
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
+    from resources.machine_manifest import HookKind
     from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
     from resources.names import cluster_queue, drain_queue
 
@@ -32,6 +33,7 @@ def begin(m: MachineEntity) -> None:
     m.deadlines.clear()
     m.s.trouble = None
     hot_update.give_up(m)
+    preserve.give_up(m)
     by = f" by {deletion.requested_by}" if deletion.requested_by else ""
     why = f": {deletion.reason}" if deletion.reason else ""
     then = "; a new life follows" if deletion.recreate else ""
@@ -47,7 +49,10 @@ async def drain(m: MachineEntity) -> None:
     begin(m)
     if s.drained or not s.joined or m.status.node_name is None:
         return
-    s.drain_began = s.drain_began or (s.deletion.time if s.deletion else workflow.now())
+    held = await hooks.hold(m, HookKind.PRE_DRAIN, partial(begin, m), partial(_pass, m))
+    if not m.leaving:
+        return  # well again while a hook held it
+    s.drain_began = s.drain_began or (s.deletion.time if s.deletion and not held else workflow.now())
     m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
     gentle = False
     while not s.drained:
@@ -73,14 +78,21 @@ async def drain(m: MachineEntity) -> None:
 async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
     """Until it is over or has to end. A class that speaks meanwhile is answered, and one that Failed is updated."""
     while not (over() or m.due("drain")):
+        if preserve.step(m):
+            continue
         hot_update.keep_up(m)
         report(m)
-        await m.until(_or_class(m, over), "drain", "update")
+        await m.until(_or_class(m, over), "drain", "update", *KEPT)
 
 
 def _or_class(m: MachineEntity, over: Callable[[], bool]) -> Callable[[], bool]:
-    told = class_news(m)
-    return lambda: over() or told() or hot_update.calls(m)
+    told, seen = class_news(m), _what_counts(m)
+    return lambda: over() or told() or hot_update.calls(m) or _what_counts(m) != seen
+
+
+def _what_counts(m: MachineEntity) -> tuple[object, ...]:
+    """For one that Failed and may be preserved."""
+    return m.s.vm, *m.attention()
 
 
 def _insisted(m: MachineEntity) -> bool:
@@ -154,6 +166,8 @@ async def delete(m: MachineEntity) -> None:
     s = m.s
     if s.attempt is None:
         s.vm_gone = True  # nothing was ever asked for
+    if not s.vm_gone:
+        await hooks.hold(m, HookKind.PRE_TERMINATE, partial(begin, m), partial(_pass, m))
     while not s.vm_gone:
         report(m)
         tried = m.snapshot

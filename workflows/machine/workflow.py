@@ -12,9 +12,10 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.entity import NEVER
-from workflows.machine import ask, confirm, create, hot_update, join, membership, post_start, running, terminate
+from workflows.machine import ask, confirm, create, hooks, hot_update, join, membership, post_start, running, terminate
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
+from workflows.machine.preserve_requests import Preservable
 
 with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import spec_hash
@@ -35,13 +36,15 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import is_label, is_name, provider_key
 
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
-LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
+BIRTH: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     ask.ask,
     create.create,
     post_start.post_start,
     join.join,
-    running.run,
-    running.fail,
+)
+# Over and over, until a deletion is wanted: a preserved machine that Failed may be well again.
+LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (running.run, running.fail)
+END: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     terminate.drain,
     terminate.delete,
     terminate.forget,
@@ -49,7 +52,7 @@ LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
 
 
 @workflow.defn
-class MachineWorkflow(MachineEntity):
+class MachineWorkflow(Preservable, hooks.HookHandlers):
     @workflow.init
     def __init__(self, state: MachineState) -> None:
         super().__init__(state)
@@ -65,6 +68,7 @@ class MachineWorkflow(MachineEntity):
         """A new machine; one that was started with a uid and a VM is that VM's, which was found by its owner tags."""
         s, now = self.s, workflow.now()
         s.created = s.status.phase_since = now
+        hooks.show(self)
         s.status.deadlines["creation"] = now + s.spec.creation_timeout
         if not s.uid:
             s.uid = str(workflow.uuid4())
@@ -79,6 +83,8 @@ class MachineWorkflow(MachineEntity):
             s.status.last_applied_provider_spec = AppliedSpec(hash=spec_hash(spec), provider_spec=spec)
             s.status.applied_generation = made_from.generation
         hot_update.look_anew(self)
+        if workflow.patched("adopted-node"):
+            s.status.preserve.node_due = True  # its former life may have left something of ours on the Node
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
@@ -106,7 +112,12 @@ class MachineWorkflow(MachineEntity):
             # No deadline ends it: one that has passed would make this loop spin.
             await self.until(lambda: s.deletion is not None or s.parked is None, NEVER)
         s.parked = None
-        for phase in LIFE:
+        for phase in BIRTH:
+            await phase(self)
+        while s.deletion is None:
+            for phase in LIFE:
+                await phase(self)
+        for phase in END:
             await phase(self)
         if s.deletion and s.deletion.recreate:
             self.s = self.new_life()
@@ -326,3 +337,4 @@ class MachineWorkflow(MachineEntity):
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])
+        hooks.show(self)

@@ -14,11 +14,13 @@ from workflows.pool.entity import PoolEntity
 with workflow.unsafe.imports_passed_through():
     from activities.marks import MarkActivities
     from activities.pools import PoolActivities
-    from planners.pool.steps import Create, Delete, Grant, MarkNodes, Step, some
+    from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots, some
     from resources.machine import Phase
     from resources.membership import (
         MarkNodesInput,
         Permit,
+        PreserveGrant,
+        SlotTaken,
         StartMachinesInput,
         StartMachinesOutput,
         TellMachinesInput,
@@ -26,10 +28,12 @@ with workflow.unsafe.imports_passed_through():
         TemplateNews,
         member_state,
     )
-    from resources.messages import DeleteIntent
+    from resources.messages import DeleteIntent, RepairIntent
     from resources.names import cluster_queue, workflow_queue
-    from resources.pool import Member, Revision, Vm, priority_of
+    from resources.pool import Keep as Wish
+    from resources.pool import Member, Released, Revision, Vm, priority_of
     from resources.pool import Permit as Given
+    from resources.preservation import PreservedBy
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' for names: no vowels, so no words, and nothing that looks like something else."""
@@ -46,8 +50,13 @@ def carry_out(p: PoolEntity, step: Step) -> None:
         case Create(count=count, revision=revision):
             _create(p, count, revision)
         case Delete(names=names, message=message):
-            _change(p, names, deleting=True)
-            delete(p, names, message)
+            _delete(p, step)
+        case Keep(names=names, by=by, message=message):
+            _change(p, names, kept=by)
+            preserve(p, names, by, message)
+        case TakeSlots(names=names, message=message):
+            _change(p, names, released=Released.TOLD)
+            take_slots(p, names, message)
         case Grant(names=names, message=message):
             _change(p, names, permit=Given.GRANTED)
             permit(p, names, message)
@@ -136,6 +145,33 @@ def delete(p: PoolEntity, names: Sequence[str], reason: str) -> None:
     tell(p, names, f"delete {some(len(names))}", delete=intent)
 
 
+def _delete(p: PoolEntity, step: Delete) -> None:
+    """One that has said nothing of preservation knows no repair either: it began with an older worker."""
+    may_refuse = [n for n in step.names if step.repair and p.s.members[n].keep is not Wish.UNDECIDED]
+    must_go = [n for n in step.names if n not in may_refuse]
+    _change(p, step.names, deleting=True)
+    _change(p, may_refuse, repair=True)
+    if must_go:
+        delete(p, must_go, step.message)
+    if may_refuse:
+        repair(p, may_refuse, step.message)
+
+
+def repair(p: PoolEntity, names: Sequence[str], reason: str) -> None:
+    """Each decision has an id of its own: one that was refused, and comes a second time late, is about nothing."""
+    me = f"pool {p.s.name}"
+    intent = RepairIntent(id=f"{me}, repair at {workflow.now().isoformat()}", requested_by=me, reason=reason)
+    tell(p, names, f"delete {some(len(names))}, unless preserved by now", repair=intent)
+
+
+def preserve(p: PoolEntity, names: Sequence[str], by: PreservedBy, reason: str) -> None:
+    tell(p, names, f"preserve {some(len(names))}", preserve=PreserveGrant(by=by, reason=reason))
+
+
+def take_slots(p: PoolEntity, names: Sequence[str], reason: str) -> None:
+    tell(p, names, f"take the slots of {some(len(names))}", slot_taken=SlotTaken(reason=reason))
+
+
 def permit(p: PoolEntity, names: Sequence[str], reason: str) -> None:
     tell(p, names, f"permit {some(len(names))} to be Failed", permit=Permit(reason=reason))
 
@@ -198,11 +234,19 @@ def again(p: PoolEntity) -> None:
     if s.unstarted:
         start(p, list(s.unstarted))
     there = {n: m for n, m in s.members.items() if n not in s.unstarted}
-    unheard = [n for n, m in there.items() if m.deleting and m.phase is not Phase.TERMINATING]
+    going = {n: m for n, m in there.items() if m.deleting and m.phase is not Phase.TERMINATING}
+    unheard = [n for n, m in going.items() if s.deleted or not m.repair]
     if s.deleted and s.force:
         unheard = list(there)  # those on their way out hear of the force too
     if unheard:
         delete(p, unheard, "")
+    if asked := [n for n in going if n not in unheard]:
+        repair(p, asked, "")
+    for by in (PreservedBy.ASKED, PreservedBy.AUTO):
+        if granted := [n for n, m in there.items() if m.kept is by and m.stays and not m.leaving]:
+            preserve(p, granted, by, "")
+    if released := [n for n, m in there.items() if m.released is Released.TOLD and not m.leaving]:
+        take_slots(p, released, "")
     if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
         permit(p, waiting, "")
 

@@ -7,6 +7,7 @@ from collections import Counter
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from planners.pool.keep import kept, slots
     from planners.pool.repair import in_flight
     from planners.pool.view import View
     from resources.pool import PoolState
@@ -57,6 +58,11 @@ def _facts(s: PoolState, view: View) -> list[str]:
         )
     for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in s.members.values()).items()):
         facts.append(f"Revision {revision}, {phase}: {n}")
+    if staying := kept(view):
+        facts.append(
+            f"Failed and kept for a look: {', '.join(sorted(staying))}; {len(slots(staying))} of "
+            f"{s.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"
+        )
     if busy := in_flight(view):
         facts.append(f"Repairs in flight: {', '.join(busy)}")
     if s.news is not None and not s.news.reachable:

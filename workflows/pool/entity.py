@@ -117,6 +117,7 @@ class PoolEntity(Entity):
             revision=s.revision,
             rollout=s.rollout,
             back=bool(s.revisions) and s.revisions[-1].back,
+            unfinished=s.rolling_out,
             pace=s.pace,
             deleted=s.deleted,
             cluster_paused=s.news is not None and s.news.paused,

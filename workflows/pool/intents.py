@@ -14,14 +14,15 @@ from workflows.pool.revise import go_back, take_spec, want
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import progress
+    from planners.pool.keep import lowered
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
-    from planners.pool.steps import some
+    from planners.pool.steps import named, some
     from resources.machine_class import concurrency_of
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.messages import DeleteIntent, Intent
     from resources.names import TRIGGER_DELETION_ANNOTATION
-    from resources.pool import Gate
+    from resources.pool import Gate, Released
     from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
 
 ORDINARY = ("paused", "hibernated")
@@ -99,7 +100,8 @@ def apply(p: PoolEntity, intent: PoolIntent) -> str:
     s.namespace, s.labels, s.annotations = meta
     marked = _mark_for_deletion(p, intent.annotations)
     change = take_spec(p, intent.spec, intent.machine_class, intent.requested_by, intent.reason)
-    words = [*marked, *_changes(former, s.spec), *filter(None, [change.words])]
+    taken = _take_slots(p, former)
+    words = [*marked, *_changes(former, s.spec), *taken, *filter(None, [change.words])]
     if not words:
         return "unchanged" if same_meta and former == s.spec else "configured"
     _applied(p, intent, "; ".join(words))
@@ -127,6 +129,14 @@ def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list
         if not said and getattr(former, name) != getattr(spec, name):
             words.append(f"{field.alias or name} changed")
     return words
+
+
+def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
+    """Of a lower autoPreserveFailedMax. A higher one does nothing to what is there: who failed before is decided."""
+    names = lowered(p.view(), former.auto_preserve_failed_max)
+    for name in names:
+        p.s.members[name] = p.s.members[name]._replace(released=Released.TAKEN)
+    return [f"preserved no longer: {named(names)}"] if names else []
 
 
 def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:

@@ -111,7 +111,9 @@ def _ended(p: PoolEntity, counter: int, story: Story, view: View) -> Story:
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     else:
         counts = story.counts
-        outcome, message = Outcome.COMPLETE, f"{counts.updated} of {counts.replicas} machines are of it, all available"
+        most = "all" if counts.available == counts.updated else counts.available
+        words = f"{counts.updated} of {counts.replicas} machines are of it, {most} available"
+        outcome, message = Outcome.COMPLETE, words
         p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
     workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
         1, {"outcome": str(outcome), "cluster": s.cluster, "pool": s.name}

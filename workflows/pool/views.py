@@ -13,6 +13,7 @@ from workflows.pool.revise import but_class
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import rolling_hash
     from planners.pool import template as hot
+    from planners.pool.keep import kept, slots
     from planners.pool.order import preserved
     from planners.pool.pace import of
     from planners.pool.plan import Observed, complete
@@ -24,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine import ClassSnapshot, Phase
     from resources.pool import PoolState, Vm
     from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
+    from resources.preservation import PreservedBy
 
 WORK = 200_000
 """Machines times plans that a rehearsal may look at: a query must answer within a second or two."""
@@ -32,6 +34,7 @@ WORK = 200_000
 def summary(s: PoolState, view: View) -> PoolSummary:
     members = s.members
     counts = Counter((m.revision, m.phase) for m in members.values())
+    staying = [m for m in view.active.values() if m.stays or preserved(m, view.now)]
     return PoolSummary(
         name=s.name,
         cluster=s.cluster,
@@ -46,7 +49,10 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         updated=len(view.new),
         available=len(view.available),
         unhealthy=sum(1 for m in view.active.values() if m.phase in (Phase.UNKNOWN, Phase.FAILED)),
-        preserved=sum(1 for m in view.active.values() if preserved(m, view.now)),
+        preserved=len(staying),
+        preserved_auto=sum(1 for m in staying if PreservedBy.AUTO in (m.kept, m.preserved_by)),
+        slots_used=len(slots(kept(view))),
+        slots=s.spec.auto_preserve_failed_max,
         leaving=sum(1 for m in members.values() if m.leaving and m.vm is not Vm.GONE),
         repairs=len(in_flight(view)),
         phases=[(revision, phase, n) for (revision, phase), n in sorted(counts.items())],
@@ -97,6 +103,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
         revision=revision,
         rollout=s.rollout if not rolls else None,
         back=bool(revised.revisions) and revised.revisions[-1].back,
+        unfinished=rolls or s.rolling_out,
         pace=of(s.pace, revision),
         deleted=s.deleted or question.delete,
         cluster_paused=s.news is not None and s.news.paused,

@@ -90,7 +90,9 @@ class MachineDeploymentWorkflow(PoolEntity):
             speed = pace.of(s.pace, s.revision)
             now, jitter = workflow.now(), workflow.random().random()
             s.pace = hearing.pace_after(speed, member, report, s.timings, now, jitter)
-        s.members[report.machine] = hearing.hear(member, report, s.revisions, s.template)
+        s.members[report.machine] = heard = hearing.hear(member, report, s.revisions, s.template)
+        if member.repair and not heard.deleting:
+            self.note("RepairRefused", f"machine {report.machine} is to be preserved by now, and is not deleted")
         if s.lost.pop(report.machine, None) is not None:
             # What it was told meanwhile did not reach it: template, delete, permit.
             s.told.pop(report.machine, None)

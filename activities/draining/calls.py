@@ -1,0 +1,101 @@
+"""A drain's calls to the Kubernetes API."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
+
+from activities.draining.pods import Pod
+from activities.draining.volumes import Attachments, attachments, disk_of
+from activities.kube import Kube, KubeError, node_path
+from resources.names import CORDON_ANNOTATION
+
+_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
+_GONE = (404, 409)  # 409: another pod of that name has come since
+
+
+async def cordon(kube: Kube, node: dict[str, Any], machine: str) -> None:
+    """A cordon of ours is marked, so that it can be told from a person's (I10)."""
+    if not (node.get("spec") or {}).get("unschedulable"):
+        patch = {"metadata": {"annotations": {CORDON_ANNOTATION: machine}}, "spec": {"unschedulable": True}}
+        await kube.merge_patch(node_path(node["metadata"]["name"]), patch)
+
+
+async def pods_of(kube: Kube, node: str) -> list[Pod]:
+    answer = await kube.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")
+    items: list[Pod] = answer.get("items") or []
+    return items
+
+
+async def evict(kube: Kube, pod: Pod, grace: int | None) -> KubeError | None:
+    """None when it is going; else the refusal. Raises what is no answer to this one pod."""
+    metadata = pod["metadata"]
+    # The pod that we saw, not one of the same name that has come since.
+    options: dict[str, Any] = {"preconditions": {"uid": metadata["uid"]}}
+    if grace is not None:
+        options["gracePeriodSeconds"] = grace
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": metadata["name"], "namespace": metadata["namespace"]},
+        "deleteOptions": options,
+    }
+    try:
+        await kube.create(f"{_path(pod)}/eviction", body)
+    except KubeError as e:
+        if e.status in (0, 401):
+            raise
+        return None if e.status in _GONE else e
+    return None
+
+
+async def kill(kube: Kube, pod: Pod) -> None:
+    await _delete(kube, _path(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
+
+
+async def budgets_of(kube: Kube, namespace: str) -> list[dict[str, Any]]:
+    answer = await kube.get(f"/apis/policy/v1/namespaces/{quote(namespace)}/poddisruptionbudgets")
+    return answer.get("items") or []
+
+
+async def attached(kube: Kube, node: dict[str, Any]) -> Attachments:
+    answer = await kube.get(_ATTACHMENTS)
+    return attachments(answer.get("items") or (), node)
+
+
+async def detach(kube: Kube, found: Attachments) -> None:
+    """Delete this node's VolumeAttachments: the volumes are detached whatever its kubelet says (mcm: after force)."""
+    for attachment in found.here.values():
+        metadata = attachment["metadata"]
+        await _delete(kube, f"{_ATTACHMENTS}/{quote(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})
+
+
+async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str]]:
+    """Claim to the names of its PersistentVolume and its disk; without those that are missing, or never attached."""
+    found = {}
+    for claim in claims:
+        namespace, name = claim.split("/")
+        path = f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(name)}"
+        bound = ((await kube.find(path)) or {}).get("spec", {}).get("volumeName")
+        volume = await volume_of(kube, bound) if bound else None
+        if volume and (disk := disk_of(volume)):
+            found[claim] = (bound, disk)
+    return found
+
+
+async def volume_of(kube: Kube, name: str) -> dict[str, Any] | None:
+    return await kube.find(f"/api/v1/persistentvolumes/{quote(name)}")
+
+
+async def _delete(kube: Kube, path: str, options: dict[str, Any]) -> None:
+    try:
+        await kube.delete(path, options)
+    except KubeError as e:
+        if e.status not in _GONE:
+            raise
+
+
+def _path(pod: Pod) -> str:
+    metadata = pod["metadata"]
+    return f"/api/v1/namespaces/{quote(metadata['namespace'])}/pods/{quote(metadata['name'])}"

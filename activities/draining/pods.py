@@ -1,0 +1,87 @@
+"""What a drain reads off a pod. Pure: no calls, no clock."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+Pod = dict[str, Any]
+
+MIRROR = "kubernetes.io/config.mirror"
+SHORT_GRACE = 1
+"""Seconds that a pod gets on a node whose kubelet is dead: nobody there would use more (field case P47)."""
+_GRACE = 30  # seconds, the API's default
+
+
+def name_of(pod: Pod) -> str:
+    return f"{pod['metadata']['namespace']}/{pod['metadata']['name']}"
+
+
+def uid_of(pod: Pod) -> str:
+    return str(pod["metadata"]["uid"])
+
+
+def left_alone(pod: Pod) -> bool:
+    """kubectl's rule (pkg/drain/filters.go): mirror pods, DaemonSet pods, and those that have finished."""
+    owner = _controller(pod)
+    return MIRROR in (pod["metadata"].get("annotations") or {}) or finished(pod) or owner.get("kind") == "DaemonSet"
+
+
+def finished(pod: Pod) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def comes_again(pod: Pod) -> bool:
+    """Somebody makes another in its place."""
+    return bool(_controller(pod))
+
+
+def _controller(pod: Pod) -> dict[str, Any]:
+    return next((o for o in pod["metadata"].get("ownerReferences") or () if o.get("controller")), {})
+
+
+def is_going(pod: Pod) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def grace_ends(pod: Pod, now: datetime) -> datetime:
+    """Of a pod that is going, or would go now. deletionTimestamp is that end (API conventions, graceful deletion)."""
+    if is_going(pod):
+        return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
+    return now + timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
+
+
+def overdue(pod: Pod, now: datetime, dead: bool) -> bool:
+    """It should have gone by now. Of a dead kubelet no more is expected in a long grace period than in a short one."""
+    if not is_going(pod):
+        return False
+    end = grace_ends(pod, now)
+    if dead:
+        given = pod["metadata"].get("deletionGracePeriodSeconds") or 0
+        end -= timedelta(seconds=max(0, given - SHORT_GRACE))
+    return now > end
+
+
+def first(pod: Pod) -> tuple[int, str]:
+    """Sorts pods with volumes: the highest priority first (MCM)."""
+    return -(pod["spec"].get("priority") or 0), name_of(pod)
+
+
+def claims(pod: Pod) -> dict[str, bool]:
+    """`namespace/name` of each claim it uses, and whether the claim outlives it: a generic ephemeral volume's does not,
+    and is named after pod and volume."""
+    metadata = pod["metadata"]
+    found = {}
+    for volume in pod["spec"].get("volumes") or ():
+        if claim := volume.get("persistentVolumeClaim"):
+            found[f"{metadata['namespace']}/{claim['claimName']}"] = True
+        elif "ephemeral" in volume:
+            found[f"{metadata['namespace']}/{metadata['name']}-{volume['name']}"] = False
+    return found
+
+
+def in_use(pods: Iterable[Pod]) -> Counter[str]:
+    """Claims, with how many of the pods use each. A pod that has finished holds no volume any more."""
+    return Counter(c for pod in pods if not finished(pod) for c in claims(pod))

@@ -1,0 +1,66 @@
+"""Which volumes are attached where. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+_IN_TREE = {"awsElasticBlockStore": "volumeID", "gcePersistentDisk": "pdName", "azureDisk": "diskURI"}
+"""Sources that the API server keeps for old PersistentVolumes; they are attached by their CSI drivers."""
+
+
+@dataclass(frozen=True)
+class Attachments:
+    """As the VolumeAttachments and the node's status have them. Volumes by the names of their PersistentVolumes."""
+
+    here: dict[str, dict[str, Any]]
+    """On this node, or on their way to it or off it, each with its VolumeAttachment."""
+    elsewhere: frozenset[str]
+    """On another node, and ready there."""
+    listed: tuple[str, ...]
+    """node.status.volumesAttached, e.g. `kubernetes.io/csi/ebs.csi.aws.com^vol-1`."""
+
+    def holds(self, volume: str, disk: str) -> bool:
+        return volume in self.here or any(_is(name, disk) for name in self.listed)
+
+    def left(self, staying: dict[str, str]) -> list[str]:
+        """What is attached here, but for the volumes (name to disk) of pods that stay."""
+        names = sorted(v for v in self.here if v not in staying)
+        listed = sorted(n for n in self.listed if not any(_is(n, disk) for disk in staying.values()))
+        return names or listed  # a volume is in both, under two names
+
+
+def _is(listed: str, disk: str) -> bool:
+    return listed.endswith((f"/{disk}", f"^{disk}"))
+
+
+def attachments(found: Iterable[dict[str, Any]], node: dict[str, Any]) -> Attachments:
+    here, elsewhere = {}, set()
+    for attachment in found:
+        spec = attachment["spec"]
+        volume = spec["source"].get("persistentVolumeName")
+        if not volume:
+            continue  # a pod's inline volume: gone with the pod
+        if spec["nodeName"] == node["metadata"]["name"]:
+            here[volume] = attachment
+        elif (attachment.get("status") or {}).get("attached"):
+            elsewhere.add(volume)
+    listed = tuple(v["name"] for v in (node.get("status") or {}).get("volumesAttached") or ())
+    return Attachments(here, frozenset(elsewhere), listed)
+
+
+def disk_of(volume: dict[str, Any]) -> str | None:
+    """How a PersistentVolume ends in node.status.volumesAttached; None when it is of a kind that is never attached."""
+    spec = volume["spec"]
+    if csi := spec.get("csi"):
+        return f"{csi['driver']}^{csi['volumeHandle']}"
+    for source, field in _IN_TREE.items():
+        if source in spec:
+            return str(spec[source][field]).rsplit("/", 1)[-1]
+    return None
+
+
+def claim_of(volume: dict[str, Any]) -> str:
+    claim = volume["spec"].get("claimRef") or {}
+    return f"{claim.get('namespace')}/{claim.get('name')}"

@@ -1,0 +1,61 @@
+"""What a preserved machine's Node carries: cluster-autoscaler leaves it alone, and what a person asked for is there
+until it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from temporalio import activity
+
+from activities.deps import Deps
+from activities.events import tell
+from activities.kube import node_path
+from activities.looks import another_vm
+from activities.protection import protection, protection_patch
+from activities.rewrite import Object, rewrite
+from resources.messages import PreserveInput, PreserveOutput
+from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
+
+
+class PreserveActivities:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+
+    @activity.defn
+    async def preserve_node(self, input: PreserveInput) -> PreserveOutput:
+        """A Node that is gone, or that another VM has registered, has nothing to change."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        node = await kube.find(node_path(input.node_name))
+        node = await rewrite(kube, node, lambda found: preserve_patch(found, input))
+        if node is None or another_vm(node, input.provider_id):
+            return PreserveOutput()
+        await tell(kube, node, input.machine, input.story)
+        return PreserveOutput(value=(node["metadata"].get("annotations") or {}).get(PRESERVE_ANNOTATION, ""))
+
+
+def preserve_patch(node: Object, input: PreserveInput) -> Object:
+    """The merge patch that makes a Node as it shall be; empty when it is. It carries the resourceVersion: a person may
+    ask anew, or cordon, at the same time."""
+    if another_vm(node, input.provider_id):
+        return {}
+    metadata = node["metadata"]
+    there: dict[str, str] = metadata.get("annotations") or {}
+    annotations = _protection(there, input.machine.name, input.on)
+    if input.clear and there.get(PRESERVE_ANNOTATION) == input.clear:
+        annotations[PRESERVE_ANNOTATION] = None
+    lifts = input.uncordon and there.get(CORDON_ANNOTATION) == input.machine.name
+    if lifts:
+        annotations[CORDON_ANNOTATION] = None
+    if not annotations:
+        return {}
+    patch: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+    if lifts and (node.get("spec") or {}).get("unschedulable"):
+        patch["spec"] = {"unschedulable": None}
+    return patch
+
+
+def _protection(there: dict[str, str], machine: str, on: bool) -> dict[str, str | None]:
+    now = protection(there)
+    if on:
+        return protection_patch(there, replace(now, machine=machine))
+    return protection_patch(there, replace(now, machine="")) if now.machine == machine else {}

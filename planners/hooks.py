@@ -1,0 +1,111 @@
+"""Which hooks hold a machine, and what a change of them means (OpenShift, machine/v1beta1: keyed by name, one owner
+each, after the deletion only removed).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from datetime import datetime
+
+from resources.hooks import HookChange, HookIntent, Hooks
+from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks, check_hook_name, check_hook_owner
+
+HELD = {HookKind.PRE_DRAIN: "the drain", HookKind.PRE_TERMINATE: "the deletion of the VM"}
+CONDITION = {HookKind.PRE_DRAIN: "Drainable", HookKind.PRE_TERMINATE: "Terminable"}
+"""OpenShift's names; a hook makes them false."""
+
+
+def refusal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, deleting: bool) -> str:
+    """Why not, and what to do; "": nothing against it."""
+    if intent.remove:
+        return _no_removal(machine, spec, hooks, intent)
+    try:
+        check_hook_name(intent.name)
+        check_hook_owner(intent.owner)
+    except ValueError as e:
+        return str(e)
+    kind = kind_of(spec, hooks, intent)
+    there = _named(hooks.effective(spec, kind), intent.name)
+    if there is not None and there.owner == intent.owner:
+        return ""  # it changes nothing
+    if deleting:
+        return f"machine {machine} is being deleted; from then on its hooks can only be removed"
+    if there is not None:
+        return (
+            f"machine {machine} has the {kind} hook {there.name} already, and it is {there.owner}'s: a name belongs to "
+            "one owner; take another name, or remove that one first"
+        )
+    if sum(c.kind == kind for c in hooks.added) >= HOOKS_MOST:
+        return (
+            f"{HOOKS_MOST} {kind} hooks were added to machine {machine}, which is the most; remove those that are done"
+        )
+    return ""
+
+
+def _no_removal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent) -> str:
+    kinds = [intent.kind] if intent.kind else list(HookKind)
+    found = [(k, h) for k in kinds if (h := _named(hooks.effective(spec, k), intent.name))]
+    if not found:
+        kind = f"{intent.kind} hook" if intent.kind else "hook"
+        there = [f"{k} {h.name} of {h.owner}" for k in HookKind for h in hooks.effective(spec, k)]
+        return f"machine {machine} has no {kind} {intent.name[:300]!r}; it has {', '.join(there) or 'none at all'}"
+    if len(found) > 1:
+        return f"machine {machine} has the hook {intent.name} of both kinds; say which: {' or '.join(HookKind)}"
+    ((kind, hook),) = found
+    if intent.owner and intent.owner != hook.owner:
+        return (
+            f"the {kind} hook {hook.name} of machine {machine} is {hook.owner}'s and not {intent.owner}'s; who removes "
+            f"it in the owner's place names that owner: {hook.owner}"
+        )
+    return ""
+
+
+def kind_of(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent) -> HookKind:
+    """The one that is meant, of an intent that is not refused."""
+    if intent.kind or not intent.remove:
+        return intent.kind or HookKind.PRE_DRAIN
+    return next((k for k in HookKind if _named(hooks.effective(spec, k), intent.name)), HookKind.PRE_DRAIN)
+
+
+def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime) -> Hooks:
+    """As they are after an intent that is not refused."""
+    kind = kind_of(spec, hooks, intent)
+    of_spec, there = _named(spec.of(kind), intent.name), _named(hooks.effective(spec, kind), intent.name)
+    if not intent.remove and there is not None:
+        return hooks
+    owner = there.owner if there else intent.owner
+    made = HookChange(
+        kind=kind, name=intent.name, owner=owner, time=now, requested_by=intent.requested_by, reason=intent.reason
+    )
+    if intent.remove:
+        removed = [*_without(hooks.removed, made), made] if of_spec else hooks.removed
+        return hooks.model_copy(update={"added": _without(hooks.added, made), "removed": removed})
+    if of_spec is not None and of_spec.owner == owner:  # removed, and now wanted again
+        return hooks.model_copy(update={"removed": _without(hooks.removed, made)})
+    return hooks.model_copy(update={"added": [*hooks.added, made]})
+
+
+def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:
+    """A removal lasts as long as the spec has the hook; one that comes again later is a new one and holds."""
+    removed = [c for c in hooks.removed if _named(spec.of(c.kind), c.name)]
+    return hooks if removed == hooks.removed else hooks.model_copy(update={"removed": removed})
+
+
+def names(hooks: Sequence[Hook]) -> str:
+    """`A of x, B of y`."""
+    return ", ".join(f"{h.name} of {h.owner}" for h in hooks)
+
+
+def remove_command(machine: str, cluster: str, kind: HookKind, hook: Hook) -> str:
+    """What a person types who has done what the hook is there for."""
+    owner = shlex.quote(hook.owner)
+    return f"hostler hook remove {machine} {hook.name} --kind {kind} --owner {owner} --cluster {cluster}"
+
+
+def _named(hooks: Sequence[Hook], name: str) -> Hook | None:
+    return next((h for h in hooks if h.name == name), None)
+
+
+def _without(changes: Sequence[HookChange], one: HookChange) -> list[HookChange]:
+    return [c for c in changes if (c.kind, c.name) != (one.kind, one.name)]

@@ -1,0 +1,100 @@
+"""Failed machines that are preserved: who is granted it, whose slot is taken, and how many slots are in use.
+
+Sources: seed 003, points 6 and 9, notes 1, 2 and 4; design *Slots*; machine-controller-manager's machine sets
+(manageAutoPreservationOfFailedMachines; MCM A1-A6, T1-T9), from which this differs where they hurt: a machine is never
+replaced before it was decided whether it is kept, and one that was asked for takes its slot once.
+
+The expiry is the machine's own clock's: preserved is what reports itself so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from planners.pool import steps
+from planners.pool.steps import TakeSlots, named, some
+from planners.pool.view import Draft, View
+from resources.machine import Phase
+from resources.pool import Keep, Member, Released
+from resources.preservation import PreservedBy
+
+
+def kept(view: View) -> dict[str, Member]:
+    """Failed machines that are not replaced: they are preserved, or will be in a moment."""
+    return {n: m for n, m in view.active.items() if m.stays}
+
+
+def slots(members: Mapping[str, Member]) -> dict[str, Member]:
+    """Of `kept`, those that count towards autoPreserveFailedMax, whoever asked for them (seed 003, point 6). One whose
+    slot was taken is on its way out, and its slot is free at once (use case 4)."""
+    return {n: m for n, m in members.items() if m.released is Released.NO}
+
+
+def decide(draft: Draft) -> None:
+    """Who asked is always preserved; who did not, as long as a slot is free, who waits longest first. The slot is taken
+    in the plan, so that two who ask at once never get the same one."""
+    _take(draft)
+    view = draft.view
+    if view.overrides:
+        return
+    undecided = {n: m for n, m in view.active.items() if _undecided(m)}
+    asked = _longest_first(undecided, Keep.ASKED)
+    if asked:
+        words = f"Preserving {some(len(asked))} ({named(asked)}) that failed and are drained: somebody asked for it"
+        draft.do(steps.Keep(asked, PreservedBy.ASKED, "PreservedOnRequest", words))
+    used, most = len(slots(kept(draft.view))), view.spec.auto_preserve_failed_max
+    chosen = _longest_first(undecided, Keep.SLOT)[: max(0, most - used)]
+    if chosen:
+        words = f"Preserving {some(len(chosen))} ({named(chosen)}) that failed and are drained: {used} of {_most(view)}"
+        draft.do(steps.Keep(chosen, PreservedBy.AUTO, "PreservedInSlot", f"{words} slots were in use"))
+    _say(draft)
+
+
+def _undecided(member: Member) -> bool:
+    return member.phase is Phase.FAILED and member.drained and not member.stays
+
+
+def _longest_first(members: Mapping[str, Member], wish: Keep) -> tuple[str, ...]:
+    own = [n for n, m in members.items() if m.keep is wish]
+    return tuple(sorted(own, key=lambda n: (members[n].since, n)))
+
+
+def _take(draft: Draft) -> None:
+    """Told once the machine has reported that it is preserved: a word that overtakes the grant is about nothing."""
+    view = draft.view
+    due = [n for n, m in kept(view).items() if m.released is Released.TAKEN and m.preserved_until is not None]
+    if due:
+        words = f"Taking {some(len(due), 'slot')} back ({named(sorted(due))}): autoPreserveFailedMax was lowered to"
+        most = view.spec.auto_preserve_failed_max
+        draft.do(TakeSlots(tuple(sorted(due)), "SlotsTaken", f"{words} {most}"))
+
+
+def _say(draft: Draft) -> None:
+    """That they are there: nobody replaces them, so the pool has fewer available machines than replicas."""
+    staying = kept(draft.view)
+    if staying:
+        words = f"Failed and kept for a look, and counted as replicas: {named(sorted(staying))}"
+        used = len(slots(staying))
+        draft.wait("FailedPreserved", f"{words}; {used} of {_most(draft.view)} slots in use")
+
+
+def no_slot(view: View, names: list[str]) -> str:
+    """Why those of them that nobody asked for are not preserved; "" where none could be."""
+    most = view.spec.auto_preserve_failed_max
+    if view.overrides or not most or not any(view.members[n].keep is Keep.SLOT for n in names):
+        return ""
+    return f"; no slot is free: {len(slots(kept(view)))} of {_most(view)} in use"
+
+
+def lowered(view: View, former: int) -> list[str]:
+    """Whose slots are taken when autoPreserveFailedMax was `former` and is lower now: of those that the pool preserved
+    by itself, the oldest first (seed 003, note 4), as many as it was lowered by, and no more than are in use above it.
+    Those that were asked for above the maximum push nobody out."""
+    most, using = view.spec.auto_preserve_failed_max, slots(kept(view))
+    auto = {n: m for n, m in using.items() if PreservedBy.AUTO in (m.kept, m.preserved_by)}
+    order = sorted(auto, key=lambda n: (auto[n].created, n))
+    return order[: max(0, min(len(using) - most, former - most))]
+
+
+def _most(view: View) -> str:
+    return f"{view.spec.auto_preserve_failed_max} (autoPreserveFailedMax)"

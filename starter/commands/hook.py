@@ -1,0 +1,165 @@
+"""`hostler hook …`: what holds a machine before its drain, and before its VM is deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from resources.machine_manifest import HookKind
+from starter import completion
+from starter.commands.common import (
+    ALIASES,
+    MACHINE,
+    AsOption,
+    ClusterOption,
+    ReasonOption,
+    SettingsOption,
+    session,
+    tell_each,
+)
+from starter.commands.rows import Form
+from starter.completion import Candidates
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from starter.client import HostlerClient
+    from starter.results import Sent
+
+app = typer.Typer(
+    help="Hold a machine before its drain (preDrain) or before its VM is deleted (preTerminate): add, remove, list.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+)
+
+
+def hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Names of the hooks that the machine on the command line has."""
+    import asyncio
+
+    return asyncio.run(asyncio.wait_for(_hooks_there(ctx, incomplete), completion.PATIENCE))
+
+
+async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
+    from starter.client import HostlerClient
+    from starter.hooks import hooks_of
+
+    here = session(ctx, ctx.params.get("cluster"), ctx.params.get("settings"))
+    async with HostlerClient.connect(here.settings, cluster=here.cluster) as client:
+        found = hooks_of(await client.get(_machine(ctx.params["machine"])))
+    return [(h.name, f"{h.kind}, {h.owner}") for h in found if h.name.startswith(incomplete)]
+
+
+MachineArgument = Annotated[
+    str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=completion.machine_names)
+]
+NewNameArgument = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="CamelCase, perhaps after a DNS name: EtcdQuorumOperator, example.com/Backup."),
+]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The hook.", autocompletion=hooks_there)]
+OwnerOption = Annotated[str, typer.Option("--owner", help="Who removes it, and can be asked.", show_default=False)]
+
+
+@app.command("add")
+def add(
+    ctx: typer.Context,
+    machine: MachineArgument,
+    hook: NewNameArgument,
+    owner: OwnerOption,
+    kind: Annotated[HookKind, typer.Option("--kind", help="What it holds.")] = HookKind.PRE_DRAIN,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Hold a machine until the hook is removed. Not for one that is being deleted already."""
+
+    async def ask(client: HostlerClient, name: str) -> Sent:
+        return await client.hooks.add(name, hook, owner=owner, kind=kind, reason=reason)
+
+    _tell(ctx, machine, cluster, settings, requested_by, ask)
+
+
+@app.command("remove")
+def remove(
+    ctx: typer.Context,
+    machine: MachineArgument,
+    hook: NameArgument,
+    owner: Annotated[str, typer.Option("--owner", help="Only if it is this owner's.", show_default="whoever's")] = "",
+    kind: Annotated[
+        HookKind | None, typer.Option("--kind", help="Needed where both have the name.", show_default=False)
+    ] = None,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Let a machine go on, as far as this hook is concerned. What the hook is there for should be done."""
+
+    async def ask(client: HostlerClient, name: str) -> Sent:
+        return await client.hooks.remove(name, hook, owner=owner, kind=kind, reason=reason)
+
+    _tell(ctx, machine, cluster, settings, requested_by, ask)
+
+
+@app.command("list")
+def show(
+    ctx: typer.Context,
+    machine: MachineArgument,
+    kind: Annotated[HookKind | None, typer.Option("--kind", help="Only these.", show_default=False)] = None,
+    form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+) -> None:
+    """List the hooks of a machine: of its spec, and those that were added."""
+    name = _machine(machine)
+
+    async def body(client: HostlerClient) -> None:
+        from starter.commands.rows import print_objects
+        from starter.hooks import HEADER
+        from starter.output import Table
+
+        found = await client.hooks.list(name, kind)
+        if form in (Form.JSON, Form.YAML):
+            await print_objects([h.plain() for h in found], form, single=False)
+        elif not found:
+            typer.echo(f"Machine {name} has no {f'{kind} ' if kind else ''}hooks.", err=True)
+        elif form is Form.NAME:
+            typer.echo("\n".join(f"{h.kind}/{h.name}" for h in found))
+        else:
+            now = datetime.now(UTC)
+            typer.echo("\n".join(Table(HEADER).lines([h.cells(now) for h in found])))
+
+    session(ctx, cluster, settings).run(body)
+
+
+def _tell(
+    ctx: typer.Context,
+    machine: str,
+    cluster: str | None,
+    settings: Path | None,
+    requested_by: str | None,
+    ask: Callable[[HostlerClient, str], Awaitable[Sent]],
+) -> None:
+    name = _machine(machine)
+
+    async def body(client: HostlerClient) -> None:
+        async def told(_: str) -> str:
+            return (await ask(client, name)).message
+
+        await tell_each({name: f"machine/{name}:"}, told)
+
+    session(ctx, cluster, settings, requested_by).run(body)
+
+
+def _machine(word: str) -> str:
+    """Its name, of `m1` or `machine/m1`. Raises a usage error."""
+    kind, slash, name = word.rpartition("/")
+    if (slash and ALIASES.get(kind) != MACHINE) or not name:
+        raise typer.BadParameter(f"{word!r} is no machine; write NAME or machine/NAME")
+    return name

@@ -1,0 +1,242 @@
+"""hostler preserve, hostler release, hostler extend"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from starter import completion
+from starter.commands.common import (
+    ALIASES,
+    MACHINE,
+    NODE,
+    AllClustersOption,
+    AllOption,
+    AsOption,
+    ClusterOption,
+    ReasonOption,
+    SelectorOption,
+    Session,
+    SettingsOption,
+    session,
+    span,
+    target,
+    tell_each,
+)
+from starter.commands.selection import Key, Selection, choice
+
+if TYPE_CHECKING:
+    from datetime import datetime, timedelta
+
+    from starter.client import HostlerClient
+    from starter.results import Sent
+
+TargetsArgument = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="MACHINE|NODE",
+        help="A machine's name, or its node's; to say which: machine/NAME, node/NAME.",
+        show_default=False,
+        autocompletion=completion.machines_and_nodes,
+    ),
+]
+UntilOption = Annotated[
+    str | None,
+    typer.Option("--until", metavar="TIME", help="2026-12-01T18:00:00Z, with its zone.", show_default=False),
+]
+
+
+def preserve(
+    ctx: typer.Context,
+    targets: TargetsArgument = None,
+    when_failed: Annotated[bool, typer.Option("--when-failed", help="Only once it has Failed.")] = False,
+    never: Annotated[
+        bool, typer.Option("--never", help="Not when it fails either; what is preserved is released.")
+    ] = False,
+    lasts: Annotated[
+        str | None,
+        typer.Option(
+            "--for",
+            metavar="TIME",
+            help="So long from the moment of preservation (8h, 90m).",
+            show_default="machinePreserveTimeout",
+        ),
+    ] = None,
+    until: UntilOption = None,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Keep machines for a look: cluster-autoscaler leaves them alone, and one that fails is drained and kept, not
+    deleted, until its time ends. `hostler release` ends it before, `hostler extend` moves the end.
+
+    The annotation node.machine.sapcloud.io/preserve on its node is stronger than what is asked here. A rollout of its
+    pool, hibernation, fewer replicas and `hostler delete` are stronger than both.
+    """
+    if when_failed and never:
+        raise typer.BadParameter("--when-failed, or --never: one of them")
+    if never and (lasts or until):
+        raise typer.BadParameter("--never has no time: leave --for and --until out")
+    long, end = _time(lasts, until)
+    value = "when-failed" if when_failed else "false" if never else "now"
+
+    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+        return client.preserve(key[1], value, lasts=long, until=end, reason=reason, cluster=key[0])
+
+    here = session(ctx, cluster, settings, requested_by)
+    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "preservation", send)
+
+
+def release(
+    ctx: typer.Context,
+    targets: TargetsArgument = None,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Let preserved machines go before their time, and withdraw what was asked, on the node too: a Running machine goes
+    on as if it never had been preserved, a Failed one is deleted, and its pool makes another.
+    """
+
+    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+        return client.release(key[1], reason=reason, cluster=key[0])
+
+    here = session(ctx, cluster, settings, requested_by)
+    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "release", send)
+
+
+def extend(
+    ctx: typer.Context,
+    targets: TargetsArgument = None,
+    lasts: Annotated[
+        str | None, typer.Option("--for", metavar="TIME", help="So long from now on (8h, 90m).", show_default=False)
+    ] = None,
+    until: UntilOption = None,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
+    reason: ReasonOption = "",
+    cluster: ClusterOption = None,
+    settings: SettingsOption = None,
+    requested_by: AsOption = None,
+) -> None:
+    """Move the end of a preservation, later or earlier: extend m1 --for 24h; extend m1 --until 2026-12-01T18:00:00Z.
+
+    A changed machinePreserveTimeout of a pool counts for later preservations only.
+    """
+    if lasts is None and until is None:
+        raise typer.BadParameter("say how long: --for TIME from now on, or --until TIME")
+    long, end = _time(lasts, until)
+
+    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+        return client.extend(key[1], lasts=long, until=end, reason=reason, cluster=key[0])
+
+    here = session(ctx, cluster, settings, requested_by)
+    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "extension", send)
+
+
+def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datetime | None]:
+    """Raises a usage error for what cannot be read; that a time has passed is the SDK's to say."""
+    from starter.preservation import parse_time
+
+    if lasts is not None and until is not None:
+        raise typer.BadParameter("--for, or --until: one of them")
+    try:
+        return span(lasts), parse_time(until) if until is not None else None
+    except ValueError as e:
+        raise typer.BadParameter(f"--until: {e}") from None
+
+
+def choice_of(targets: Sequence[str], selector: str | None, everything: bool, all_clusters: bool) -> Selection:
+    """Raises a usage error."""
+    if not targets and selector is None and not everything:
+        raise typer.BadParameter("say which: names (MACHINE or NODE...), -l SELECTOR, or --all")
+    return choice([name for _, name in parse_targets(targets)], selector, everything, all_clusters)
+
+
+def parse_targets(words: Sequence[str]) -> list[tuple[str, str]]:
+    """Kind ("": not said) and name of `m1`, `node/n1`, `machine m1 m2`. Raises a usage error."""
+    if len(words) > 1 and words[0] in ALIASES:
+        kind, names = target(words[0], words[1:], (MACHINE, NODE))
+        return [(kind, name) for name in names]
+    found = []
+    for word in words:
+        if "/" in word or word in ALIASES:
+            kind, names = target(word, [], (MACHINE, NODE))
+            if not names:
+                raise typer.BadParameter(f"{word!r} names nothing; write {word} NAME")
+            found.append((kind, names[0]))
+        else:
+            found.append(("", word))
+    return found
+
+
+def _each(
+    here: Session,
+    targets: Sequence[str],
+    chosen: Selection,
+    noun: str,
+    send: Callable[[HostlerClient, Key], Awaitable[Sent]],
+) -> None:
+    """`machine/m1 preservation: …` with the machine's own words; all of them, also after one that fails."""
+    named = parse_targets(targets)
+
+    async def ask(client: HostlerClient, key: Key) -> str:
+        return f"{noun}: {(await send(client, key)).message}"
+
+    async def body(client: HostlerClient) -> None:
+        from starter.errors import HostlerError, Unreachable
+
+        machines, failures = await _resolved(client, named)
+        if not named:
+            machines = {key: chosen.label(key) for key in await chosen.keys(client)}
+        if not machines and not named:
+            typer.echo(chosen.nothing(client), err=True)
+        try:
+            await tell_each(machines, lambda key: ask(client, key))
+        except Unreachable:
+            raise
+        except HostlerError as e:
+            failures.append(str(e))
+        if failures:
+            raise HostlerError("\n".join(failures))
+
+    here.run(body)
+
+
+async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> tuple[dict[Key, str], list[str]]:
+    """Machines with how they are called in what is printed, and what was wrong with others."""
+    from starter.errors import HostlerError, Unreachable
+
+    machines: dict[Key, str] = {}
+    failures = []
+    for kind, name in named:
+        try:
+            machine = await _machine(client, kind, name)
+        except Unreachable:
+            raise
+        except HostlerError as e:
+            failures.append(str(e))
+        else:
+            node = f" (node {name})" if machine != name else ""
+            machines.setdefault((client.cluster, machine), f"{MACHINE}/{machine}{node}")
+    return machines, failures
+
+
+async def _machine(client: HostlerClient, kind: str, name: str) -> str:
+    """Of a bare name the machine's, else the node's. Raises NotFound, Refused."""
+    if kind == MACHINE:
+        return name
+    if kind == NODE:
+        return await client.machine_of(name)
+    return await client.machine_or_node(name)

@@ -1,0 +1,162 @@
+"""What `hostler describe machine` says of a preservation: that it is preserved, that somebody wants it, or bars it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from starter.output import fields, moment
+
+if TYPE_CHECKING:
+    from resources.machine import MachineState
+
+OVERRIDES = "fewer replicas, a rollout, hibernation, hostler delete"
+"""What is stronger than a preservation of a machine of a pool."""
+
+
+def section(state: MachineState, now: datetime) -> list[str]:
+    """Lines of the page; none where nobody has asked for anything."""
+    from resources.machine import Phase
+
+    p = state.status.preserve
+    pairs: list[tuple[str, str]] = []
+    if p.expiry_time is not None:
+        pairs = _preserved(state, p.expiry_time, now)
+    elif state.status.phase is not Phase.TERMINATING:
+        pairs = _asked(state, now)
+    pairs += _invalid(state) + _released(state, now)
+    title = "Preserved:" if p.expiry_time is not None else "Preservation:"
+    return ["", title, *fields(pairs, 2)] if pairs else []
+
+
+def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tuple[str, str]]:
+    from resources.machine import Phase
+
+    p, failed = state.status.preserve, state.status.phase is Phase.FAILED
+    then = "its VM is deleted" if failed else "it goes on Running, and cluster-autoscaler may take it"
+    if failed and state.pool:
+        then += f", and pool {state.pool} makes another if it is to have so many"
+    return [
+        ("Until", moment(until, now)),
+        ("Then", then),
+        ("Since", moment(p.since, now)),
+        ("Source", _source(state)),
+        ("Why", p.why),
+        ("Asked", _own(state, now) if _by_own(state) else ""),
+        ("Ends before by", ", ".join(filter(None, (_ends(state), OVERRIDES if state.pool else "hostler delete")))),
+        ("To release", _command("release", state)),
+        ("To extend", f"{_command('extend', state)} --for 24h"),
+    ]
+
+
+def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
+    """A request that waits, or one that bars."""
+    from resources.machine import Phase
+    from resources.preservation import PreserveValue
+    from starter.preservation import span, value_of
+
+    p, phase = state.status.preserve, state.status.phase
+    value = value_of(p)
+    if not value:
+        return []
+    if value == PreserveValue.FALSE:
+        return [
+            ("Value", "false: it is not preserved when it fails"),
+            ("Source", _source(state)),
+            ("Asked", _own(state, now) if _by_own(state) else ""),
+            ("To change", f"{_unset(state)}, or {_command('preserve', state)} --when-failed"),
+        ]
+    begins = (
+        "when it has Failed and is drained" if value == PreserveValue.WHEN_FAILED else "when it is Running or Failed"
+    )
+    if phase is Phase.FAILED:
+        begins = "when it is drained" + (f" and pool {state.pool} grants it" if state.pool else "")
+    own = p.own if _by_own(state) else None
+    lasts = span(own.lasts, own.until).removeprefix(", ") if own else ""
+    return [
+        ("Value", value),
+        ("Begins", begins),
+        ("Lasts", lasts or f"for {_timeout(state)} from then on (machinePreserveTimeout)"),
+        ("Source", _source(state)),
+        ("Asked", _own(state, now) if own else ""),
+        ("To withdraw", _command("release", state)),
+    ]
+
+
+def _invalid(state: MachineState) -> list[tuple[str, str]]:
+    from starter.preservation import VALUES
+
+    value = state.status.preserve.node_value
+    if not value or value in VALUES:
+        return []
+    return [("Annotation", f"preserve={value} on its node is none of {', '.join(VALUES)}: it changes nothing")]
+
+
+def _released(state: MachineState, now: datetime) -> list[tuple[str, str]]:
+    release = state.status.preserve.release
+    if release is None:
+        return []
+    return [("Released", _by(release.requested_by, release.reason, release.time, now))]
+
+
+def _source(state: MachineState) -> str:
+    """What makes it preserved, or would."""
+    from resources.preservation import PreservedBy
+    from starter.preservation import on_node
+
+    p = state.status.preserve
+    if p.expiry_time is not None and p.source is PreservedBy.AUTO:
+        return f"a slot of pool {state.pool} (autoPreserveFailedMax)"
+    node = on_node(p)
+    if node:
+        return f"annotation {_key()}={node} on node {state.status.node_name}"
+    return f"asked of the machine ({p.own.value})" if p.own else "a request that has been withdrawn since"
+
+
+def _by_own(state: MachineState) -> bool:
+    """Whether the machine's own request counts."""
+    from starter.preservation import on_node
+
+    p = state.status.preserve
+    return p.own is not None and not on_node(p)
+
+
+def _own(state: MachineState, now: datetime) -> str:
+    own = state.status.preserve.own
+    return _by(own.requested_by, own.reason, own.time, now) if own else ""
+
+
+def _by(who: str, why: str, time: datetime, now: datetime) -> str:
+    return (f"by {who}, " if who else "") + moment(time, now) + (f": {why}" if why else "")
+
+
+def _ends(state: MachineState) -> str:
+    """What ends it of what people say of this machine."""
+    from resources.preservation import PreservedBy
+
+    if state.status.preserve.source is PreservedBy.AUTO:
+        return f"hostler release, annotation {_key()}=false, a lower autoPreserveFailedMax"
+    return f"hostler release, annotation {_key()}=false"
+
+
+def _unset(state: MachineState) -> str:
+    """How a `false` is taken back."""
+    if _by_own(state):
+        return _command("release", state)
+    return f"kubectl annotate node {state.status.node_name} {_key()}-"
+
+
+def _key() -> str:
+    from resources.names import PRESERVE_ANNOTATION
+
+    return PRESERVE_ANNOTATION
+
+
+def _timeout(state: MachineState) -> str:
+    from resources.base import format_duration
+
+    return format_duration(state.spec.machine_preserve_timeout)
+
+
+def _command(word: str, state: MachineState) -> str:
+    return f"hostler {word} {state.name} --cluster {state.cluster}"

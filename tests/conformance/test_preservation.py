@@ -1,0 +1,108 @@
+"""Preservation: machine-controller-manager's cases that are about the Node, and the one that it has no test for.
+docs/conformance.md is the table; most of its cases are rows of tests/test_preservation_rows.py."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import pytest
+from preserveplay import ASKED, AUTO, FULL, NOBODY, F, R, U, machine, settle
+
+from activities.preserve import preserve_patch
+from planners.preservation import AskPool, Preserve
+from resources.messages import MachineRef, PreserveInput
+from resources.names import (
+    CORDON_ANNOTATION,
+    PRESERVE_ANNOTATION,
+    SCALE_DOWN_DISABLED,
+    SCALE_DOWN_DISABLED_BY_PRESERVATION,
+)
+from resources.preservation import PreservedBy
+from simulator.kube.patches import merge
+
+MACHINE = MachineRef(cluster="demo", name="m-1", uid="u-1")
+Object = dict[str, Any]
+
+
+def node(cordoned: bool = False, **annotations: str) -> Object:
+    spec = {"unschedulable": True} if cordoned else {}
+    return {"metadata": {"name": "n-1", "resourceVersion": "1", "annotations": annotations}, "spec": spec}
+
+
+def written(found: Object, **more: Any) -> Object:
+    """The Node after the activity has written it."""
+    return merge(found, preserve_patch(found, PreserveInput(machine=MACHINE, node_name="n-1", **more)))
+
+
+def annotations(found: Object) -> dict[str, str]:
+    return dict(found["metadata"]["annotations"])
+
+
+def parts(whole: dict[str, str]) -> Iterator[dict[str, str]]:
+    """What may be on the Node when it was not all written."""
+    for count in range(len(whole) + 1):
+        yield from map(dict, combinations(whole.items(), count))
+
+
+def test_k17_what_was_interrupted_is_completed() -> None:
+    """Whatever somebody has taken away again, or a former version had written by itself: the next write has it all."""
+    begun = annotations(written(node(), on=True))
+    assert begun == {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY_PRESERVATION: "m-1"}
+    left = [part for part in parts(begun) if part.keys() != {SCALE_DOWN_DISABLED}]  # which would be a person's
+    found = [annotations(written(node(**part), on=True)) for part in left]
+    assert found == [begun] * 3
+    over = written(node(**begun, **{PRESERVE_ANNOTATION: "now"}), on=False, clear="now")
+    assert annotations(over) == {}
+    assert annotations(written(over, on=False, clear="now")) == {}
+
+
+@pytest.mark.parametrize(
+    ("cordon", "stays"),
+    [
+        pytest.param({}, True, id="K18"),
+        pytest.param({CORDON_ANNOTATION: "m-2"}, True, id="another machine's drain"),
+        pytest.param({CORDON_ANNOTATION: "m-1"}, False, id="its own drain"),
+    ],
+)
+def test_k18_a_persons_cordon_stays(cordon: dict[str, str], stays: bool) -> None:
+    """When it begins, when the machine is well again, and when it ends."""
+    found = node(cordoned=True, **cordon)
+    for more in ({"on": True}, {"on": True, "uncordon": True}, {"on": False, "uncordon": True}, {"on": False}):
+        found = written(found, **more)
+        assert bool(found["spec"].get("unschedulable")) is (stays or more == {"on": True})
+
+
+@pytest.mark.parametrize("value", ["true", "false"])
+def test_k20_scale_down_disabled_that_a_person_has_set_stays(value: str) -> None:
+    """It has no marker of ours, or one that remembers the person; what is ours goes."""
+    theirs = node(**{SCALE_DOWN_DISABLED: value})
+    assert annotations(written(theirs, on=False)) == {SCALE_DOWN_DISABLED: value}
+    during = written(theirs, on=True)
+    assert annotations(during)[SCALE_DOWN_DISABLED] == "true"
+    assert annotations(written(during, on=False)) == {SCALE_DOWN_DISABLED: value}
+    assert annotations(written(written(node(), on=True), on=False)) == {}
+
+
+MOMENTS = ("Running", "Unknown", "Failed", "drained", "asked its pool")
+
+
+@pytest.mark.parametrize("value", ["now", "when-failed"])
+@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize("grant", [NOBODY, AUTO], ids=["its pool has none", "a slot is on its way"])
+def test_preservation_set_in_the_same_instant_as_failure(value: str, moment: str, grant: PreservedBy) -> None:
+    """Whichever comes first, by a moment: it is asked for, its pool is told so, and it is kept."""
+    o = machine(R)
+    steps = ({"phase": R}, {"phase": U}, {"phase": F}, {"drained": True}, {"granted": grant})
+    for name, step in zip(MOMENTS, steps, strict=True):
+        before = {"node_value": value} if name == moment else {}
+        o, made = settle(replace(o, **step, **before))
+    if o.expiry is None:
+        assert isinstance(made[-1], AskPool)
+        assert value in made[-1].message, "it says that it is asked for"
+        o, made = settle(replace(o, granted=ASKED))
+    kept = [m for m in made if isinstance(m, Preserve)]
+    assert (o.phase, o.expiry, o.source) == (F, FULL, ASKED)
+    assert all(m.source is ASKED for m in kept)

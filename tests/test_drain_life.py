@@ -1,0 +1,181 @@
+"""Whole deletes, with everything: what a drain waits for, said by the workflow's pending activity."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+from datetime import timedelta
+from typing import Any
+
+from kube_wire import pod
+from lifekit import Stack, eventually
+from temporalio.client import Client
+
+from activities.draining.words import time_of_day
+from resources.machine import Phase
+from resources.messages import DeleteIntent
+from simulator.controllers.storage import DETACH_ANNOTATION
+from simulator.frame import Call
+from workflows.machine import MachineWorkflow
+
+CSI = "ebs.csi.aws.com"
+
+
+def workload(node: str) -> str:
+    """Two pods on the node, one of them behind a budget that never lets it go."""
+    web, other = pod("web-1", node, app="web"), pod("other-1", node)
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    return json.dumps({"apiVersion": "v1", "kind": "List", "items": [web, other, budget]})
+
+
+async def blocked(stack: Stack) -> str:
+    """Ask for deletion; the words of the pending activity once the budget stands in the way."""
+    state = await stack.phase(Phase.RUNNING)
+    file = stack.kubeconfig.with_name("workload.json")
+    file.write_text(workload(str(state.status.node_name)))
+    stack.kubectl("create", "-f", str(file))
+
+    async def protected() -> str:
+        return stack.kubectl("get", "pdb", "web", "-o", "jsonpath={.status.currentHealthy}")
+
+    await eventually(protected, lambda healthy: healthy == "1", "the budget's controller")
+    intent = DeleteIntent(id=str(uuid.uuid4()), requested_by="test")
+    await stack.started["m-1"].execute_update(MachineWorkflow.delete, intent, id=intent.id)
+    return await eventually(lambda: pending(stack.client, stack.started["m-1"].id), lambda w: w.startswith("1 of 2"))
+
+
+async def pending(client: Client, workflow_id: str) -> str:
+    described = await client.get_workflow_handle(workflow_id).describe()
+    return next((p.last_failure.message for p in described.raw_description.pending_activities), "")
+
+
+def kills(stack: Stack) -> list[Call]:
+    """Of the blocked pod: evictions that were refused, then the deletion without grace."""
+    calls = [c for c in stack.calls("*pods*", "kubernetes") if c.mutating and "/pods/web-1" in c.request["path"]]
+    return [c for c in calls if c.operation in ("create pods/eviction", "delete pods") and "admin" in c.caller]
+
+
+async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
+    """Field case P45: the budget is honoured until the deadline, to the second, and not a moment less."""
+    await stack.create(drain_timeout=timedelta(seconds=8))
+    words = await blocked(stack)
+    expected = "1 of 2 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at "
+    assert words.startswith(expected)
+    assert "; PDB web is misconfigured: its pods are all healthy (1 of 1)" in words
+    state = await stack.state()
+    assert state.deletion is not None
+    deadline = state.deletion.time + timedelta(seconds=8)
+    assert words.startswith(expected + time_of_day(deadline))
+    result = await asyncio.wait_for(stack.started["m-1"].result(), 60)
+    *evictions, kill = kills(stack)
+    assert {(c.operation, c.status) for c in evictions} == {("create pods/eviction", 429)}
+    assert len(evictions) >= 2
+    assert (kill.operation, kill.status) == ("delete pods", 200)
+    assert evictions[-1].time > deadline.timestamp()  # the force pass asks once more before it kills
+    reasons = [h.reason for h in result.journal]
+    assert reasons[reasons.index("Terminating") :] == ["Terminating", "DrainForced", "Drained", "VMDeleted", "Gone"]
+    assert stack.leftovers(state.uid) == {}
+
+
+async def test_a_whole_delete_by_force(stack: Stack) -> None:
+    """An operator insists while it is blocked: no waiting for the deadline, clean-up all the same."""
+    await stack.create(drain_timeout=timedelta(hours=2))
+    await blocked(stack)
+    uid = (await stack.state()).uid
+    before = len(kills(stack))
+    result = await stack.delete(force=True)
+    *evictions, kill = kills(stack)
+    assert len(evictions) > before  # the force pass asks once more before it kills
+    assert kill.operation == "delete pods"
+    assert evictions[-1].operation == "create pods/eviction"
+    (forced,) = [h for h in result.journal if h.reason == "DrainForced"]
+    assert forced.message == "force was asked for"
+    assert stack.leftovers(uid) == {}
+
+
+def database(name: str) -> list[dict[str, Any]]:
+    """A Deployment of one pod with a volume that is slow to detach."""
+    modes = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
+    disk = {"csi": {"driver": CSI, "volumeHandle": f"vol-{name}"}, "capacity": {"storage": "1Gi"}}
+    bound = {"claimRef": {"namespace": "default", "name": name}}
+    labels = {"app": name}
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
+    containers = [{"name": "c", "image": "i"}]
+    spec = {"containers": containers, "volumes": volumes, "terminationGracePeriodSeconds": 1}
+    template = {"metadata": {"labels": labels}, "spec": spec}
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {"name": f"pv-{name}", "annotations": {DETACH_ANNOTATION: "600"}},
+            "spec": {**modes, **disk, **bound},
+        },
+        {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {**modes, "volumeName": f"pv-{name}", "resources": {"requests": {"storage": "1Gi"}}},
+        },
+        {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        },
+    ]
+
+
+async def test_a_whole_delete_moves_volumes_one_at_a_time(stack: Stack) -> None:
+    """Two pods whose volumes a simulated attach-detach controller moves to the other machine, and how long it takes
+    with the first is ours to say: so long the second one runs."""
+    await stack.create("m-1")
+    node = (await stack.phase(Phase.RUNNING, "m-1")).status.node_name
+    file = stack.kubeconfig.with_name("databases.json")
+    items = [*database("a"), *database("b")]
+    file.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+    stack.kubectl("create", "-f", str(file))
+    await eventually(lambda: attached(stack), lambda found: found == {("pv-a", node), ("pv-b", node)}, "attached")
+    await stack.create("m-2")
+    other = (await stack.phase(Phase.RUNNING, "m-2")).status.node_name
+    intent = DeleteIntent(id=str(uuid.uuid4()), requested_by="test")
+    await stack.started["m-1"].execute_update(MachineWorkflow.delete, intent, id=intent.id)
+    words = await eventually(lambda: pending(stack.client, stack.started["m-1"].id), lambda w: "to detach" in w)
+    assert words.startswith("1 of 2 pods gone; waiting for volume pv-a of default/a-")
+    assert await attached(stack) == {("pv-a", node), ("pv-b", node)}
+    assert evicted(stack) == ["a"]
+    for name in ("a", "b"):
+        stack.kubectl("annotate", "pv", f"pv-{name}", "--overwrite", f"{DETACH_ANNOTATION}=0")
+    await asyncio.wait_for(stack.started["m-1"].result(), 60)
+    assert await attached(stack) == {("pv-a", other), ("pv-b", other)}
+    assert evicted(stack) == ["a", "b"]
+    assert when(stack, "pv-a", other) < evictions(stack)[1].n < when(stack, "pv-b", other)
+
+
+async def attached(stack: Stack) -> set[tuple[str, str]]:
+    found = json.loads(stack.kubectl("get", "volumeattachments", "-o", "json"))["items"]
+    where = [(a["spec"]["source"]["persistentVolumeName"], a["spec"]["nodeName"]) for a in found]
+    return {w for w, a in zip(where, found, strict=True) if a["status"]["attached"]}
+
+
+def evictions(stack: Stack) -> list[Call]:
+    return [c for c in stack.calls("create pods/eviction", "kubernetes") if not c.error]
+
+
+def evicted(stack: Stack) -> list[str]:
+    """The pods by their Deployments, in order."""
+    return [c.request["path"].split("/")[6].split("-")[0] for c in evictions(stack)]
+
+
+def when(stack: Stack, volume: str, node: str | None) -> int:
+    """The call that attached it there."""
+    for call in stack.calls("create volumeattachments", "kubernetes"):
+        spec = call.request["body"]["spec"]
+        if (spec["source"]["persistentVolumeName"], spec["nodeName"]) == (volume, node) and not call.error:
+            return call.n
+    raise AssertionError(f"{volume} was never attached to {node}")

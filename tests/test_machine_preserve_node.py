@@ -1,0 +1,214 @@
+"""The Node of a preserved machine: it goes and comes again, and what is written on it crosses with what is read. Stubs;
+time is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+from lifekit import eventually
+from preservekit import SOON, Kept, keeping, noted, when
+from stubs import classified
+from temporalio.testing import WorkflowEnvironment
+
+from resources.errors import ErrorClass
+from resources.messages import DeleteIntent
+from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
+from resources.preservation import PreserveIntent, PreserveValue, ReleaseIntent
+
+ON = ("true", True)
+
+
+@pytest_asyncio.fixture
+async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
+    async with keeping(temporal.client) as machines:
+        yield Kept(temporal, machines)
+
+
+async def preserved(kept: Kept, value: str = "now") -> None:
+    await kept.run()
+    await kept.annotate(value)
+    if value == "when-failed":
+        await kept.fail()
+        await kept.noted("Drained")
+    await kept.node.becomes(lambda n: n.protection == ON, "protected")
+    await kept.news()
+
+
+async def node_goes(kept: Kept) -> None:
+    kept.node.there = False
+    await kept.news()
+    await kept.until(lambda s: not s.node.exists, "no Node")
+
+
+# -- it goes and comes again ------------------------------------------------------------------------------------------
+
+
+async def test_while_it_is_missing_the_last_value_counts(kept: Kept) -> None:
+    """MCM P9, P10."""
+    await preserved(kept, "when-failed")
+    await node_goes(kept)
+    seen = await kept.shows("Failed:Preserved")
+    calls = len(kept.stubs.called("preserve_node"))
+    await kept.skip_to()
+    gone = await kept.ended()
+    assert timedelta(0) <= gone["PreserveExpired"] - seen.status.preserve.expiry_time < SOON
+    assert len(kept.stubs.called("preserve_node")) == calls
+
+
+async def test_a_new_object_is_protected_again_and_nothing_is_released(kept: Kept) -> None:
+    """Somebody stops the VM to look at it: cloud-controller-manager deletes the Node, and the kubelet registers anew
+    (field case P07), without the annotation. Nobody has removed it (I9)."""
+    await preserved(kept, "when-failed")
+    until = (await kept.state()).status.preserve.expiry_time
+    await node_goes(kept)
+    kept.node.registers_anew()
+    kept.node.ready(False)
+    await kept.news()
+    await kept.node.becomes(lambda n: n.protection == ON, "the new one is protected")
+    seen = await kept.shows("Failed:Preserved")
+    assert (seen.status.preserve.expiry_time, seen.deletion) == (until, None)
+    await kept.news()
+    await kept.annotate("false")  # a word on the new one counts
+    gone = await kept.ended()
+    assert "Released" in gone
+
+
+async def test_of_a_running_one_too(kept: Kept) -> None:
+    """Also where the watch has seen one after the other only."""
+    await preserved(kept)
+    until = (await kept.state()).status.preserve.expiry_time
+    kept.node.registers_anew()
+    await kept.news()
+    await kept.node.becomes(lambda n: n.protection == ON, "the new one is protected")
+    assert (await kept.shows("Running:Preserved")).status.preserve.expiry_time == until
+    await kept.says("release", ReleaseIntent())
+    await kept.shows("Running")
+    await kept.node.becomes(lambda n: n.annotations == {})
+
+
+async def test_a_request_for_the_day_it_fails_is_not_lost(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("when-failed")
+    await kept.until(lambda s: s.status.preserve.node_value, "the request")
+    await node_goes(kept)
+    kept.node.registers_anew()
+    await kept.news()
+    await kept.well()
+    await kept.fail()
+    await kept.shows("Failed:Preserved")
+
+
+# -- calls and news that cross ----------------------------------------------------------------------------------------
+
+
+async def test_a_false_that_comes_during_the_call_is_set_back(kept: Kept) -> None:
+    await kept.run()
+    answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
+    await kept.annotate("now")
+    await kept.asks("preserve_node")
+    kept.node.write({SCALE_DOWN_DISABLED: "false"})
+    await kept.news()
+    seen = kept.stubs.always["preserve_node"]
+    # What the call answers is of the time before: it has changed nothing that came later.
+    kept.stubs.then("preserve_node", lambda input: type(seen(input))())
+    kept.node.write({SCALE_DOWN_DISABLED: "false"})
+    await kept.until(lambda s: s.node.annotations.get(SCALE_DOWN_DISABLED) == "false", "the news")
+    answer.set()
+    await kept.node.becomes(lambda n: n.protection == ON, "set back")
+
+
+async def test_the_end_comes_during_the_call(kept: Kept) -> None:
+    await kept.run()
+    answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
+    await kept.annotate("now")
+    await kept.asks("preserve_node")
+    await kept.says("release", ReleaseIntent())
+    await kept.shows("Running")
+    answer.set()
+    await kept.node.becomes(lambda n: n.annotations == {}, "free of it")
+    await kept.until(lambda s: not s.status.preserve.node_due and not s.status.preserve.protected, "the end")
+    assert kept.did("preserve_node") == ["preserve_node"] * 2
+
+
+async def test_a_deletion_during_the_call_can_still_begin_anew(kept: Kept) -> None:
+    await kept.run()
+    answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
+    await kept.annotate("now")
+    await kept.asks("preserve_node")
+    kept.stubs.then("delete_machine", *[classified(ErrorClass.CONFLICT, "in the way")] * 2)
+    await kept.says("delete", DeleteIntent(id="d"))
+    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Conflict", "the refusal")
+    answer.set()
+    await kept.idle("preserve_node")
+    run = (await kept.handle.describe()).run_id
+    await kept.handle.signal("renew", {})
+    await kept.skip(timedelta(seconds=10))
+    await eventually(kept.handle.describe, lambda d: d.run_id != run, "a new run")
+    await kept.skip(timedelta(seconds=10))
+    await kept.ended()
+    assert kept.did("preserve_node") == ["preserve_node"]
+
+
+async def test_an_end_of_nothing_does_not_forget_that_the_node_is_due(kept: Kept) -> None:
+    await preserved(kept)
+    kept.stubs.then("preserve_node", *[classified(ErrorClass.AUTH, "no route")] * 1)
+    await kept.says("release", ReleaseIntent())
+    await kept.noted("PreserveNode")
+    await kept.says("preserve", PreserveIntent(value=PreserveValue.WHEN_FAILED))
+    await kept.annotate("when-failed")
+    await kept.until(lambda s: s.status.preserve.node_value, "another request")
+    await kept.says("release", ReleaseIntent())
+    await kept.noted("Released", 2)
+    await kept.skip(timedelta(minutes=4))
+    await kept.node.becomes(lambda n: n.annotations == {}, "free of it")
+
+
+# -- the cordon of our drain ------------------------------------------------------------------------------------------
+
+
+async def test_a_cordon_that_could_not_be_lifted_yet_is_lifted_after_the_end(kept: Kept) -> None:
+    await preserved(kept, "when-failed")
+    assert kept.node.annotations[CORDON_ANNOTATION] == "m-1"
+    kept.stubs.then("preserve_node", *[classified(ErrorClass.AUTH, "no route")] * 2)
+    await kept.well()
+    await kept.noted("PreserveNode")
+    await kept.says("release", ReleaseIntent())
+    over = await kept.shows("Running")
+    assert over.deletion is None
+    assert kept.node.cordoned
+    for _ in range(2):
+        await kept.skip(timedelta(minutes=4))
+    await kept.node.becomes(lambda n: not n.cordoned and not n.annotations, "takes work again")
+
+
+async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
+    """It was to be lifted, which could not be done, and it has failed again meanwhile."""
+    await preserved(kept, "when-failed")
+    answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
+    await kept.well()
+    await kept.fail()
+    await kept.noted("Drained", 2)
+    answer.set()
+    await kept.until(lambda s: not s.status.preserve.node_due, "the calls are over")
+    await kept.idle("preserve_node")
+    assert kept.node.cordoned
+    assert (await kept.state()).status.shown_phase == "Failed:Preserved"
+
+
+@pytest.mark.parametrize("value", ["now", "when-failed"])
+async def test_one_call_for_each_end(kept: Kept, value: str) -> None:
+    await preserved(kept, value)
+    await kept.until(lambda s: s.status.preserve.protected, "the answer")
+    assert kept.did("preserve_node") == ["preserve_node"]
+    if value == "now":
+        await kept.says("release", ReleaseIntent())
+        seen = await kept.until(lambda s: not s.status.preserve.protected, "the end")
+        await kept.node.becomes(lambda n: n.annotations == {})
+        assert when(seen, "Released") >= when(seen, "Preserved")
+        assert kept.did("preserve_node") == ["preserve_node"] * 2
+        assert PRESERVE_ANNOTATION not in kept.node.annotations
+        assert len(noted(seen, "Preserved")) == 1

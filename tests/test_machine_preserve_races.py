@@ -1,0 +1,396 @@
+"""What crosses on the way of a preservation: the pool's words, what is under way at the expiry, the Node that comes and
+goes. Stubs; time is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+import pytest_asyncio
+import updatekit
+from memberkit import Pool, listening
+from preservekit import SOON, Kept, keeping, noted, when
+from stubs import VM, classified
+from temporalio.testing import WorkflowEnvironment
+
+from resources.errors import ErrorClass
+from resources.machine import Phase
+from resources.membership import PreserveGrant, SlotTaken
+from resources.messages import CreateOutput, RepairIntent, VmFacts
+from resources.names import PRESERVE_ANNOTATION
+from resources.pool import Keep, Vm
+from resources.preservation import PreservedBy, PreserveIntent, PreserveValue
+from workflows.machine import MachineWorkflow
+
+
+@pytest_asyncio.fixture
+async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
+    async with keeping(temporal.client) as machines:
+        yield Kept(temporal, machines)
+
+
+@pytest_asyncio.fixture
+async def member(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
+    """Of a pool that says what the test lets it say."""
+    async with keeping(temporal.client) as machines, listening(machines) as pool:
+        yield Kept(temporal, machines, pool)
+
+
+def pool_of(member: Kept) -> Pool:
+    assert member.pool is not None
+    return member.pool
+
+
+async def failed(member: Kept, keep: Keep) -> None:
+    """Failed and drained, and its pool has heard what it wants."""
+    await member.fail()
+    await pool_of(member).told(lambda r: r.keep is keep and r.drained, f"keep={keep!r}")
+
+
+async def grants(member: Kept, by: PreservedBy) -> None:
+    await member.handle.signal(MachineWorkflow.preserve_granted, PreserveGrant(by=by, reason="1 of 2 slots in use"))
+
+
+async def repairs(member: Kept) -> None:
+    intent = RepairIntent(id=uuid.uuid4().hex, requested_by="pool p", reason="no slot is free")
+    await member.handle.signal(MachineWorkflow.repair, intent)
+
+
+# -- the pool's words -------------------------------------------------------------------------------------------------
+
+
+async def test_use_case_3_a_slot_keeps_one_that_nobody_asked_for(member: Kept) -> None:
+    """Seed 003, point 6; MCM P6."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    waits = (await member.until(lambda s: s.status.waiting_for.reason == "PreserveUndecided", "the question")).status
+    assert (waits.shown_phase, waits.preserve.expiry_time) == ("Failed", None)
+    await grants(member, PreservedBy.AUTO)
+    seen = await member.shows("Failed:Preserved")
+    until = seen.status.preserve.expiry_time
+    assert noted(seen, "PreserveGranted") == [f"pool {pool_of(member).name}: 1 of 2 slots in use"]
+    heard = await pool_of(member).told(lambda r: r.preserved_until)
+    assert (heard.preserved_until, heard.preserved_by, heard.keep) == (until, PreservedBy.AUTO, Keep.UNDECIDED)
+    await member.skip_to()
+    gone = await member.ended()
+    assert timedelta(0) <= gone["PreserveExpired"] - until < SOON
+    reports = await pool_of(member).heard()
+    assert next(r.phase for r in reports if r.seq > heard.seq) is Phase.TERMINATING
+    assert reports[-1].ended
+
+
+async def test_one_that_was_asked_for_says_so_and_waits_for_the_word(member: Kept) -> None:
+    await member.run()
+    await member.annotate("when-failed")
+    await failed(member, Keep.ASKED)
+    assert (await member.state()).status.preserve.expiry_time is None
+    await grants(member, PreservedBy.ASKED)
+    seen = await member.shows("Failed:Preserved")
+    assert seen.status.preserve.source is PreservedBy.ASKED
+
+
+async def test_a_request_that_comes_after_the_question_is_told(member: Kept) -> None:
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await member.annotate("now")
+    await pool_of(member).told(lambda r: r.keep is Keep.ASKED, "the request")
+    await member.annotate("false")
+    await pool_of(member).told(lambda r: r.keep is Keep.NEVER, "the bar")
+    await repairs(member)
+    await member.ended()
+
+
+async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(member: Kept) -> None:
+    await member.run()
+    await member.annotate("when-failed")
+    await failed(member, Keep.ASKED)
+    await member.annotate(None)
+    await pool_of(member).told(lambda r: r.keep is Keep.SLOT)
+    await grants(member, PreservedBy.ASKED)
+    await member.noted("PreserveGranted")
+    assert (await member.state()).status.shown_phase == "Failed"
+    await grants(member, PreservedBy.AUTO)
+    seen = await member.shows("Failed:Preserved")
+    assert seen.status.preserve.source is PreservedBy.AUTO
+
+
+async def test_a_word_that_comes_twice_or_late_changes_nothing(member: Kept) -> None:
+    await member.run()
+    await grants(member, PreservedBy.AUTO)  # Running: it is not kept for the day it fails
+    await failed(member, Keep.SLOT)
+    assert (await member.state()).status.shown_phase == "Failed"
+    for _ in range(2):
+        await grants(member, PreservedBy.AUTO)
+    first = await member.shows("Failed:Preserved")
+    assert len(noted(first, "PreserveGranted")) == 1
+    await member.well()
+    await grants(member, PreservedBy.AUTO)
+    await member.skip_to()
+    over = await member.shows("Running")
+    assert len(noted(over, "Preserved")) == 1
+    assert over.status.preserve.granted is PreservedBy.NOBODY
+    await failed(member, Keep.SLOT)  # it asks anew
+    assert (await member.state()).status.shown_phase == "Failed"
+
+
+async def test_a_repair_meets_an_annotation_of_the_same_instant(member: Kept) -> None:
+    """MCM 8.2: set in the same instant as failure. The watch has not told it yet; a fresh look finds it."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    member.node.write({PRESERVE_ANNOTATION: "when-failed"})
+    await repairs(member)
+    refused = await member.noted("RepairRefused")
+    assert refused.deletion is None
+    await pool_of(member).told(lambda r: r.keep is Keep.ASKED and r.hash, "the refusal, as a whole")
+    await grants(member, PreservedBy.ASKED)
+    seen = await member.shows("Failed:Preserved")
+    assert seen.repair is None
+    assert member.did("delete_machine") == []
+
+
+async def test_a_repair_that_comes_late_deletes_nothing_that_is_preserved(member: Kept) -> None:
+    """I9: the pool's word was overtaken by the one that it gave later."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await grants(member, PreservedBy.AUTO)
+    await member.shows("Failed:Preserved")
+    await repairs(member)
+    seen = await member.noted("RepairRefused")
+    assert (seen.status.shown_phase, seen.deletion, seen.repair) == ("Failed:Preserved", None, None)
+    told = await pool_of(member).told(lambda r: r.preserved_until and r.hash)
+    assert told.keep is Keep.UNDECIDED
+    await member.well()
+    await repairs(member)  # nor one that is well again by now, nor when it fails the next time
+    await member.noted("RepairRefused", 2)
+    await member.fail()
+    await member.noted("Drained", 2)
+    await member.skip_to()
+    gone = await member.ended()
+    assert timedelta(0) <= gone["PreserveExpired"] - seen.status.preserve.expiry_time < SOON
+
+
+async def test_without_a_request_a_repair_deletes(member: Kept) -> None:
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await repairs(member)
+    reasons = await member.ended()
+    assert "RepairRefused" not in reasons
+    assert member.did("drain_node", "delete_machine") == ["drain_node", "delete_machine"]
+
+
+async def test_a_repair_of_one_whose_node_cannot_be_read_waits(member: Kept) -> None:
+    """I5: whether somebody asked for it is not known."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    member.node.write({PRESERVE_ANNOTATION: "when-failed"})
+    member.stubs.then("look_at_node", classified(ErrorClass.AUTH, "not now"))
+    await repairs(member)
+    waits = await member.until(lambda s: "not now" in s.status.waiting_for.message, "the wait")
+    assert waits.deletion is None
+    await member.skip(timedelta(minutes=4))
+    await member.noted("RepairRefused")
+
+
+async def test_a_slot_is_taken_from_what_nobody_asked_for(member: Kept) -> None:
+    """MCM A6."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await grants(member, PreservedBy.AUTO)
+    await member.shows("Failed:Preserved")
+    await member.annotate("when-failed")  # by now somebody has
+    await member.until(lambda s: s.status.preserve.source is PreservedBy.ASKED, "the request")
+    await pool_of(member).told(lambda r: r.preserved_by is PreservedBy.ASKED)
+    await member.handle.signal(MachineWorkflow.slot_taken, SlotTaken(reason="autoPreserveFailedMax is 0"))
+    await member.annotate(None)
+    gone = await member.ended()
+    assert "SlotTaken" not in gone
+    assert "Released" in gone
+
+
+async def test_a_slot_that_is_taken_ends_it(member: Kept) -> None:
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await grants(member, PreservedBy.AUTO)
+    await member.shows("Failed:Preserved")
+    await member.handle.signal(MachineWorkflow.slot_taken, SlotTaken(reason="autoPreserveFailedMax is 0"))
+    gone = await member.ended()
+    assert gone["SlotTaken"] <= gone["VMDeleted"]
+
+
+async def test_a_slot_that_is_taken_from_one_that_is_well_again_is_none(member: Kept) -> None:
+    """Slots are those of Failed machines: when it fails again, it is not about that one."""
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await grants(member, PreservedBy.AUTO)
+    until = (await member.shows("Failed:Preserved")).status.preserve.expiry_time
+    await member.well()
+    await member.handle.signal(MachineWorkflow.slot_taken, SlotTaken(reason="autoPreserveFailedMax is 0"))
+    await member.fail()
+    await member.noted("Drained", 2)
+    seen = await member.shows("Failed:Preserved")
+    assert seen.status.preserve.expiry_time == until
+
+
+# -- never ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_vm_that_goes_ends_it(member: Kept) -> None:
+    await member.run()
+    await failed(member, Keep.SLOT)
+    await grants(member, PreservedBy.AUTO)
+    await member.shows("Failed:Preserved")
+    await member.handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=1, provider_id=VM, state="gone"))
+    gone = await member.ended()
+    assert "VMGone" in gone
+
+
+async def test_a_stale_node_is_never_kept(member: Kept) -> None:
+    member.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name="node-1", stale_node="node-1"))
+    state = pool_of(member).new_state()
+    started = await member.machines.start(state)
+    member.handle = member.machines.client.get_workflow_handle(started.id)
+    heard = await pool_of(member).told(lambda r: r.phase is Phase.FAILED)
+    assert (heard.keep, heard.drained) == (Keep.NEVER, True)
+    await member.says("preserve", PreserveIntent(value=PreserveValue.WHEN_FAILED))
+    await grants(member, PreservedBy.AUTO)
+    await member.noted("PreserveGranted")
+    seen = await member.state()
+    assert (seen.status.shown_phase, seen.status.waiting_for.reason) == ("Failed", "StaleNode")
+    await repairs(member)
+    await member.ended()
+
+
+async def test_without_a_vm_there_is_nothing_to_keep(member: Kept) -> None:
+    member.stubs.then("create_machine", *[classified(ErrorClass.CAPACITY, "none left")] * 9)
+    state = pool_of(member).new_state(creation_timeout=timedelta(minutes=5))
+    started = await member.machines.start(state)
+    member.handle = member.machines.client.get_workflow_handle(started.id)
+    await member.until(lambda s: s.trouble, "the first refusal")
+    await member.skip(timedelta(minutes=5, seconds=1))
+    heard = await pool_of(member).told(lambda r: r.phase is Phase.FAILED)
+    assert (heard.keep, heard.vm) == (Keep.NEVER, Vm.UNBORN)
+    await repairs(member)
+    await member.ended()
+    assert member.did("look_at_node", "delete_machine", "drain_node") in ([], ["delete_machine"])
+
+
+# -- what is under way at the expiry ----------------------------------------------------------------------------------
+
+
+async def test_in_the_middle_of_a_drain(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=40)))
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    drained = kept.stubs.holds["drain_node"] = asyncio.Event()
+    await kept.fail()
+    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Draining", "the drain")
+    await kept.skip_to()
+    seen = await kept.shows("Terminating")
+    assert timedelta(0) <= when(seen, "PreserveExpired") - until < SOON
+    assert kept.did("delete_machine") == []
+    drained.set()
+    await kept.ended()
+
+
+async def test_while_a_worker_of_the_cluster_is_away(kept: Kept) -> None:
+    """Of a Running one all is over but the marks on its Node."""
+    await kept.run()
+    await kept.annotate("now")
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    await kept.no_cluster_worker()
+    await kept.skip_to()
+    over = await kept.shows("Running")
+    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
+    assert kept.node.annotations[PRESERVE_ANNOTATION] == "now"
+    async with kept.cluster_worker():
+        await kept.node.becomes(lambda n: n.annotations == {})
+
+
+async def test_while_the_api_server_refuses(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    kept.stubs.then("preserve_node", *[classified(ErrorClass.AUTH, "no route")] * 2)
+    await kept.skip_to()
+    over = await kept.noted("PreserveNode")
+    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
+    assert noted(over, "PreserveNode") == ["node node-1 is not released yet: Unauthorized: no route"]
+    assert over.status.shown_phase == "Running"
+    await kept.news()  # old news of the annotation is no new request
+    for _ in range(2):
+        await kept.skip(timedelta(minutes=4))
+    await kept.node.becomes(lambda n: n.annotations == {})
+    assert len(noted(await kept.state(), "Preserved")) == 1
+
+
+async def test_while_a_fresh_look_is_under_way(kept: Kept) -> None:
+    """Nobody answers it: no worker, or an API server that hangs."""
+    await kept.run()
+    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=12)))
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    await kept.ill()
+    answer = kept.stubs.holds["look_at_node"] = asyncio.Event()
+    await kept.skip(timedelta(minutes=9, seconds=1))
+    await kept.asks("look_at_node")
+    await kept.skip_to()
+    over = await kept.shows("Unknown")
+    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
+    answer.set()
+
+
+async def test_while_the_node_gets_its_template(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=12)))
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    answer = kept.stubs.holds["join_node"] = asyncio.Event()
+    kept.node.registers_anew()
+    await kept.news()
+    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "NodeTemplate", "the call")
+    await kept.skip_to()
+    over = await kept.shows("Running")
+    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
+    said = await kept.says("preserve", PreserveIntent())
+    assert said == "machine m-1 is being preserved"
+    await kept.shows("Running:Preserved")
+    answer.set()
+    await kept.until(lambda s: s.status.waiting_for is None, "the end of the call")
+
+
+async def test_while_the_vm_is_updated(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    answer = kept.stubs.holds["update_machine"] = asyncio.Event()
+    await updatekit.tell(kept.handle, updatekit.tagged((await kept.state()).machine_class, 2, "blue"))
+    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "HotUpdate", "the update")
+    await kept.skip_to()
+    over = await kept.shows("Running")
+    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
+    answer.set()
+
+
+@pytest.mark.parametrize("down", [False, True], ids=["before", "at"])
+async def test_workers_of_workflows_come_back(temporal: WorkflowEnvironment, down: bool) -> None:
+    """Before the expiry, or after it: then it is at once."""
+    async with keeping(temporal.client, workflows=False) as machines:
+        kept = Kept(temporal, machines)
+        async with machines.workflow_worker():
+            await kept.run()
+            await kept.annotate("now")
+            await kept.node.becomes(lambda n: n.protection == ("true", True))
+            seen = await kept.shows("Running:Preserved")
+        if down:
+            await kept.skip_to(seen=seen)
+        async with machines.workflow_worker():
+            if not down:
+                await kept.skip_to()
+            over = await kept.shows("Running")
+            late = when(over, "PreserveExpired") - seen.status.preserve.expiry_time
+            assert timedelta(0) <= late < SOON
+            await kept.node.becomes(lambda n: n.annotations == {})

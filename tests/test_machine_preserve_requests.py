@@ -1,0 +1,310 @@
+"""preserve, release and extend, by update and by signal: what is answered and refused, and what comes of it in each
+phase. Stubs; time is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from preservekit import HOUR, Kept, keeping, noted, when
+from stubs import VM
+from temporalio.testing import WorkflowEnvironment
+
+from resources.machine import Attempt, Phase
+from resources.messages import DeleteIntent, RecreateIntent
+from resources.names import PRESERVE_ANNOTATION
+from resources.preservation import (
+    ExtendIntent,
+    PreservedBy,
+    PreserveIntent,
+    PreserveValue,
+    ReleaseIntent,
+)
+from workflows.machine.details import details
+
+NOW, WHEN_FAILED, FALSE = PreserveValue
+LATER = "2999-01-01T00:00:00Z"
+
+
+@pytest_asyncio.fixture
+async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
+    async with keeping(temporal.client) as machines:
+        yield Kept(temporal, machines)
+
+
+# -- by plain Temporal ------------------------------------------------------------------------------------------------
+
+
+async def test_plain_json_is_enough(kept: Kept) -> None:
+    """As from `temporal workflow signal --name preserve --input '{}'`."""
+    await kept.run()
+    await kept.handle.signal("preserve", {})
+    seen = await kept.shows("Running:Preserved")
+    assert seen.status.preserve.own.value is NOW
+    await kept.handle.signal("extend", {"lasts": "8h", "reason": "night shift"})
+    moved = await kept.noted("PreservationMoved")
+    assert moved.status.preserve.expiry_time == when(moved, "PreservationMoved") + 8 * HOUR
+    await kept.handle.signal("release", {"requestedBy": "ops"})
+    over = await kept.shows("Running")
+    assert noted(over, "Released") == ["released by ops"]
+    assert await kept.says("preserve", {"value": "when-failed", "lasts": "1h30m"}) == (
+        "machine m-1 will be preserved when it fails"
+    )
+    assert (await kept.state()).status.preserve.own.lasts == timedelta(minutes=90)
+
+
+async def test_a_time_without_a_zone_is_utc(kept: Kept) -> None:
+    """Nor does it stop the workflow, by signal."""
+    await kept.run()
+    soon = datetime.now(UTC).replace(microsecond=0) + HOUR
+    await kept.handle.signal("preserve", {"until": f"{soon:%Y-%m-%dT%H:%M:%S}"})
+    seen = await kept.shows("Running:Preserved")
+    assert seen.status.preserve.expiry_time == soon
+    await kept.handle.signal("extend", {"until": f"{soon + HOUR:%Y-%m-%dT%H:%M:%S}"})
+    await kept.until(lambda s: s.status.preserve.expiry_time == soon + HOUR, "the later time")
+
+
+@pytest.mark.parametrize("name", ["preserve", "extend"])
+@pytest.mark.parametrize("long", [{"lasts": "87600000h"}, {"until": "9999-12-31T00:00:00Z"}], ids=["lasts", "until"])
+async def test_times_that_nobody_means_are_refused(kept: Kept, name: str, long: dict[str, str]) -> None:
+    await kept.run()
+    if name == "extend":
+        await kept.says("preserve", PreserveIntent())
+        await kept.shows("Running:Preserved")
+    refused = await kept.refuses(name, long)
+    assert "longer than" in refused
+    await kept.handle.signal(name, long)
+    seen = await kept.noted("Refused")
+    assert noted(seen, "Refused") == [refused]
+
+
+# -- refusals ---------------------------------------------------------------------------------------------------------
+
+
+async def test_what_cannot_be_is_refused_with_words_and_leaves_no_history(kept: Kept) -> None:
+    await kept.run()
+    before = len((await kept.handle.fetch_history()).events)
+    past = datetime(2026, 1, 1, tzinfo=UTC)
+    cases: list[tuple[str, Any, str]] = [
+        ("release", ReleaseIntent(), "machine m-1 is not preserved, and nobody has asked for it; there is nothing to"),
+        ("extend", ExtendIntent(lasts=HOUR), "machine m-1 is not preserved; `hostler preserve m-1` begins it"),
+        ("preserve", PreserveIntent(until=past), "2026-01-01 00:00:00 UTC has passed"),
+        ("preserve", PreserveIntent(lasts=HOUR, until=past), "both how long and until when are given; give one"),
+    ]
+    for name, intent, words in cases:
+        assert (await kept.refuses(name, intent)).startswith(words)
+    assert len((await kept.handle.fetch_history()).events) == before
+    await kept.handle.signal("release", ReleaseIntent())
+    assert noted(await kept.noted("Refused"), "Refused")[0].startswith(cases[0][2])
+
+
+async def test_of_one_that_is_preserved_only_extend_moves_the_expiry(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent())
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    refused = await kept.refuses("preserve", PreserveIntent(lasts=HOUR))
+    assert refused == "machine m-1 is preserved already; to move its expiry: `hostler extend m-1`"
+    assert await kept.refuses("extend", ExtendIntent()) == "neither how long nor until when is given"
+    said = await kept.says("preserve", PreserveIntent(requested_by="bob"))
+    assert said == f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC"
+    assert (await kept.state()).status.preserve.expiry_time == until
+
+
+async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
+    """Seed 003, note 3."""
+    await kept.run()
+    await kept.annotate("when-failed")
+    await kept.until(lambda s: s.status.preserve.node_value, "the annotation")
+    refused = await kept.refuses("preserve", PreserveIntent())
+    assert refused.startswith("node node-1 carries the annotation preserve=when-failed, which is stronger; remove it")
+    assert f"`kubectl annotate node node-1 {PRESERVE_ANNOTATION}-`" in refused
+    assert (await kept.state()).status.preserve.own is None
+    await kept.says("preserve", PreserveIntent(value=WHEN_FAILED, requested_by="alice"))  # the same is no quarrel
+    await kept.annotate("false")
+    await kept.until(lambda s: s.status.preserve.node_value == "false", "the annotation")
+    await kept.fail()
+    await kept.noted("Drained")
+    assert (await kept.state()).status.shown_phase == "Failed"
+
+
+async def test_once_it_is_being_deleted_nothing_is_taken(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    await kept.shows("Running:Preserved")
+    drained = kept.stubs.holds["drain_node"] = asyncio.Event()
+    await kept.says("delete", DeleteIntent(id="d"))
+    gone = await kept.shows("Terminating")
+    assert "- To be preserved" not in details(gone)
+    assert await kept.refuses("preserve", {}) == "machine m-1 is being deleted; it cannot be preserved any more"
+    assert await kept.refuses("release", {}) == "machine m-1 is being deleted already"
+    assert (await kept.refuses("extend", {"lasts": "1h"})).startswith("machine m-1 is not preserved")
+    drained.set()
+    await kept.ended()
+
+
+async def test_an_intent_by_update_and_by_signal_counts_once(kept: Kept) -> None:
+    await kept.run()
+    asked = PreserveIntent(id=uuid.uuid4().hex)
+    first = await kept.says("preserve", asked)
+    await kept.shows("Running:Preserved")
+    moved = ExtendIntent(id=uuid.uuid4().hex, lasts=HOUR)
+    await kept.says("extend", moved)
+    released = ReleaseIntent(id=uuid.uuid4().hex)
+    await kept.says("release", released)
+    over = await kept.shows("Running")
+    for name, intent in (("preserve", asked), ("extend", moved), ("release", released)):
+        await kept.handle.signal(name, intent)
+    assert await kept.says("preserve", asked) == first
+    await kept.says("release", released)
+    after = await kept.state()
+    assert (after.status.shown_phase, after.journal) == ("Running", over.journal)
+
+
+# -- release, phase by phase ------------------------------------------------------------------------------------------
+
+
+async def test_release_while_it_is_pending_withdraws_the_request(kept: Kept) -> None:
+    await kept.start()
+    await kept.says("preserve", PreserveIntent())
+    assert await kept.says("release", ReleaseIntent()) == "the request for machine m-1 is withdrawn"
+    await kept.news()
+    seen = await kept.shows("Running")
+    assert noted(seen, "Preserved") == []
+    await kept.says("preserve", PreserveIntent())
+    await kept.shows("Running:Preserved")
+
+
+async def test_a_later_request_counts_and_not_the_release_before_it(kept: Kept) -> None:
+    await kept.start()
+    kept.node.ready(False)
+    await kept.annotate("now")
+    await kept.until(lambda s: s.status.preserve.node_value, "the annotation")
+    await kept.says("release", ReleaseIntent())
+    await kept.says("preserve", PreserveIntent())
+    kept.node.ready(True)
+    await kept.news()
+    await kept.shows("Running:Preserved")
+
+
+async def test_release_takes_the_annotation_off(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    said = await kept.says("release", ReleaseIntent(requested_by="alice", reason="seen enough"))
+    assert said == "machine m-1 is released"
+    over = await kept.shows("Running")
+    assert noted(over, "Released") == ["released by alice (seen enough)"]
+    await kept.node.becomes(lambda n: n.annotations == {})
+
+
+async def test_release_of_a_request_for_the_day_it_fails(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("when-failed")
+    await kept.until(lambda s: s.status.preserve.node_value, "the annotation")
+    await kept.says("release", ReleaseIntent())
+    await kept.node.becomes(lambda n: n.annotations == {})
+    await kept.news()
+    await kept.fail()
+    await kept.noted("Drained")
+    assert (await kept.state()).status.shown_phase == "Failed"
+
+
+async def test_release_in_unknown(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent())
+    await kept.shows("Running:Preserved")
+    await kept.ill()
+    await kept.says("release", ReleaseIntent())
+    over = await kept.shows("Unknown")
+    assert over.deletion is None
+
+
+async def test_release_of_a_failed_one_deletes_its_vm(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent(value=WHEN_FAILED))
+    await kept.fail()
+    await kept.shows("Failed:Preserved")
+    said = await kept.says("release", ReleaseIntent())
+    assert said == "machine m-1 is released; it had Failed, so its VM is deleted"
+    gone = await kept.ended()
+    assert gone["Released"] <= gone["VMDeleted"]
+
+
+async def test_release_in_the_middle_of_a_drain(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent())
+    await kept.shows("Running:Preserved")
+    drained = kept.stubs.holds["drain_node"] = asyncio.Event()
+    await kept.fail()
+    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Draining", "the drain")
+    await kept.says("release", ReleaseIntent())
+    await kept.shows("Terminating")
+    drained.set()
+    await kept.ended()
+
+
+async def test_false_bars_and_release_lifts_the_bar(kept: Kept) -> None:
+    await kept.run()
+    assert await kept.says("preserve", PreserveIntent(value=FALSE)) == (
+        "machine m-1 is not preserved, also not by its pool"
+    )
+    assert (await kept.state()).status.preserve.own.value is FALSE
+    await kept.says("release", ReleaseIntent())
+    await kept.until(lambda s: s.status.preserve.own is None, "no bar")
+
+
+# -- ends that are stronger -------------------------------------------------------------------------------------------
+
+
+async def test_a_deletion_ends_it_at_once(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    await kept.shows("Running:Preserved")
+    await kept.says("delete", DeleteIntent(id="d"))
+    await kept.ended()
+    assert kept.did("drain_node", "delete_machine") == ["drain_node", "delete_machine"]
+
+
+async def test_a_new_life_begins_without_it(kept: Kept) -> None:
+    await kept.run()
+    await kept.says("preserve", PreserveIntent())
+    await kept.shows("Running:Preserved")
+    former = (await kept.state()).uid
+    await kept.says("recreate", RecreateIntent(id="r"))
+    await kept.until(lambda s: s.uid != former and s.status.provider_id, "the new life")
+    kept.node.registers_anew()
+    await kept.news()
+    seen = await kept.shows("Running")
+    assert (seen.status.preserve.own, seen.status.preserve.expiry_time) == (None, None)
+
+
+async def test_an_adopted_machine_takes_off_what_its_former_life_has_left(kept: Kept) -> None:
+    """Nobody knows any more that it was preserved."""
+    await kept.run()
+    await kept.says("preserve", PreserveIntent())
+    await kept.node.becomes(lambda n: n.protection == ("true", True))
+    await kept.handle.terminate("by somebody")
+    former = kept.machines.new_state("m-1")
+    former.uid, former.status.provider_id = str(uuid.uuid4()), VM
+    former.attempt = Attempt(number=2, token="", started=datetime.now(UTC), machine_class=former.machine_class)
+    await kept.machines.start(former)
+    seen = await kept.shows("Running")
+    assert seen.journal[0].reason == "Adopted"
+    await kept.node.becomes(lambda n: n.annotations == {}, "free of it")
+
+
+async def test_an_adopted_machine_honours_the_annotation(kept: Kept) -> None:
+    kept.node.write({PRESERVE_ANNOTATION: "now"})
+    new = kept.machines.new_state("m-1")
+    new.uid, new.status.provider_id = str(uuid.uuid4()), VM
+    new.attempt = Attempt(number=2, token="", started=datetime.now(UTC), machine_class=new.machine_class)
+    started = await kept.machines.start(new)
+    kept.handle = kept.machines.client.get_workflow_handle(started.id)
+    seen = await kept.shows("Running:Preserved")
+    assert seen.status.preserve.source is PreservedBy.ASKED
+    assert seen.status.phase is Phase.RUNNING

@@ -1,0 +1,329 @@
+"""MachineDeploymentWorkflow and preservation: slots that are granted and taken back, repairs that machines refuse, what
+overrides it, and what is said again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest_asyncio
+from lifekit import eventually
+from poolstandins import ASKED_LATE, SLOW_TO_KEEP
+from poolworkflowkit import LINGERS, Pool, new_pool, snapshot, spec
+from stubs import classified
+from temporalio.testing import WorkflowEnvironment
+
+from resources.errors import ErrorClass
+from resources.machine import Phase
+from resources.pool import Keep, Released, Trouble
+from resources.pool_intents import PoolQuestion
+from resources.preservation import PreservedBy
+from workflows.pool import MachineDeploymentWorkflow
+
+AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
+LONG = datetime(2100, 1, 1, tzinfo=UTC)
+
+
+@pytest_asyncio.fixture
+async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
+    """Without a worker."""
+    async with new_pool(temporal.client) as pool:
+        yield pool
+
+
+@pytest_asyncio.fixture
+async def pool(idle: Pool) -> AsyncIterator[Pool]:
+    async with idle.worker():
+        yield idle
+
+
+def limited(replicas: int, most: int, **more: Any) -> Any:
+    return spec(replicas, autoPreserveFailedMax=most, **more)
+
+
+FAILED: dict[str, Any] = {"phase": Phase.FAILED, "trouble": Trouble.HEALTH, "drained": True, "message": "kubelet dead"}
+
+
+async def fail(pool: Pool, *names: str, keep: Keep = Keep.SLOT) -> None:
+    await pool.be(*names, **FAILED, keep=keep)
+
+
+async def preserved(pool: Pool, *names: str) -> None:
+    """It says so itself."""
+    await pool.when(lambda s: all(s.members[n].preserved_until for n in names), f"preserved: {names}")
+
+
+async def gone(pool: Pool, *names: str) -> None:
+    await pool.when(lambda s: not set(names) & s.members.keys(), f"gone: {names}")
+
+
+# -- slots ------------------------------------------------------------------------------------------------------------
+
+
+async def test_a_slot_and_none(pool: Pool) -> None:
+    await pool.ready(limited(4, 1))
+    one, two, *_ = await pool.members()
+    await fail(pool, one)
+    await preserved(pool, one)
+    assert await pool.heard(one) == ["preserve_granted"]
+    assert await pool.noted("PreservedInSlot") == (
+        f"Preserving 1 machine ({one}) that failed and are drained: 0 of 1 (autoPreserveFailedMax) slots were in use"
+    )
+    await fail(pool, two)
+    await gone(pool, two)
+    found = await pool.rolled_out(4)
+    assert (found.preserved, found.preserved_auto, found.slots_used, found.slots) == (1, 1, 1, 1)
+    assert (found.available, found.unhealthy, found.repairs) == (3, 1, 0)
+    assert [w.reason for w in found.waits] == ["FailedPreserved"]
+    assert await pool.noted("Unhealthy") == (
+        f"Deleting 1 machine ({two}) that failed and are drained; no slot is free: 1 of 1 (autoPreserveFailedMax) "
+        "in use"
+    )
+    assert len(pool.started()) == 5
+
+
+async def test_two_that_ask_in_one_task_get_one_slot(idle: Pool) -> None:
+    async with idle.worker():
+        await idle.ready(limited(4, 1))
+        one, two, *_ = await idle.members()
+    for name in (one, two):
+        await idle.report(name, seq=50, **FAILED, keep=Keep.SLOT)
+    async with idle.worker():
+        found = await idle.when(lambda s: any(m.kept for m in s.members.values()), "one is kept")
+        kept = {n: (m.kept, m.deleting, m.repair) for n, m in found.members.items() if n in (one, two)}
+        assert sorted(kept.values()) == [(PreservedBy.NOBODY, True, True), (AUTO, False, False)]
+        (first,) = [n for n in kept if kept[n][0]]
+        await idle.until_heard(first, "preserve_granted")
+        await idle.until_heard(({one, two} - {first}).pop(), "repair")
+        assert await idle.heard(first) == ["preserve_granted"]
+
+
+async def test_who_is_asked_for_is_preserved_without_a_slot(pool: Pool) -> None:
+    await pool.ready(limited(3, 0))
+    name = (await pool.members())[0]
+    await fail(pool, name, keep=Keep.ASKED)
+    await preserved(pool, name)
+    found = await pool.rolled_out(3)
+    assert (found.preserved, found.preserved_auto, found.slots_used, found.slots) == (1, 0, 1, 0)
+    assert len(pool.started()) == 3
+
+
+async def test_use_case_4_a_release_frees_the_slot(pool: Pool) -> None:
+    await pool.ready(limited(4, 1))
+    one, two, *_ = await pool.members()
+    await fail(pool, one)
+    await preserved(pool, one)
+    await pool.be(one, phase=Phase.TERMINATING, preserved_until=None, preserved_by="")
+    await fail(pool, two)
+    await preserved(pool, two)
+    await pool.be(one, ended=True)
+    await pool.rolled_out(4)
+    assert two in await pool.members()
+
+
+# -- lowering and raising ---------------------------------------------------------------------------------------------
+
+
+async def test_lowered_the_oldest_goes_and_is_replaced(pool: Pool) -> None:
+    await pool.ready(limited(4, 2))
+    state = await pool.state()
+    old, *_, young = sorted(state.members, key=lambda n: (state.members[n].created, n))
+    await fail(pool, old, young)
+    await preserved(pool, old, young)
+    words = await pool.apply(limited(4, 1))
+    assert words == f"configured; autoPreserveFailedMax changed; preserved no longer: {old}"
+    await gone(pool, old)
+    found = await pool.rolled_out(4)
+    assert (found.slots_used, found.slots, len(pool.started())) == (1, 1, 5)
+    assert await pool.heard(young) == ["preserve_granted"]
+    assert await pool.noted("SlotsTaken") == f"Taking 1 slot back ({old}): autoPreserveFailedMax was lowered to 1"
+
+
+async def test_lowered_before_the_machine_has_said_that_it_is_preserved(pool: Pool) -> None:
+    """A word that comes before the grant would be about nothing."""
+    await pool.ready(limited(3, 1))
+    name = (await pool.members())[0]
+    await pool.be(name, habits=[SLOW_TO_KEEP])
+    await fail(pool, name)
+    await pool.until_heard(name, "preserve_granted")
+    await pool.apply(limited(3, 0))
+    found = await pool.when(lambda s: s.members[name].released, "its slot is taken")
+    assert found.members[name].released is Released.TAKEN
+    await pool.be(name, preserved_until=LONG, preserved_by=AUTO, keep="")
+    await gone(pool, name)
+    await pool.rolled_out(3)
+
+
+async def test_raised_it_counts_for_those_that_are_not_decided_yet(pool: Pool) -> None:
+    await pool.ready(limited(3, 0))
+    name = (await pool.members())[0]
+    await pool.cluster_news(reachable=False, message="connection refused")
+    await fail(pool, name)
+    await pool.waits("Unreachable")
+    await pool.apply(limited(3, 1))
+    await preserved(pool, name)
+    await pool.cluster_news()
+    await pool.rolled_out(3)
+    assert await pool.heard(name) == ["preserve_granted"]
+
+
+# -- what overrides it ------------------------------------------------------------------------------------------------
+
+
+async def test_a_rollout_replaces_what_was_preserved_and_ends(pool: Pool) -> None:
+    await pool.ready(limited(3, 2))
+    one, two, _ = await pool.members()
+    await fail(pool, one, keep=Keep.ASKED)
+    await fail(pool, two)
+    await preserved(pool, one, two)
+    await pool.class_changed(snapshot(2, image=2))
+    await gone(pool, one, two)
+    assert (await pool.rolled_out(3, revision=2)).preserved == 0
+    result = await pool.result(2)
+    assert result.outcome == "Complete"
+    name = (await pool.members())[0]
+    await fail(pool, name)
+    await preserved(pool, name)
+
+
+async def test_in_a_rollout_none_is_preserved_and_none_may_refuse(pool: Pool) -> None:
+    await pool.ready(limited(3, 2, paused=True))
+    name = (await pool.members())[0]
+    await pool.class_changed(snapshot(2, image=2))
+    await pool.waits("RolloutPaused")
+    await pool.be(name, habits=[ASKED_LATE, LINGERS])
+    await fail(pool, name, keep=Keep.ASKED)
+    await pool.until_heard(name, "delete")
+    assert await pool.heard(name) == ["delete"]
+
+
+async def test_hibernated_all_go(pool: Pool) -> None:
+    await pool.ready(limited(3, 2))
+    one, two, _ = await pool.members()
+    await fail(pool, one, keep=Keep.ASKED)
+    await preserved(pool, one)
+    await pool.be(two, habits=[ASKED_LATE])
+    await pool.ask("hibernate")
+    await pool.when(lambda s: not s.members, "all are gone")
+    await pool.ask("wake")
+    await pool.rolled_out(3)
+    name = (await pool.members())[0]
+    await fail(pool, name, keep=Keep.ASKED)
+    await preserved(pool, name)  # requests count again
+
+
+# -- a repair that is refused -----------------------------------------------------------------------------------------
+
+
+async def test_what_is_asked_for_in_the_same_instant_is_honoured(pool: Pool) -> None:
+    """The pool decides by what it knows; the machine knows better by then, and says so. What was made in its place goes
+    again, for it counts as a replica."""
+    await pool.ready(limited(3, 0))
+    name = (await pool.members())[0]
+    others = set(await pool.members()) - {name}
+    await pool.be(name, habits=[ASKED_LATE])
+    await fail(pool, name)
+    await preserved(pool, name)
+    assert await pool.heard(name) == ["repair", "preserve_granted"]
+    assert await pool.noted("RepairRefused") == f"machine {name} is to be preserved by now, and is not deleted"
+    found = await pool.rolled_out(3)
+    assert (found.preserved, found.available) == (1, 2)
+    left = set(await pool.members())
+    assert name in left
+    assert others <= left
+
+
+async def test_a_refusal_that_was_on_its_way_when_the_pool_decided(pool: Pool) -> None:
+    """The machine reports that it is asked for, and has not heard of the repair yet; it refuses that when it does."""
+    await pool.ready(limited(3, 0))
+    name = (await pool.members())[0]
+    hold = pool.deeds.hold("tell_members")
+    await fail(pool, name)
+    await pool.when(lambda s: s.members[name].repair, "to be deleted")
+    await pool.be(name, habits=[ASKED_LATE], keep=Keep.ASKED)
+    found = await pool.when(lambda s: s.members[name].kept, "granted")
+    assert not found.members[name].deleting
+    hold.set()
+    await preserved(pool, name)
+    await pool.until_heard(name, "repair")
+    await pool.rolled_out(3)
+    assert name in await pool.members()
+
+
+async def test_a_person_s_deletion_is_not_taken_back(pool: Pool) -> None:
+    await pool.ready(limited(3, 1))
+    name = (await pool.members())[0]
+    await pool.be(name, habits=[LINGERS])
+    await pool.scale(remove=(name,))
+    await pool.until_heard(name, "delete")
+    await pool.report(name, seq=50, **FAILED, keep=Keep.ASKED)
+    found = await pool.when(lambda s: s.members[name].seq == 50, "heard")
+    assert (found.members[name].deleting, found.members[name].kept) == (True, PreservedBy.NOBODY)
+    assert await pool.heard(name) == ["delete"]
+
+
+# -- said again -------------------------------------------------------------------------------------------------------
+
+
+async def test_a_grant_that_could_not_be_told_is_told_again(pool: Pool, temporal: WorkflowEnvironment) -> None:
+    await pool.ready(limited(3, 1))
+    name = (await pool.members())[0]
+    pool.deeds.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
+    await fail(pool, name)
+    await pool.waits("PoolCallFailed")
+    assert (await pool.state()).members[name].kept is AUTO, "its slot is taken"
+    await temporal.fast_forward(pool.handle, timedelta(minutes=10))
+    await preserved(pool, name)
+    await pool.rolled_out(3)
+
+
+async def test_a_new_run_says_again_what_is_not_confirmed(pool: Pool) -> None:
+    await pool.ready(limited(4, 1))
+    one, two, *_ = await pool.members()
+    await pool.be(one, habits=[SLOW_TO_KEEP])
+    await fail(pool, one)
+    await pool.until_heard(one, "preserve_granted")
+    run = await pool.run_id()
+    await pool.ask("renew")
+    await pool.another_run(run)
+    await pool.until_heard(one, "preserve_granted", times=2)
+    await fail(pool, two)
+    await gone(pool, two)  # the slot is taken in the new run too
+    await pool.be(one, habits=[], preserved_until=LONG, preserved_by=AUTO, keep="")
+    assert (await pool.rolled_out(4)).slots_used == 1
+
+
+async def test_a_repair_that_could_not_be_told_is_told_again_and_may_be_refused_then(
+    pool: Pool, temporal: WorkflowEnvironment
+) -> None:
+    await pool.ready(limited(3, 0))
+    name = (await pool.members())[0]
+    await pool.be(name, habits=[ASKED_LATE])
+    pool.deeds.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
+    await fail(pool, name)
+    await pool.waits("PoolCallFailed")
+    await temporal.fast_forward(pool.handle, timedelta(minutes=10))
+    await preserved(pool, name)
+    heard = await pool.heard(name)
+    assert heard[0] == "repair"
+    assert "delete" not in heard
+
+
+# -- seen -------------------------------------------------------------------------------------------------------------
+
+
+async def test_it_is_seen_in_the_details_and_by_a_dry_run(pool: Pool) -> None:
+    await pool.ready(limited(3, 1))
+    name = (await pool.members())[0]
+    await fail(pool, name)
+    await preserved(pool, name)
+
+    async def details() -> str:
+        return str(await pool.handle.query("__temporal_workflow_metadata"))
+
+    words = f"Failed and kept for a look: {name}; 1 of 1 slots (autoPreserveFailedMax) in use"
+    await eventually(details, lambda d: words in d, "its page")
+    asked = await pool.handle.query(MachineDeploymentWorkflow.rehearse, PoolQuestion(replicas=1))
+    assert [w.reason for w in asked.waits] == ["FailedPreserved"]
+    assert name not in str(asked.plans)

@@ -1,0 +1,144 @@
+"""What `hostler describe machine` says of a preservation, of each source and in each state."""
+
+from __future__ import annotations
+
+import shlex
+from datetime import UTC, datetime, timedelta
+from itertools import product
+from typing import Any
+
+import pytest
+from lifekit import examples
+from test_cli_docs import parse
+
+from planners.preservation import effective
+from resources.machine import ClassSnapshot, MachineState, Phase
+from resources.preservation import Preservation, PreservedBy, PreserveValue, Release, Request
+from starter.commands.preserved import section
+from starter.preservation import value_of
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+VALUES = ("", *PreserveValue, "nwo")
+
+
+def own(value: str = "now", **more: Any) -> Request:
+    fields = {"requested_by": "alice", "reason": "case 17", "time": NOW - HOUR, **more}
+    return Request(value=PreserveValue(value), **fields)
+
+
+def machine(phase: Phase = Phase.RUNNING, *, pool: str = "p", **preserve: Any) -> MachineState:
+    loaded = examples("m-1")
+    state = MachineState(
+        name="m-1",
+        cluster="demo",
+        pool=pool,
+        spec=loaded.machines[0].spec,
+        machine_class=ClassSnapshot.of(loaded.classes[0]),
+    )
+    state.status.phase, state.status.node_name = phase, "node-1"
+    state.status.preserve = Preservation(**preserve)
+    return state
+
+
+def kept(phase: Phase = Phase.RUNNING, *, pool: str = "p", **more: Any) -> MachineState:
+    fields = {"expiry_time": NOW + 8 * HOUR, "since": NOW - HOUR, "source": PreservedBy.ASKED, "why": "words", **more}
+    return machine(phase, pool=pool, **fields)
+
+
+def page(state: MachineState) -> dict[str, str]:
+    """Label to value; nothing where there is no section."""
+    lines = section(state, NOW)
+    return {k.strip(): v.strip() for k, _, v in (line.partition(": ") for line in lines[2:])}
+
+
+def test_one_of_which_nobody_has_said_anything() -> None:
+    for phase in Phase:
+        assert section(machine(phase), NOW) == []
+    assert section(kept(), NOW)[:2] == ["", "Preserved:"]
+    assert section(machine(own=own()), NOW)[:2] == ["", "Preservation:"]
+
+
+def test_preserved_on_request() -> None:
+    shown = page(kept(own=own()))
+    assert shown["Until"] == "2026-03-01 20:00:00 UTC (in 8h)"
+    assert shown["Since"] == "2026-03-01 11:00:00 UTC (60m ago)"
+    assert shown["Source"] == "asked of the machine (now)"
+    assert shown["Asked"] == "by alice, 2026-03-01 11:00:00 UTC (60m ago): case 17"
+    assert shown["Then"] == "it goes on Running, and cluster-autoscaler may take it"
+    assert "a rollout, hibernation" in shown["Ends before by"]
+    assert "autoPreserveFailedMax" not in shown["Ends before by"]
+
+
+def test_preserved_by_annotation() -> None:
+    """Which is stronger: what was asked of the machine is not why."""
+    shown = page(kept(Phase.FAILED, last_seen_node_value="when-failed", own=own()))
+    assert shown["Source"] == "annotation node.machine.sapcloud.io/preserve=when-failed on node node-1"
+    assert "Asked" not in shown
+    assert shown["Then"] == "its VM is deleted, and pool p makes another if it is to have so many"
+    alone = page(kept(Phase.FAILED, pool="", last_seen_node_value="now"))
+    assert (alone["Then"], alone["Ends before by"].endswith("=false, hostler delete")) == ("its VM is deleted", True)
+
+
+def test_preserved_by_a_slot() -> None:
+    shown = page(kept(Phase.FAILED, source=PreservedBy.AUTO))
+    assert shown["Source"] == "a slot of pool p (autoPreserveFailedMax)"
+    assert "a lower autoPreserveFailedMax" in shown["Ends before by"]
+
+
+@pytest.mark.parametrize(
+    ("phase", "value", "begins"),
+    [
+        (Phase.PENDING, "now", "when it is Running or Failed"),
+        (Phase.UNKNOWN, "now", "when it is Running or Failed"),
+        (Phase.RUNNING, "when-failed", "when it has Failed and is drained"),
+        (Phase.FAILED, "when-failed", "when it is drained and pool p grants it"),
+        (Phase.FAILED, "now", "when it is drained and pool p grants it"),
+    ],
+)
+def test_a_request_that_waits(phase: Phase, value: str, begins: str) -> None:
+    shown = page(machine(phase, own=own(value, lasts=8 * HOUR)))
+    assert (shown["Value"], shown["Begins"], shown["Lasts"]) == (value, begins, "for 8h")
+    assert shown["Asked"].startswith("by alice, ")
+    by_node = page(machine(phase, last_seen_node_value=value, own=own("false", lasts=8 * HOUR)))
+    assert (by_node["Value"], by_node["Begins"]) == (value, begins)
+    assert by_node["Lasts"] == "for 72h from then on (machinePreserveTimeout)"
+    assert "Asked" not in by_node
+
+
+def test_one_that_is_barred() -> None:
+    shown = page(machine(own=own("false")))
+    assert shown["Value"] == "false: it is not preserved when it fails"
+    assert shown["To change"].startswith("hostler release m-1 --cluster demo, or hostler preserve m-1 ")
+    by_node = page(machine(last_seen_node_value="false"))
+    assert by_node["To change"].startswith("kubectl annotate node node-1 node.machine.sapcloud.io/preserve-")
+
+
+def test_an_annotation_that_says_nothing_and_a_release_on_its_way() -> None:
+    shown = page(machine(last_seen_node_value="nwo"))
+    assert shown == {"Annotation": "preserve=nwo on its node is none of now, when-failed, false: it changes nothing"}
+    released = page(kept(own=own(), release=Release(time=NOW, requested_by="bob", reason="seen enough")))
+    assert released["Released"] == "by bob, 2026-03-01 12:00:00 UTC (0s ago): seen enough"
+
+
+def test_nothing_is_promised_to_one_that_goes() -> None:
+    assert page(machine(Phase.TERMINATING, own=own())) == {}
+
+
+def test_the_commands_of_the_page_are_taken() -> None:
+    seen = set()
+    for state in (kept(own=own()), machine(own=own()), machine(own=own("false"))):
+        for label, value in page(state).items():
+            if label.startswith("To "):
+                for command in value.split(", or "):
+                    program, *words = shlex.split(command)
+                    assert program == "hostler"
+                    seen.add(parse(words))
+    assert seen == {"hostler release", "hostler extend", "hostler preserve"}
+
+
+def test_the_value_shown_is_the_planners() -> None:
+    for node, mine, last, cleared in product(VALUES, ("", *PreserveValue), ("", *PreserveValue), (False, True)):
+        p = Preservation(last_seen_node_value=node, own=own(mine) if mine else None, last=last)
+        p.cleared = node if cleared else ""
+        assert value_of(p) == effective(p.node_value, p.own, p.last), (node, mine, last, cleared)

@@ -1,0 +1,145 @@
+"""Hooks: what holds a machine before its drain and before its VM is deleted, until whoever asked for it is done."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from functools import partial
+
+from temporalio import workflow
+from temporalio.exceptions import ApplicationError
+
+from workflows.machine.entity import MachineEntity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.hooks import CONDITION, HELD, change, forget, kind_of, names, refusal, remove_command
+    from resources.hooks import HookIntent, Hooks
+    from resources.machine import Deletion, MachineState, OperationState, OperationType, Phase
+    from resources.machine_manifest import Hook, HookKind
+    from resources.messages import Answer
+
+Wait = Callable[[Callable[[], bool]], Awaitable[None]]
+"""Until the condition holds; it may end earlier."""
+NAMED = 3
+"""Hooks whose commands stand in a message; `hostler hook list` has them all."""
+
+
+def hooks_of(m: MachineEntity, kind: HookKind) -> list[Hook]:
+    return m.s.hooks.effective(m.s.spec.lifecycle_hooks, kind)
+
+
+def show(m: MachineEntity) -> None:
+    """Conditions say what will hold the machine, from the first hook to the last and not only when it is held."""
+    m.s.hooks = forget(m.s.spec.lifecycle_hooks, m.s.hooks)
+    for kind, condition in CONDITION.items():
+        if hooks := hooks_of(m, kind):
+            m.condition(condition, "HookPresent", f"{kind} hooks hold {HELD[kind]}: {names(hooks)}")
+        else:
+            m.drop_condition(condition)
+
+
+# -- holding ----------------------------------------------------------------------------------------------------------
+
+
+async def hold(m: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Wait) -> bool:
+    """Until no hook of the kind is left; whether one has held the machine. Without hooks nothing at all happens.
+
+    `turn` is called after each piece of news: a deletion of a machine that Failed begins then. `wait` is the phase's
+    own, which does what a machine on its way out does meanwhile; a hold may last for weeks.
+    """
+    s = m.s
+    while m.leaving and (held := hooks_of(m, kind)):
+        turn()
+        _say(m, kind, held)
+        await wait(partial(_news, m, kind, held, s.deletion))
+        await m.renew_if_due()  # a safe point: no call is in flight
+    # Not only what this run has seen: the last hook may have gone in the last moment of the former one.
+    was_held = s.hooks.holding == kind
+    if was_held:
+        s.hooks.holding = None
+    return was_held
+
+
+def _news(m: MachineEntity, kind: HookKind, held: list[Hook], deletion: Deletion | None) -> bool:
+    return hooks_of(m, kind) != held or m.s.deletion != deletion or not m.leaving or m.renewal_due
+
+
+def _say(m: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
+    s = m.s
+    deletion = s.deletion
+    commands = ", ".join(f"`{remove_command(s.name, s.cluster, kind, h)}`" for h in held[:NAMED])
+    force = "; force does not skip hooks" if deletion and deletion.force else ""
+    words = f"{HELD[kind]} is held by {names(held)}{force}; when that is done: {commands}"
+    operation = OperationType.DRAIN if kind is HookKind.PRE_DRAIN else OperationType.DELETE
+    m.operation(operation, OperationState.PROCESSING, words)
+    m.waiting("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+    if s.hooks.holding != kind:
+        s.hooks.holding = kind
+        m.note("PreDrainHook" if kind is HookKind.PRE_DRAIN else "PreTerminateHook", words)
+        m.tell()  # on the Node too: its owner looks there (OpenShift's event DrainBlocked)
+
+
+# -- the intent -------------------------------------------------------------------------------------------------------
+
+
+class HookHandlers(MachineEntity):
+    """The handlers of the intent, by update and by signal."""
+
+    @workflow.update(name="hook")
+    def hook(self, intent: HookIntent) -> Answer:
+        return self.once(intent, lambda: _take(self, intent))
+
+    @hook.validator
+    def check_hook(self, intent: HookIntent) -> None:
+        if words := _refusal(self, intent):
+            raise ApplicationError(words, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="hook")
+    def hook_by_signal(self, intent: HookIntent) -> None:
+        if words := _refusal(self, intent):
+            self.note("Refused", words)
+        else:
+            self.once(intent, lambda: _take(self, intent))
+
+
+def _refusal(m: MachineEntity, intent: HookIntent) -> str:
+    """A second arrival is refused nothing: it gets the first answer."""
+    if intent.id and intent.id in m.s.intents:
+        return ""
+    return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None)
+
+
+def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
+    """The hooks after an intent; the same where it is refused. Also for who reads a history and has nobody to ask."""
+    spec = s.spec.lifecycle_hooks
+    if refusal(s.name, spec, s.hooks, intent, s.deletion is not None):
+        return s.hooks
+    return change(spec, s.hooks, intent, now)
+
+
+def _take(m: MachineEntity, intent: HookIntent) -> str:
+    s, spec = m.s, m.s.spec.lifecycle_hooks
+    kind = kind_of(spec, s.hooks, intent)
+    before = hooks_of(m, kind)
+    s.hooks = taken(s, intent, workflow.now())
+    after = hooks_of(m, kind)
+    if after == before:
+        return f"unchanged: machine {s.name} has the {kind} hook {intent.name} of {intent.owner} already"
+    show(m)
+    (hook,) = (h for h in (*before, *after) if (h in before) != (h in after))
+    words = f"{kind} hook {hook.name} of {hook.owner}"
+    by = f" by {intent.requested_by}" if intent.requested_by else ""
+    why = f": {intent.reason}" if intent.reason else ""
+    if intent.remove:
+        m.note("HookRemoved", f"{words} was removed{by}{why}")
+        left = f"is still held by {names(after)}" if after else "is not held any more"
+        return f"{words} is removed; {HELD[kind]} {left}"
+    m.note("HookAdded", f"{words} was added{by}{why}")
+    return f"{words} is added; {_effect(m, kind)}"
+
+
+def _effect(m: MachineEntity, kind: HookKind) -> str:
+    """What a hook that has just been added will do."""
+    if kind is HookKind.PRE_DRAIN and m.status.phase == Phase.FAILED and m.s.drain_began is not None:
+        return "the drain of this Failed machine has begun already and is not held; a later one is"
+    return f"it holds {HELD[kind]} until it is removed"

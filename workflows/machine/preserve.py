@@ -1,0 +1,299 @@
+"""Preservation: what is decided is carried out, and the Node is kept as it should be meanwhile (seed 003).
+
+The expiry is a time in the state with a timer; nothing that takes long is waited for, so that it is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import failure_of
+from workflows.entity import unheard
+from workflows.machine.entity import KEPT, MachineEntity, NodeCall, reason_of
+
+with workflow.unsafe.imports_passed_through():
+    from activities.preserve import PreserveActivities
+    from planners.health import judge, plan_health
+    from planners.membership import has_vm, is_drained
+    from planners.preservation import (
+        ASKED_FOR,
+        WARN_BEFORE,
+        AskPool,
+        Decision,
+        End,
+        Observed,
+        Preserve,
+        Protect,
+        Recover,
+        Stay,
+        Warn,
+        decide,
+        effective,
+        on_node,
+    )
+    from planners.waits import wait_after
+    from resources.machine import Deletion, OperationState, OperationType, Phase
+    from resources.messages import NodeFacts, PreserveInput
+    from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
+    from resources.preservation import Preservation, PreservedBy, PreserveValue, Request
+
+
+def give_up(m: MachineEntity) -> None:
+    """What is deleted is kept no longer, and its Node goes with it."""
+    if m.on_node is not None:
+        unheard(m.on_node.handle)
+        m.on_node = None
+    p = m.status.preserve
+    m.status.preserve = Preservation(last_seen_node_value=p.last_seen_node_value)
+
+
+def failed(m: MachineEntity) -> None:
+    """The cordon of the drain that comes now stays, whatever was to be lifted before."""
+    p = m.status.preserve
+    if m.on_node is not None and m.on_node.uncordon:
+        m.drop(m.on_node.handle)
+        m.on_node, p.node_due = None, True
+    p.uncordon = False
+
+
+# -- deciding ---------------------------------------------------------------------------------------------------------
+
+
+def step(m: MachineEntity) -> bool:
+    """Decide, and carry it out. Whether something has changed: who asks, asks again then."""
+    _keep_node(m)
+    decision = _decide(m)
+    match decision:
+        case Preserve():
+            _preserve(m, decision)
+        case End():
+            _end(m, decision)
+        case Recover():
+            _recover(m, decision)
+        case Protect():
+            p = m.status.preserve
+            p.node_due = True
+            _keep_node(m)
+        case Warn():
+            m.status.preserve.warned = True
+            m.note("PreservationEnds", decision.message)
+            m.tell()
+        case _:
+            _stay(m, decision)
+            return False
+    return True
+
+
+def calls(m: MachineEntity) -> bool:
+    """Whether there is something to do for `step`."""
+    return m.on_node is not None and m.on_node.handle.done()
+
+
+def what_counts(m: MachineEntity) -> tuple[object, ...]:
+    p = m.status.preserve
+    return p.own, p.last_seen_node_value, p.release, p.granted, p.expiry_time, p.protected, p.node_due
+
+
+def _decide(m: MachineEntity) -> Decision:
+    p, observed = m.status.preserve, _observed(m)
+    p.last = on_node(observed.node_value, observed.last)
+    if effective(observed.node_value, p.own, p.last) == PreserveValue.FALSE:
+        p.granted = PreservedBy.NOBODY  # the pool takes its grant back, too
+        observed = replace(observed, granted=p.granted)
+    return decide(observed)
+
+
+def _observed(m: MachineEntity) -> Observed:
+    s, p = m.s, m.status.preserve
+    return Observed(
+        phase=m.status.phase,
+        now=workflow.now(),
+        timeout=s.spec.machine_preserve_timeout,
+        node_value=p.node_value,
+        own=p.own,
+        last=p.last,
+        release=p.release,
+        source=p.source,
+        expiry=p.expiry_time,
+        warned=p.warned,
+        granted=p.granted,
+        in_pool=bool(s.pool),
+        healthy=_well_again(m),
+        drained=is_drained(s),
+        node_present=s.joined and s.node is not None and s.node.exists,
+        protected=p.protected or p.node_due or m.on_node is not None,
+        vm_present=has_vm(s),
+    )
+
+
+def _well_again(m: MachineEntity) -> bool:
+    """Of one that Failed while it was preserved: for as long as an Unknown one must be."""
+    s = m.s
+    if m.status.phase is not Phase.FAILED or not s.was_running or m.status.preserve.expiry_time is None:
+        return False
+    health = judge(s.node, s.spec.node_conditions, s.vm)
+    verdict = plan_health(Phase.UNKNOWN, health, s.healthy_since, workflow.now(), s.timings.settle)
+    s.healthy_since = verdict.healthy_since
+    if verdict.settles_at:
+        m.deadlines["settle"] = verdict.settles_at
+    else:
+        m.deadlines.pop("settle", None)
+    return verdict.phase is Phase.RUNNING
+
+
+# -- carrying out -----------------------------------------------------------------------------------------------------
+
+
+def _preserve(m: MachineEntity, decision: Preserve) -> None:
+    p = m.status.preserve
+    p.expiry_time, p.source, p.why = decision.expiry, decision.source, decision.cause
+    p.since = p.since or workflow.now()
+    p.warned = decision.expiry - workflow.now() <= WARN_BEFORE  # it is said right now
+    p.granted, p.release, m.s.repair = PreservedBy.NOBODY, None, None
+    m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
+    m.note(decision.reason, decision.message)
+    m.tell()
+
+
+def _end(m: MachineEntity, decision: End) -> None:
+    p = m.status.preserve
+    was = p.expiry_time is not None
+    m.status.preserve = Preservation(
+        own=p.own if decision.keep_own else None,
+        last_seen_node_value=p.last_seen_node_value,
+        node_uid=p.node_uid,
+        cleared=decision.clear or p.cleared,
+        node_due=p.node_due or was or bool(decision.clear),
+        uncordon=p.uncordon,
+    )
+    for name in KEPT:
+        m.deadlines.pop(name, None)
+    if was:
+        m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
+    m.note(decision.reason, decision.message)
+    m.tell()
+    _keep_node(m)
+    if decision.terminate:
+        m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
+
+
+def _recover(m: MachineEntity, decision: Recover) -> None:
+    """Failed:Preserved → Running:Preserved. It can be ill again, and drained again."""
+    s, p = m.s, m.status.preserve
+    s.drained, s.drain_began, s.suspicion, s.trouble = False, None, None, None
+    s.asks_permit = s.permitted = False
+    s.illness = None
+    if p.release is not None and p.release.slot:
+        p.release = None  # slots are for Failed ones
+    m.drop_condition("Failed")
+    m.status.waiting_for = None
+    p.node_due = p.uncordon = True
+    s.repair = None
+    m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, decision.message)
+    m.enter(Phase.RUNNING, "Recovered", decision.message)
+    m.tell()
+
+
+def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
+    """When time alone changes the decision, and what a Failed machine waits for."""
+    p = m.status.preserve
+    for name in ("preserve", "preserve-warning"):
+        m.deadlines.pop(name, None)
+    if p.expiry_time is not None:
+        m.deadlines["preserve"] = p.expiry_time
+        if not p.warned:
+            m.deadlines["preserve-warning"] = p.expiry_time - WARN_BEFORE
+    if m.status.phase is not Phase.FAILED or not is_drained(m.s):
+        return
+    if isinstance(decision, AskPool) and decision.message:
+        m.waiting("PreserveUndecided", decision.message)
+    elif isinstance(decision, Stay) and decision.reason:
+        m.waiting(decision.reason, decision.message, decision.until)
+    else:
+        (failed,) = (c for c in m.status.conditions if c.type == "Failed")
+        m.waiting(failed.reason, failed.message)
+
+
+# -- the Node ---------------------------------------------------------------------------------------------------------
+
+
+def _keep_node(m: MachineEntity) -> None:
+    """Take the answer of the call that is over, and begin the one that is due. Nobody waits for either."""
+    p = m.status.preserve
+    if m.due("protect"):
+        del m.deadlines["protect"]
+    if m.on_node is not None and m.on_node.handle.done():
+        call, m.on_node = m.on_node, None
+        _take_answer(m, call)
+    if m.on_node is not None or not p.node_due or "protect" in m.deadlines:
+        return
+    if m.s.node is None or not m.s.node.exists:
+        return  # one that registers anew has nothing of ours, and is looked at then
+    on = p.expiry_time is not None
+    handle = m.start(
+        PreserveActivities.preserve_node,
+        PreserveInput(
+            machine=m.ref,
+            node_name=m.s.node.name,
+            provider_id=m.status.provider_id,
+            on=on,
+            clear="" if on else p.cleared,
+            uncordon=p.uncordon and m.status.phase is Phase.RUNNING,
+        ),
+        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
+        summary=f"{'protect' if on else 'release'} node {m.s.node.name}",
+    )
+    p.node_due = False
+    m.on_node = NodeCall(handle, on, p.uncordon)
+
+
+def _take_answer(m: MachineEntity, call: NodeCall) -> None:
+    p = m.status.preserve
+    try:
+        call.handle.result()
+    except ActivityError as e:
+        failure = failure_of(e)
+        p.node_due = True
+        m.deadlines["protect"] = workflow.now() + wait_after(failure.info, m.s.timings)
+        words = f"node {m.status.node_name} is not {'protected from cluster-autoscaler' if call.on else 'released'} yet"
+        m.note_news("PreserveNode", f"{words}: {reason_of(failure)}: {failure.info.message}")
+        return
+    p.protected = call.on
+    if call.uncordon:
+        p.uncordon = False
+
+
+def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+    """What the Node says of preservation. While it is missing, what it said last counts."""
+    p = m.status.preserve
+    if not facts.exists:
+        return
+    value = facts.annotations.get(PRESERVE_ANNOTATION, "")
+    another = bool(p.node_uid) and facts.uid != p.node_uid
+    if another and not value:
+        _carry_over(m, facts)
+    p.node_uid = facts.uid
+    if value != p.cleared:
+        p.cleared = ""
+    if value != p.last_seen_node_value and value and value not in tuple(PreserveValue):
+        words = (
+            f"annotation {PRESERVE_ANNOTATION}={value!r} of node {facts.name} says nothing; use now, when-failed, false"
+        )
+        m.note("PreserveUnreadable", words)
+    p.last_seen_node_value = value
+    if another or facts.annotations.get(SCALE_DOWN_DISABLED, "true") != "true":
+        p.protected = False  # a new Node has nothing of ours; and a person's `false` is set back (seed 003, note 6)
+        p.node_due = p.node_due or m.on_node is not None  # the call under way may have come before it
+
+
+def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
+    """A Node that registers anew (field case P07) has lost its annotation, and nobody has taken the request back."""
+    p = m.status.preserve
+    value = on_node(p.node_value, p.last)
+    if value in ASKED_FOR and p.own is None:
+        words = f"node {facts.name} is a new object without the annotation preserve={value}, which goes on to count"
+        p.own = Request(value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node")
+        m.note("PreserveCarried", words)
