@@ -9,6 +9,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.classes import ClassActivities
 from activities.deps import Deps
+from activities.draining.calls import attached, detach
 from activities.events import tell
 from activities.facts import project
 from activities.kube import Kube, KubeError, node_path
@@ -106,6 +107,8 @@ class NodeActivities:
         kube = await self.deps.clusters.get(input.machine.cluster)
         for node in await _nodes_of(kube, input):
             metadata = node["metadata"]
+            # Its VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here.
+            await detach(kube, await attached(kube, node))
             # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)

@@ -20,7 +20,7 @@ BEFORE = "="
 @dataclass(frozen=True)
 class Protection:
     person: str | None = None
-    """What a person has set; "": took it away where it was ours; None: never said anything."""
+    """What a person has set; "": took it away where it was a rollout's; None: nothing."""
     pool: str = ""
     """Whose rollout protects the Node."""
     machine: str = ""
@@ -36,7 +36,7 @@ def protection(annotations: Mapping[str, str]) -> Protection:
         return Protection(there)
     if there == ON:
         return Protection(before if said else None, pool, machine)
-    return Protection(there or "", pool, machine)
+    return Protection(there or ("" if pool else None), pool, machine)
 
 
 def protection_patch(annotations: Mapping[str, str], wanted: Protection) -> dict[str, str | None]:

@@ -14,6 +14,8 @@ from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHook
 HELD = {HookKind.PRE_DRAIN: "the drain", HookKind.PRE_TERMINATE: "the deletion of the VM"}
 CONDITION = {HookKind.PRE_DRAIN: "Drainable", HookKind.PRE_TERMINATE: "Terminable"}
 """OpenShift's names; a hook makes them false."""
+NAMED = 3
+"""Hooks that a message tells of; `hostler hook list` has them all."""
 
 
 def refusal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, deleting: bool) -> str:
@@ -48,8 +50,8 @@ def _no_removal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIn
     found = [(k, h) for k in kinds if (h := _named(hooks.effective(spec, k), intent.name))]
     if not found:
         kind = f"{intent.kind} hook" if intent.kind else "hook"
-        there = [f"{k} {h.name} of {h.owner}" for k in HookKind for h in hooks.effective(spec, k)]
-        return f"machine {machine} has no {kind} {intent.name[:300]!r}; it has {', '.join(there) or 'none at all'}"
+        there = "; ".join(f"{k} {names(of)}" for k in HookKind if (of := hooks.effective(spec, k)))
+        return f"machine {machine} has no {kind} {intent.name[:300]!r}; it has {there or 'none at all'}"
     if len(found) > 1:
         return f"machine {machine} has the hook {intent.name} of both kinds; say which: {' or '.join(HookKind)}"
     ((kind, hook),) = found
@@ -93,8 +95,9 @@ def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:
 
 
 def names(hooks: Sequence[Hook]) -> str:
-    """`A of x, B of y`."""
-    return ", ".join(f"{h.name} of {h.owner}" for h in hooks)
+    """`A of x, B of y`, as many as a message can bear."""
+    more = [f"{len(hooks) - NAMED} more"] if len(hooks) > NAMED else []
+    return ", ".join([f"{h.name} of {h.owner}" for h in hooks[:NAMED]] + more)
 
 
 def remove_command(machine: str, cluster: str, kind: HookKind, hook: Hook) -> str:

@@ -178,27 +178,28 @@ _PACKED: tuple[tuple[str, Sequence[Any]], ...] = (
     ("released", tuple(Released)),
     ("repair", (False, True)),
 )
-"""The last fields of a member, each with its values in an order that never changes."""
+"""The last fields of a member, each with its values in an order that never changes. They have _BITS each."""
+_BITS = 2
 _PLAIN = len(Member._fields) - len(_PACKED)
 
 
 def _packed(member: Member, write: SerializerFunctionWrapHandler) -> list[Any]:
     number = 0
     for name, values in _PACKED:
-        number = number * len(values) + values.index(getattr(member, name))
+        number = number << _BITS | values.index(getattr(member, name))
     plain = list(write(member))[:_PLAIN]
     return [*plain, number] if number else plain
 
 
 def _unpacked(given: Any) -> Any:
-    if not isinstance(given, list) or len(given) != _PLAIN + 1:
+    if not isinstance(given, list) or len(given) != _PLAIN + 1 or not isinstance(given[-1], int):
         return given
     *plain, number = given
     found: list[Any] = []
     for _, values in reversed(_PACKED):
-        number, index = divmod(number, len(values))
-        found.insert(0, values[index])
-    return [*plain, *found]
+        number, index = divmod(number, 1 << _BITS)
+        found.append(values[index])
+    return [*plain, *reversed(found)]
 
 
 class Revision(Value):

@@ -23,6 +23,8 @@ RIGHTS = (
     *(Right(verb, "pods") for verb in ("list", "delete")),
     Right("create", "pods", subresource="eviction"),
     Right("list", "poddisruptionbudgets", group="policy"),
+    *(Right("get", kind) for kind in ("persistentvolumeclaims", "persistentvolumes")),
+    *(Right(verb, "volumeattachments", group="storage.k8s.io") for verb in ("list", "delete")),
     *(Right(verb, "secrets", namespace="kube-system") for verb in ("get", "create", "patch", "delete")),
     Right("get", "leases", group="coordination.k8s.io", namespace="kube-node-lease"),
     Right("create", "events"),

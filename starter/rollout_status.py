@@ -145,8 +145,9 @@ def held_by(summary: PoolSummary) -> PoolWait | None:
         return None
     if (lost := next((w for w in summary.waits if w.reason == LOST), None)) is not None:
         return lost
-    alone = all(w.reason in SINGLE for w in summary.waits)
-    single = [w for w in summary.waits if w.reason != "RepairBudget" or not summary.repairs]
+    waits = [w for w in summary.waits if w.reason != "FailedPreserved"]  # kept for a look: nothing is to come of it
+    alone = all(w.reason in SINGLE for w in waits)
+    single = [w for w in waits if w.reason != "RepairBudget" or not summary.repairs]
     return single[0] if alone and single else None
 
 

@@ -11,5 +11,6 @@ from flows_class import CLASSES
 from flows_drain import DRAINS
 from flows_later import LATER
 from flows_pool import POOLS
+from flows_preserve import PRESERVED
 
-FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | POOLS
+FLOWS: dict[str, Flow] = BIRTHS | LATER | CLASSES | DRAINS | PRESERVED | POOLS

@@ -252,3 +252,21 @@ async def pool_repaired(it: Live) -> None:
     await pool.rolled_out(2)
     check_i4(it.seen, (await settled(pool)).journal, 1)
     await it.end(machines=4, ceiling=3)
+
+
+@pool_flow("tell_members 2", "tell_members 4", "tell_members 5")
+async def pool_with_one_slot(it: Live) -> None:
+    """Both machines fail: one is preserved, whatever is struck, and the other one replaced. Then its slot is taken."""
+    pool = it.pool
+    await it.up(2, machine=ILL, autoPreserveFailedMax=1)
+    old = sorted((await pool.state()).members)
+    for name in old:
+        knobs(pool.stack, name, unready=True)
+    await eventually(pool.state, lambda s: len(s.members.keys() & set(old)) == 1, "one of them is replaced")
+    await pool.when(lambda s: s.available == 1 and s.preserved == 1, "the other one is kept")
+    (kept,) = [n for n, m in (await settled(pool)).members.items() if m.preserved_until is not None]
+    assert kept in old
+    await pool.apply(pool_spec(2, machine=ILL))
+    await eventually(pool.state, lambda s: kept not in s.members, "its slot was taken")
+    await pool.rolled_out(2)
+    await it.end(machines=4, ceiling=3)

@@ -180,6 +180,13 @@ def check_options(stack: Stack, seen: Witness, **wanted: object) -> None:
     assert {k: found.get(k) for k in wanted} == wanted
 
 
+def check_i9(journal: list[Happening], expiry: datetime) -> None:
+    """A preserved machine is not deleted before its expiry."""
+    at = next((h.time for h in journal if h.reason == "Terminating"), None)
+    assert at is not None, f"I9: it was never deleted: {[h.reason for h in journal]}"
+    assert at >= expiry, f"I9: deleted at {at}, though preserved until {expiry}"
+
+
 def check_i10(stack: Stack, seen: Witness) -> None:
     """User cordons, annotations and labels survive: we never write them, and lift or mark no cordon of theirs."""
     if seen.touched is None:

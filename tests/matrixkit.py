@@ -153,6 +153,7 @@ SABOTAGE = [
     Sabotage("I8", "whole life", Fault("update_machine", "killed before"), "I8:"),
     Sabotage("I8 foreign", "hot update", Fault("update_machine", "killed before"), "I8:"),
     Sabotage("I8 must", "hot update", Fault("update_machine", "killed before"), "I8:"),
+    Sabotage("I9", "preserved when it failed", Fault("preserve_node", "killed before"), "I9:"),
     Sabotage("I10", "whole life", Fault("drain_node", "killed before"), "I10:"),
     Sabotage("I10 template", "changed template", Fault("join_node", "killed before"), "I10:"),
     Sabotage("I11", "delete during create", Fault("create_machine", "transient"), "I11:"),

@@ -222,7 +222,7 @@ class World:
             case Delete():
                 self.replaced += len(step.names)
                 for name in step.names:
-                    self.set(name, deleting=True)
+                    self.set(name, deleting=True, repair=step.repair)
             case Keep():
                 for name in step.names:
                     self.set(name, kept=step.by)
@@ -240,14 +240,17 @@ class World:
         m = self.members.get(name)
         if m is None:
             return
-        if m.deleting:
+        if m.repair and m.phase is Phase.FAILED and name in self.asked_for:
+            self.set(name, deleting=False, repair=False, keep=Wish.ASKED)
+        elif m.deleting:
             self._end(name, m)
         elif m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN:
             self._enter(name, Phase.FAILED, trouble=Trouble.HEALTH)
         elif m.phase is Phase.FAILED and not m.drained:
             self.set(name, drained=True, keep=Wish.ASKED if name in self.asked_for else Wish.SLOT)
         elif m.kept:
-            self.set(name, preserved_until=EVER, preserved_by=m.kept, kept=PreservedBy.NOBODY, keep=Wish.UNDECIDED)
+            self.set(name, preserved_until=EVER, preserved_by=m.kept, keep=Wish.UNDECIDED)
+            self.set(name, kept=PreservedBy.NOBODY, permit=Permit.NONE)
         elif m.released is Released.TOLD or name in self.expired:
             self._enter(name, Phase.TERMINATING, preserved_until=None, deleting=True)
         elif m.vm is Vm.UNBORN and m.phase is not Phase.FAILED:

@@ -14,12 +14,13 @@ from memberkit import Pool
 from stubs import NODE, VM, Handle, Machines, phase, reason, state, stubbed
 from temporalio.client import Client, WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from temporalio.worker import Replayer, Worker
+from temporalio.worker import Replayer
 
 import worker
 from activities.facts import project
 from activities.looks import ready_status
 from activities.preserve import preserve_patch
+from resources import names
 from resources.converter import data_converter
 from resources.machine import MachineState, Phase
 from resources.messages import Answer, DrainInput, DrainOutput, Intent, LookInput, NodeLook, PreserveInput
@@ -29,7 +30,6 @@ from resources.names import (
     PRESERVE_ANNOTATION,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_BY_PRESERVATION,
-    cluster_queue,
 )
 from simulator.kube.patches import merge
 from workflows.machine import MachineWorkflow
@@ -218,6 +218,15 @@ class Kept:
     async def noted(self, wanted: str, count: int = 1) -> MachineState:
         return await self.until(lambda s: noted(s, wanted)[count - 1 :], f"{count} times {wanted} in its journal")
 
+    async def is_listed(self, query: str) -> None:
+        """By visibility, where people and sweeps look."""
+
+        async def found() -> list[str]:
+            mine = f"WorkflowId = '{self.handle.id}' AND {query}"
+            return [w.id async for w in self.machines.client.list_workflows(mine)]
+
+        await eventually(found, bool, query)
+
     # -- what people say to it ----------------------------------------------------------------------------------------
 
     async def says(self, name: str, intent: Intent | dict[str, Any]) -> str:
@@ -242,22 +251,24 @@ class Kept:
 
         await eventually(calls, bool, f"a call of {name}")
 
-    async def idle(self, name: str) -> None:
-        """No call of this activity is under way."""
+    async def under_way(self, name: str, so: bool = True) -> None:
+        """A call of this activity is under way, also where nobody polls; or none is."""
 
         async def pending() -> list[str]:
-            under_way = (await self.handle.describe()).raw_description.pending_activities
-            return [a.activity_type.name for a in under_way]
+            found = (await self.handle.describe()).raw_description.pending_activities
+            return [a.activity_type.name for a in found]
 
-        await eventually(pending, lambda found: name not in found, f"no {name}")
+        await eventually(pending, lambda found: (name in found) is so, name)
 
-    def cluster_worker(self) -> Worker:
-        """In the place of one that was shut down."""
-        queue = cluster_queue("demo", self.machines.prefix)
-        return Worker(self.machines.client, task_queue=queue, activities=self.stubs.of_cluster)
+    async def away(self, queue: str) -> None:
+        """The worker of these activities goes."""
+        await self.machines.workers[queue].shutdown()
 
-    async def no_cluster_worker(self) -> None:
-        await self.machines.workers[cluster_queue("demo", self.machines.prefix)].shutdown()
+    @property
+    def queues(self) -> tuple[str, str, str]:
+        """Of the cloud, the cluster and the drain."""
+        prefix = self.machines.prefix
+        return names.cloud_queue("aws", prefix), names.cluster_queue("demo", prefix), names.drain_queue("demo", prefix)
 
     # -- what was done ------------------------------------------------------------------------------------------------
 

@@ -39,7 +39,10 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "Create": (2, Kind.HAPPENING),
     "Delete": (1, Kind.HAPPENING),
     "delete": (1, Kind.HAPPENING),
+    "_replace": (2, Kind.HAPPENING),
     "Grant": (1, Kind.HAPPENING),
+    "Keep": (2, Kind.HAPPENING),
+    "TakeSlots": (1, Kind.HAPPENING),
     "MarkNodes": (2, Kind.HAPPENING),
 }
 """In a pool's plan only: elsewhere these words mean something else."""

@@ -6,6 +6,7 @@ import asyncio
 import os
 import uuid
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -23,12 +24,13 @@ from drivers.errors import DriverError
 from planners.hot_update import TagPlan, Tags, plan_tags
 from planners.pool import repair
 from planners.pool.budget import Limits
+from planners.preservation import Decision, Observed
 from resources.errors import ErrorClass
 from resources.machine import OperationType, Phase
 from resources.manifests import NodeTemplate
 from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeLook
 from workflows.entity import Entity
-from workflows.machine import MachineWorkflow, confirm, terminate
+from workflows.machine import MachineWorkflow, confirm, preserve, terminate
 from workflows.machine import workflow as life
 from workflows.machine.entity import MachineEntity
 
@@ -190,6 +192,19 @@ def break_i8_must() -> None:
     hotupdate.plan_tags = careless
 
 
+def break_i9() -> None:
+    """A Failed machine is kept for half its time."""
+    _pass_workflows_through()
+    decide = preserve.decide
+
+    def impatient(o: Observed) -> Decision:
+        if o.phase is Phase.FAILED and o.expiry is not None:
+            o = replace(o, now=o.now + o.timeout / 2)
+        return decide(o)
+
+    preserve.decide = impatient
+
+
 def break_i10() -> None:
     """A drain that makes the node its own."""
 
@@ -276,7 +291,8 @@ def _pass_workflows_through() -> None:
 
 
 def _replace_phase(phase: Any, broken: Any) -> None:
-    life.LIFE = tuple(broken if p is phase else p for p in life.LIFE)
+    for part in ("BIRTH", "LIFE", "END"):
+        setattr(life, part, tuple(broken if p is phase else p for p in getattr(life, part)))
 
 
 _endpoint: list[str | None] = [None]
@@ -314,6 +330,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I8": break_i8,
     "I8 foreign": break_i8_foreign,
     "I8 must": break_i8_must,
+    "I9": break_i9,
     "I10": break_i10,
     "I10 template": break_i10_template,
     "I11": break_i11,

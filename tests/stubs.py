@@ -103,10 +103,6 @@ class Stubs:
         reports = [i for n, i in self.asked if n == "report_to_class"]
         return [(i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in reports]
 
-    @property
-    def of_cluster(self) -> list[Callable[..., Any]]:
-        return [self.join, self.tell, self.ready, self.look_at_node, self.preserve, self.forget]
-
     async def _answer(self, name: str, input: Any, usual: Any) -> Any:
         self.calls.append((name, input))
         if activity.info().attempt == 1:
@@ -201,18 +197,10 @@ async def stubbed(client: Client, workflows: bool = True, **options: Any) -> Asy
 
     `workflows` False: the test brings the workers of workflows itself.
     """
-    stubs, prefix = Stubs(), f"t{uuid.uuid4().hex[:8]}"
-    per_queue: dict[str, list[Callable[..., Any]]] = {
-        names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
-        names.cluster_queue("demo", prefix): stubs.of_cluster,
-        names.drain_queue("demo", prefix): [stubs.drain],
-        names.workflow_queue(prefix): [stubs.report, stubs.ask],
-    }
-    machines = Machines(client, prefix, stubs)
+    machines = Machines(client, f"t{uuid.uuid4().hex[:8]}", Stubs())
     async with contextlib.AsyncExitStack() as stack:
-        for queue, activities in per_queue.items():
-            machines.workers[queue] = made = Worker(client, task_queue=queue, activities=activities)
-            await stack.enter_async_context(made)
+        for queue in machines.activities:
+            await stack.enter_async_context(machines.activity_worker(queue))
         if workflows:
             await stack.enter_async_context(machines.workflow_worker(**options))
         try:
@@ -227,9 +215,22 @@ class Machines:
     def __init__(self, client: Client, prefix: str, stubs: Stubs) -> None:
         self.client, self.prefix, self.stubs = client, prefix, stubs
         self.started: list[WorkflowHandle[Any, Any]] = []
+        self.activities: dict[str, list[Callable[..., Any]]] = {
+            names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
+            names.cluster_queue("demo", prefix): [
+                *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget)
+            ],
+            names.drain_queue("demo", prefix): [stubs.drain],
+            names.workflow_queue(prefix): [stubs.report, stubs.ask],
+        }
+        """By their task queue."""
         self.workers: dict[str, Worker] = {}
-        """Of activities, by their queue: one that a test shuts down polls no more."""
+        """Of activities; one that a test shuts down polls no more, and another may come."""
         self.seq = 0
+
+    def activity_worker(self, queue: str) -> Worker:
+        self.workers[queue] = Worker(self.client, task_queue=queue, activities=self.activities[queue])
+        return self.workers[queue]
 
     def workflow_worker(self, strict: bool = True, **options: Any) -> Worker:
         """The real workflows."""

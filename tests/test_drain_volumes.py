@@ -240,6 +240,7 @@ async def test_the_nodes_own_list_counts_as_well(drain: Drain) -> None:
 
 
 async def test_killed_after_the_eviction_the_pod_itself_tells(drain: Drain) -> None:
+    """Field case P51."""
     await databases(drain, "a", "b")
     await drain.waits()
     drain.heartbeat = ()
@@ -255,7 +256,7 @@ async def test_killed_after_the_eviction_the_pod_itself_tells(drain: Drain) -> N
 
 @pytest.mark.parametrize("how", ["killed", "again"])
 async def test_killed_and_the_pod_is_gone_its_volume_tells(drain: Drain, how: str) -> None:
-    """Also when the workflow starts the activity anew, with nothing remembered."""
+    """Field case P53: the worker was on this very node, say. Also when the workflow starts the activity anew."""
     await databases(drain, "a", "b")
     await drain.waits()
     drain.heartbeat = ()

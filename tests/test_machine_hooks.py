@@ -11,15 +11,26 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from lifekit import eventually
-from stubs import Handle, Machines, not_yet, phase, reason, state, stubbed
+from memberkit import listening
+from stubs import Handle, Machines, looked, not_yet, phase, reason, state, stubbed
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
-from test_machine_health import failed_of_health
+from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 
 from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, Condition, MachineState, OperationType, Phase
+from resources.machine_deployment import MachineTemplate
 from resources.machine_manifest import Hook, HookKind, LifecycleHooks
-from resources.messages import Answer, DeleteIntent, DrainInput, DrainOutput, Intent, RecreateIntent
+from resources.membership import TemplateNews
+from resources.messages import (
+    Answer,
+    DeleteIntent,
+    DrainInput,
+    DrainOutput,
+    Intent,
+    RecreateIntent,
+    VmLook,
+)
 from workflows.machine import MachineWorkflow
 
 DRAIN, TERMINATE = HookKind.PRE_DRAIN, HookKind.PRE_TERMINATE
@@ -39,7 +50,7 @@ async def running(machines: Machines, hooks: LifecycleHooks | None = None, **spe
     """The handle is of whichever run there is."""
     spec |= {"lifecycle_hooks": hooks or LifecycleHooks()}
     started = await machines.start(machines.new_state("m-1", **spec))
-    handle = machines.client.get_workflow_handle(started.id)
+    handle: Handle = machines.client.get_workflow_handle_for(MachineWorkflow.run, started.id)
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await phase(handle, Phase.RUNNING)
@@ -89,7 +100,11 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     assert REMOVE in waiting
     assert "`hostler hook remove m-1 Backup --kind preDrain --owner alice --cluster demo`" in waiting
     assert held.status.last_operation.type == OperationType.DRAIN
-    assert "PreDrainHook" in [i.story[-1].reason for i in machines.stubs.called("tell_node")]  # its owner looks there
+
+    async def told_on_the_node() -> bool:
+        return "PreDrainHook" in [i.story[-1].reason for i in machines.stubs.called("tell_node")]
+
+    await eventually(told_on_the_node, what="an Event on the Node, where its owner looks")
     left = await tell(handle, a_removal())
     gone = "preDrain hook EtcdQuorumOperator of clusteroperator/etcd"
     assert left == f"{gone} is removed; the drain is still held by Backup of alice"
@@ -253,14 +268,15 @@ async def test_a_hold_goes_on_in_a_new_run(machines: Machines) -> None:
     assert calls(machines) == ["drain_node", "delete_machine", "forget_machine"]
 
 
-async def test_the_last_hook_may_go_between_two_runs(temporal: WorkflowEnvironment, machines: Machines) -> None:
+async def test_the_last_hook_may_go_between_two_runs(machines: Machines) -> None:
     """The new run finds no hook, and must not take the drain for one that began hours ago."""
     handle = await running(machines, HELD, drain_timeout=timedelta(minutes=30))
     await delete(handle)
     await reason(handle, "PreDrainHook")
-    await temporal.fast_forward(handle, timedelta(hours=1))
     between = await state(handle)
     await handle.terminate("its state goes on below")
+    assert between.deletion is not None
+    between.deletion = between.deletion.model_copy(update={"time": between.deletion.time - timedelta(hours=1)})
     between.spec.lifecycle_hooks = LifecycleHooks()
     machines.stubs.then("drain_node", lambda i: DrainOutput(pods=7))
     after = await machines.start(between)
@@ -360,6 +376,26 @@ async def test_a_spec_without_the_hook_lets_a_failed_machine_go_on(
     await apply(handle, LifecycleHooks())
     await reason(handle, "HealthTimeout")
     assert calls(machines) == ["drain_node"]
+
+
+async def test_a_pools_machine_has_those_of_the_template(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """A changed template reaches it where it is, and frees one that Failed; until then its pool hears of no drain."""
+    async with listening(machines) as pool:
+        handle = await pool.running(lifecycle_hooks=HELD, health_timeout=TEN)
+        await sick(machines, handle)
+        machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
+        # Of a VM that is gone the pool is asked for no permit.
+        machines.stubs.then("look_at_vm", *[VmLook(state="gone", message="not found")] * 2)
+        await to_first_look(temporal, handle)
+        await temporal.fast_forward(handle, timedelta(seconds=62))
+        held = await reason(handle, "PreDrainHook")
+        failed = await pool.told(lambda r: r.phase is Phase.FAILED, "a report that it has Failed")
+        assert not failed.drained
+        spec = held.spec.model_copy(update={"lifecycle_hooks": LifecycleHooks()}).model_dump(by_alias=True)
+        template = MachineTemplate.model_validate({"spec": spec | {"providerID": None}})
+        await handle.signal(MachineWorkflow.template_changed, TemplateNews(generation=2, template=template))
+        await pool.told(lambda r: r.drained, "a report that it is drained")
+        assert calls(machines) == ["drain_node"]
 
 
 async def test_without_hooks_nothing_is_different(machines: Machines) -> None:

@@ -46,7 +46,8 @@ async def test_now_preserves_a_running_machine_for_72_hours(kept: Kept) -> None:
     shown = (await kept.handle.describe()).typed_search_attributes
     assert (shown.get(at.PHASE), shown.get(at.PRESERVED_UNTIL)) == ("Running:Preserved", p.expiry_time)
     assert shown.get(at.DEADLINE) == p.expiry_time
-    assert f"- Preserved: preserved until {p.expiry_time:%Y-%m-%d %H:%M:%S} UTC" in details(seen)
+    assert "- Preserved: annotation preserve=now on its node\n" in details(seen)
+    assert f"- Preserved until: {p.expiry_time:%Y-%m-%d %H:%M:%S}" in details(seen)
 
     await kept.skip(FULL - timedelta(minutes=61))
     assert (await kept.state()).status.preserve.expiry_time == p.expiry_time
@@ -119,6 +120,9 @@ async def test_when_failed_keeps_the_vm_until_the_expiry(kept: Kept) -> None:
     assert (waits.reason, waits.next_try) == ("Preserved", p.expiry_time - WARN_BEFORE)
     assert f"until {p.expiry_time:%Y-%m-%d %H:%M:%S} UTC, then its VM is deleted" in waits.message
     assert [c.reason for c in seen.status.conditions] == ["HealthTimeout"]
+    about = [(p.expiry_time + side).isoformat() for side in (-SOON, SOON)]  # it is kept in milliseconds
+    preserved_until = "HostlerPreservedUntil BETWEEN '{}' AND '{}'".format(*about)
+    await kept.is_listed(f"HostlerPhase = 'Failed:Preserved' AND {preserved_until}")
 
     await kept.skip(FULL - timedelta(minutes=10))
     late = await kept.noted("PreservationEnds")
@@ -316,7 +320,7 @@ async def test_extend_moves_the_expiry_and_a_changed_timeout_does_not(kept: Kept
     assert later == when(moved, "PreservationMoved") + timedelta(hours=3)
     assert said == f"machine m-1 is preserved until {later:%Y-%m-%d %H:%M:%S} UTC"
     assert noted(moved, "PreservationMoved")[0].endswith(" by alice: not done")
-    assert f"{later:%Y-%m-%d %H:%M:%S}" in details(moved).partition("- Preserved: ")[2].splitlines()[0]
+    assert f"- Preserved until: {later:%Y-%m-%d %H:%M:%S}" in details(moved)
     await kept.skip(timedelta(minutes=119))
     assert (await kept.state()).status.shown_phase == "Running:Preserved"
     await kept.skip(timedelta(minutes=2))

@@ -110,12 +110,10 @@ async def test_a_false_that_comes_during_the_call_is_set_back(kept: Kept) -> Non
     answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
     await kept.annotate("now")
     await kept.asks("preserve_node")
+    done = kept.stubs.always["preserve_node"](kept.stubs.called("preserve_node")[0])
+    kept.stubs.then("preserve_node", done)  # it has been done, and its answer is on its way
     kept.node.write({SCALE_DOWN_DISABLED: "false"})
     await kept.news()
-    seen = kept.stubs.always["preserve_node"]
-    # What the call answers is of the time before: it has changed nothing that came later.
-    kept.stubs.then("preserve_node", lambda input: type(seen(input))())
-    kept.node.write({SCALE_DOWN_DISABLED: "false"})
     await kept.until(lambda s: s.node.annotations.get(SCALE_DOWN_DISABLED) == "false", "the news")
     answer.set()
     await kept.node.becomes(lambda n: n.protection == ON, "set back")
@@ -143,7 +141,7 @@ async def test_a_deletion_during_the_call_can_still_begin_anew(kept: Kept) -> No
     await kept.says("delete", DeleteIntent(id="d"))
     await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Conflict", "the refusal")
     answer.set()
-    await kept.idle("preserve_node")
+    await kept.under_way("preserve_node", so=False)
     run = (await kept.handle.describe()).run_id
     await kept.handle.signal("renew", {})
     await kept.skip(timedelta(seconds=10))
@@ -194,7 +192,7 @@ async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
     await kept.noted("Drained", 2)
     answer.set()
     await kept.until(lambda s: not s.status.preserve.node_due, "the calls are over")
-    await kept.idle("preserve_node")
+    await kept.under_way("preserve_node", so=False)
     assert kept.node.cordoned
     assert (await kept.state()).status.shown_phase == "Failed:Preserved"
 

@@ -1,18 +1,16 @@
-"""What crosses on the way of a preservation: the pool's words, what is under way at the expiry, the Node that comes and
-goes. Stubs; time is skipped."""
+"""A machine that Failed and its pool: the question whether it is kept, the word, the repair, and how they cross. Stubs;
+time is skipped."""
 
 from __future__ import annotations
 
-import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 import pytest_asyncio
-import updatekit
 from memberkit import Pool, listening
-from preservekit import SOON, Kept, keeping, noted, when
+from preservekit import SOON, Kept, keeping, noted
 from stubs import VM, classified
 from temporalio.testing import WorkflowEnvironment
 
@@ -103,7 +101,8 @@ async def test_a_request_that_comes_after_the_question_is_told(member: Kept) -> 
     await member.ended()
 
 
-async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(member: Kept) -> None:
+@pytest.mark.parametrize("slot", [True, False])
+async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(member: Kept, slot: bool) -> None:
     await member.run()
     await member.annotate("when-failed")
     await failed(member, Keep.ASKED)
@@ -112,9 +111,13 @@ async def test_a_word_on_request_gives_no_slot_to_one_whose_request_is_gone(memb
     await grants(member, PreservedBy.ASKED)
     await member.noted("PreserveGranted")
     assert (await member.state()).status.shown_phase == "Failed"
-    await grants(member, PreservedBy.AUTO)
-    seen = await member.shows("Failed:Preserved")
-    assert seen.status.preserve.source is PreservedBy.AUTO
+    if slot:
+        await grants(member, PreservedBy.AUTO)
+        seen = await member.shows("Failed:Preserved")
+        assert seen.status.preserve.source is PreservedBy.AUTO
+    else:
+        await repairs(member)
+        await member.ended()
 
 
 async def test_a_word_that_comes_twice_or_late_changes_nothing(member: Kept) -> None:
@@ -164,7 +167,7 @@ async def test_a_repair_that_comes_late_deletes_nothing_that_is_preserved(member
     assert told.keep is Keep.UNDECIDED
     await member.well()
     await repairs(member)  # nor one that is well again by now, nor when it fails the next time
-    await member.noted("RepairRefused", 2)
+    await pool_of(member).told(lambda r: r.phase is Phase.RUNNING and r.hash, "how it is")
     await member.fail()
     await member.noted("Drained", 2)
     await member.skip_to()
@@ -275,122 +278,3 @@ async def test_without_a_vm_there_is_nothing_to_keep(member: Kept) -> None:
     await repairs(member)
     await member.ended()
     assert member.did("look_at_node", "delete_machine", "drain_node") in ([], ["delete_machine"])
-
-
-# -- what is under way at the expiry ----------------------------------------------------------------------------------
-
-
-async def test_in_the_middle_of_a_drain(kept: Kept) -> None:
-    await kept.run()
-    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=40)))
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    drained = kept.stubs.holds["drain_node"] = asyncio.Event()
-    await kept.fail()
-    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Draining", "the drain")
-    await kept.skip_to()
-    seen = await kept.shows("Terminating")
-    assert timedelta(0) <= when(seen, "PreserveExpired") - until < SOON
-    assert kept.did("delete_machine") == []
-    drained.set()
-    await kept.ended()
-
-
-async def test_while_a_worker_of_the_cluster_is_away(kept: Kept) -> None:
-    """Of a Running one all is over but the marks on its Node."""
-    await kept.run()
-    await kept.annotate("now")
-    await kept.node.becomes(lambda n: n.protection == ("true", True))
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    await kept.no_cluster_worker()
-    await kept.skip_to()
-    over = await kept.shows("Running")
-    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
-    assert kept.node.annotations[PRESERVE_ANNOTATION] == "now"
-    async with kept.cluster_worker():
-        await kept.node.becomes(lambda n: n.annotations == {})
-
-
-async def test_while_the_api_server_refuses(kept: Kept) -> None:
-    await kept.run()
-    await kept.annotate("now")
-    await kept.node.becomes(lambda n: n.protection == ("true", True))
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    kept.stubs.then("preserve_node", *[classified(ErrorClass.AUTH, "no route")] * 2)
-    await kept.skip_to()
-    over = await kept.noted("PreserveNode")
-    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
-    assert noted(over, "PreserveNode") == ["node node-1 is not released yet: Unauthorized: no route"]
-    assert over.status.shown_phase == "Running"
-    await kept.news()  # old news of the annotation is no new request
-    for _ in range(2):
-        await kept.skip(timedelta(minutes=4))
-    await kept.node.becomes(lambda n: n.annotations == {})
-    assert len(noted(await kept.state(), "Preserved")) == 1
-
-
-async def test_while_a_fresh_look_is_under_way(kept: Kept) -> None:
-    """Nobody answers it: no worker, or an API server that hangs."""
-    await kept.run()
-    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=12)))
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    await kept.ill()
-    answer = kept.stubs.holds["look_at_node"] = asyncio.Event()
-    await kept.skip(timedelta(minutes=9, seconds=1))
-    await kept.asks("look_at_node")
-    await kept.skip_to()
-    over = await kept.shows("Unknown")
-    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
-    answer.set()
-
-
-async def test_while_the_node_gets_its_template(kept: Kept) -> None:
-    await kept.run()
-    await kept.says("preserve", PreserveIntent(lasts=timedelta(minutes=12)))
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    await kept.node.becomes(lambda n: n.protection == ("true", True))
-    answer = kept.stubs.holds["join_node"] = asyncio.Event()
-    kept.node.registers_anew()
-    await kept.news()
-    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "NodeTemplate", "the call")
-    await kept.skip_to()
-    over = await kept.shows("Running")
-    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
-    said = await kept.says("preserve", PreserveIntent())
-    assert said == "machine m-1 is being preserved"
-    await kept.shows("Running:Preserved")
-    answer.set()
-    await kept.until(lambda s: s.status.waiting_for is None, "the end of the call")
-
-
-async def test_while_the_vm_is_updated(kept: Kept) -> None:
-    await kept.run()
-    await kept.annotate("now")
-    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
-    answer = kept.stubs.holds["update_machine"] = asyncio.Event()
-    await updatekit.tell(kept.handle, updatekit.tagged((await kept.state()).machine_class, 2, "blue"))
-    await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "HotUpdate", "the update")
-    await kept.skip_to()
-    over = await kept.shows("Running")
-    assert timedelta(0) <= when(over, "PreserveExpired") - until < SOON
-    answer.set()
-
-
-@pytest.mark.parametrize("down", [False, True], ids=["before", "at"])
-async def test_workers_of_workflows_come_back(temporal: WorkflowEnvironment, down: bool) -> None:
-    """Before the expiry, or after it: then it is at once."""
-    async with keeping(temporal.client, workflows=False) as machines:
-        kept = Kept(temporal, machines)
-        async with machines.workflow_worker():
-            await kept.run()
-            await kept.annotate("now")
-            await kept.node.becomes(lambda n: n.protection == ("true", True))
-            seen = await kept.shows("Running:Preserved")
-        if down:
-            await kept.skip_to(seen=seen)
-        async with machines.workflow_worker():
-            if not down:
-                await kept.skip_to()
-            over = await kept.shows("Running")
-            late = when(over, "PreserveExpired") - seen.status.preserve.expiry_time
-            assert timedelta(0) <= late < SOON
-            await kept.node.becomes(lambda n: n.annotations == {})

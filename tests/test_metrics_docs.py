@@ -97,6 +97,7 @@ def test_queries_of_the_docs_ask_for_what_there_is() -> None:
         "error_class": {"", *ErrorClass, UNIMPLEMENTED, DEFECT},
         "reason": strings(),
         "state": {*UpdateState, RUNNING, BLOCKED},
+        "kind": {"used", "max"},
     }
     asked: dict[str, set[str]] = {}
     for query in queries():

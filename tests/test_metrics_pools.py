@@ -58,7 +58,8 @@ async def test_a_pool_by_its_own_words_and_none_is_zero(metered: Metered) -> Non
     counting = Census(metered.deps(queue))
     phases = [(1, Phase.RUNNING, 2), (1, Phase.TERMINATING, 1), (2, Phase.PENDING, 1)]
     wait = PoolWait(reason="NewMachinesNotReady", message="1 of 1", since=NOW)
-    said = summary(cluster=queue, phases=phases, repairs=1, rollout=ROLLOUT, waits=[wait])
+    slots = {"preserved": 3, "preserved_auto": 1, "slots_used": 2, "slots": 4}
+    said = summary(cluster=queue, phases=phases, repairs=1, rollout=ROLLOUT, waits=[wait], **slots)
 
     async def counted() -> dict[str, float | None]:
         await counting.count()
@@ -72,6 +73,10 @@ async def test_a_pool_by_its_own_words_and_none_is_zero(metered: Metered) -> Non
             "repairs": ("hostler_pool_repairs", pool),
             "old": ("hostler_pool_rollout_old", {**pool, "revision": "2"}),
             "waiting": ("hostler_pool_waiting", {**pool, "reason": "NewMachinesNotReady"}),
+            "in a slot": ("hostler_pool_preserved", {**pool, "source": "slot"}),
+            "asked for": ("hostler_pool_preserved", {**pool, "source": "asked"}),
+            "slots used": ("hostler_pool_preserve_slots", {**pool, "kind": "used"}),
+            "slots": ("hostler_pool_preserve_slots", {**pool, "kind": "max"}),
         }
         return {key: await metered.value(name, **labels) for key, (name, labels) in asked.items()}
 
@@ -93,9 +98,10 @@ async def test_a_pool_by_its_own_words_and_none_is_zero(metered: Metered) -> Non
             ),
         )
         wanted = {"pools": 1, "replicas": 5, "running": 2, "leaving": 1, "new": 1, "repairs": 1, "old": 3, "waiting": 1}
+        wanted |= {"in a slot": 1, "asked for": 2, "slots used": 2, "slots": 4}
         await eventually(counted, lambda c: c == wanted, "a rollout that waits")
         await handle.signal(PlayedPool.say, summary(cluster=queue, phases=[(2, Phase.RUNNING, 5)]))
-        gone = dict.fromkeys(("running", "leaving", "new", "repairs", "old", "waiting"), 0)
+        gone = dict.fromkeys(wanted.keys() - {"pools", "replicas"}, 0)
         await eventually(counted, lambda c: c == wanted | gone, "the rollout is over")
         assert await metered.value("hostler_pool_machines", cluster=queue, revision="2", phase="Running") == 5
         await handle.terminate("gone")

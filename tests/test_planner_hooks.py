@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from planners.hooks import change, forget, refusal, remove_command
+from planners.hooks import names as names_of
 from resources.hooks import HookIntent, Hooks
 from resources.machine import MachineState
 from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks
@@ -255,6 +256,12 @@ def test_the_spec_does_not_take_a_name_over() -> None:
 def test_who_and_why_is_kept() -> None:
     (kept,) = after(NONE, add(requested_by="ops@desk", reason="backup runs")).added
     assert (kept.kind, kept.time, kept.requested_by, kept.reason) == (DRAIN, NOW, "ops@desk", "backup runs")
+
+
+def test_a_message_names_some() -> None:
+    hooks = [Hook(name=f"Hook{n}", owner="bob") for n in range(5)]
+    assert names_of(hooks) == "Hook0 of bob, Hook1 of bob, Hook2 of bob, 2 more"
+    assert names_of(hooks[:3]) == "Hook0 of bob, Hook1 of bob, Hook2 of bob"
 
 
 def test_the_command_survives_a_shell() -> None:

@@ -39,13 +39,15 @@ from resources.membership import (
     MembersFound,
     Permit,
     PoolRef,
+    PreserveGrant,
+    SlotTaken,
     StartMachinesInput,
     StartMachinesOutput,
     TellMachinesInput,
     TellMachinesOutput,
     TemplateNews,
 )
-from resources.messages import DeleteIntent
+from resources.messages import DeleteIntent, RepairIntent
 from resources.names import (
     MACHINE_NAME_LABEL,
     ROLLOUT_TAINT,
@@ -57,6 +59,7 @@ from resources.names import (
     pool_id,
     rollout_id,
 )
+from resources.preservation import PreservedBy
 from resources.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
@@ -232,6 +235,9 @@ TEMPLATE = MachineTemplate.model_validate({"spec": {"class": {"kind": "MachineCl
 MESSAGES = {
     "delete": ("delete", DeleteIntent(id="i-1", reason="scaled down", force=True)),
     "permit": ("permit", Permit(reason="1 of 1 repairs")),
+    "preserve": ("preserve_granted", PreserveGrant(by=PreservedBy.AUTO, reason="0 of 1 slots")),
+    "repair": ("repair", RepairIntent(id="i-2", reason="no slot is free")),
+    "slot_taken": ("slot_taken", SlotTaken(reason="lowered to 0")),
     "template": ("template_changed", TemplateNews(generation=2, template=TEMPLATE, requested_by="alice")),
 }
 

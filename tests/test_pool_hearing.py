@@ -318,4 +318,5 @@ def test_any_other_deletion_is_never_taken_back(phase: Phase, said: dict[str, An
 
 def test_one_that_is_preserved_needs_no_permit_any_more() -> None:
     former = member(phase=FAILED, permit=Permit.GRANTED)
-    assert hear(former, report(FAILED, asks=True, **PRESERVED), []).permit is Permit.NONE
+    assert hear(former, report(FAILED, asks=True, **PRESERVED), []).permit is Permit.GRANTED, "it drains"
+    assert hear(former, report(FAILED, asks=True, drained=True, **PRESERVED), []).permit is Permit.NONE

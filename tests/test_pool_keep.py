@@ -34,8 +34,10 @@ from planners.pool.steps import Delete
 from planners.pool.view import Observed, View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Keep, Member, Permit, Released, Rollout, Trouble, Vm
+from resources.pool import Keep, Member, Permit, PoolState, Released, Rollout, Trouble, Vm
+from resources.pool_intents import PoolQuestion
 from resources.preservation import PreservedBy
+from workflows.pool import views
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
 
@@ -368,3 +370,14 @@ def test_a_dry_run_foresees_it() -> None:
     told = [s.reason for made in plans for s in made.steps]
     assert told == ["SlotsTaken", "PreservedOnRequest", "ReplicasMissing"]
     assert [w.reason for w in plans[-1].waits] == ["FailedPreserved"]
+
+
+def test_a_dry_run_of_a_lower_maximum() -> None:
+    """Of the pool itself, which takes the slots when the manifest is applied."""
+    world = World(limited(2, 3))
+    members = pool(3) | {"old": kept(age=9)._replace(revision=1), "young": kept(age=1)._replace(revision=1)}
+    state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions), members=members)
+    told = [[x.message for x in made] for made in views.rehearse(state, PoolQuestion(spec=limited(1, 5)), EPOCH).plans]
+    assert told[0] == ["Taking 1 slot back (old): autoPreserveFailedMax was lowered to 1"]
+    assert views.rehearse(state, PoolQuestion(spec=limited(2, 5)), EPOCH).plans == []
+    assert all(not m.released for m in state.members.values()), "nothing is done"

@@ -6,7 +6,7 @@ Rows cite their source: S, U, M of machine-controller-manager's own tests, P of 
 from __future__ import annotations
 
 import pytest
-from planning import LATER, C, F, P, U, asking, at, created, deleted, failing, granted, look, pool, waits
+from planning import C, F, P, U, asking, at, created, deleted, drained, failing, granted, kept, look, pool, waits
 from poolkit import EPOCH, member, spec
 
 from planners.pool import pace
@@ -27,7 +27,9 @@ MATES: list[tuple[str, Member, bool]] = [
     ("M7 CrashLoopBackOff: does not block (design)", member(2, C, vm=Vm.UNBORN), True),
     ("M8 Pending of another revision", member(1, P), True),
     ("a repair whose VM is gone is over", failing(vm=Vm.GONE, deleting=True), True),
-    ("preserved Failed is no repair (mcm 6.4)", failing(preserved_until=LATER, preserved_by=PreservedBy.AUTO), True),
+    ("preserved Failed is no repair (mcm 6.4)", kept(), True),
+    ("granted to be preserved", drained(kept=PreservedBy.AUTO), True),
+    ("preserved before it failed, and drained now", kept(drained=False), False),
     ("never joined is no repair", member(2, F, trouble=Trouble.JOIN), True),
 ]
 

@@ -17,7 +17,7 @@ from poolkit import EPOCH, Act, Broken, World, run, spec
 
 from planners.pool.steps import Create, Delete
 from resources.machine import Phase
-from resources.pool import Gate, Permit, Trouble, Vm
+from resources.pool import Gate, Keep, Permit, Trouble, Vm
 
 GOLDEN = Path(__file__).parent / "testdata" / "rollouts"
 SEEDS = 200
@@ -39,6 +39,15 @@ def settled(w: World) -> bool:
 
 def held(reason: str) -> Callable[[World], bool]:
     return lambda w: any(reason in line for line in w._waits)
+
+
+def preserved(count: int) -> Callable[[World], bool]:
+    return lambda w: sum(m.preserved_until is not None for m in w.members.values()) == count
+
+
+def undecided(name: str) -> Callable[[World], bool]:
+    """It has said that it Failed, and that nobody has asked for it."""
+    return lambda w: w.members[name].keep is Keep.SLOT
 
 
 ROLL: Act = ("roll", at_once, lambda w: w.image(2))
@@ -68,7 +77,8 @@ class Case:
 
 
 def world(*args: object, **more: object) -> Callable[[int | None], World]:
-    settings = {k: more.pop(k) for k in ("bad_images", "never_join", "stuck", "no_capacity") if k in more}
+    mine = ("bad_images", "never_join", "stuck", "no_capacity", "asked_for")
+    settings = {k: more.pop(k) for k in mine if k in more}
 
     def make(seed: int | None) -> World:
         w = World(spec(*args, **more), seed, **settings)  # type: ignore[arg-type]
@@ -184,6 +194,29 @@ CASES = [
         ],
         made=8,
     ),
+    Case(
+        "two are preserved, and then rolled out",
+        world(5, 1, 0, autoPreserveFailedMax=1, asked_for={"m02"}),
+        [("ill", at_once, ill("m01")), ("ill", at_once, ill("m02")), ("roll", preserved(2), lambda w: w.image(2))],
+        made=10,
+        lowest=3,
+    ),
+    Case(
+        "two in slots, one of them taken back",
+        world(4, 1, 0, autoPreserveFailedMax=2),
+        [("ill", at_once, ill("m01")), ("ill", at_once, ill("m02")), ("lower", preserved(2), lambda w: w.lower(1))],
+        end=lambda w: len(w.view.available) == 3 and w.members["m02"].stays,
+        made=5,
+        lowest=2,
+    ),
+    Case(
+        "asked for when it is to be deleted",
+        world(3, 1, 0),
+        [("ill", at_once, ill("m02")), ("asked", undecided("m02"), lambda w: w.asked_for.add("m02"))],
+        end=lambda w: len(w.view.available) == 2 and w.members["m02"].stays,
+        made=4,
+        lowest=2,
+    ),
 ]  # fmt: skip
 
 
@@ -224,7 +257,7 @@ def some_machine(w: World) -> str | None:
 def mishap(w: World) -> None:
     """What people and clouds do to a pool."""
     name = some_machine(w)
-    match w.chance.randrange(9):
+    match w.chance.randrange(12):
         case 0:
             w.change("scale", replicas=w.chance.randint(0, 9))
         case 1:
@@ -243,6 +276,12 @@ def mishap(w: World) -> None:
             w.change("pause or not", paused=w.chance.random() < 0.5)
         case 8 if w.rollout:
             w.gate(w.chance.choice(list(Gate)))
+        case 9:
+            w.lower(w.chance.randint(0, 3))
+        case 10 if name:
+            w.asked_for.add(name)
+        case 11:
+            w.expired.update(sorted(n for n, m in w.members.items() if m.preserved_until)[:1])
 
 
 def calm(w: World) -> None:

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine import Phase
-from resources.pool import Keep, Released, Trouble
+from resources.pool import Keep, Released, Trouble, Vm
 from resources.pool_intents import PoolQuestion
 from resources.preservation import PreservedBy
 from workflows.pool import MachineDeploymentWorkflow
@@ -168,6 +168,28 @@ async def test_raised_it_counts_for_those_that_are_not_decided_yet(pool: Pool) -
     assert await pool.heard(name) == ["preserve_granted"]
 
 
+async def test_an_undo_leaves_the_pools_timeout_as_it_is(pool: Pool) -> None:
+    """It brings the former template back, where machines have the timeout from their pool."""
+    await pool.ready(limited(2, 0, machinePreserveTimeout="24h"))
+    await pool.apply(limited(2, 0, machinePreserveTimeout="8h"), snapshot(2, image=2))
+    await pool.rolled_out(2, revision=2)
+    await pool.undo()
+    await pool.rolled_out(2, revision=3)
+    state = await pool.state()
+    machine = state.revisions[-1].template.spec
+    assert machine.machine_preserve_timeout == state.spec.machine_preserve_timeout == timedelta(hours=8)
+
+
+async def test_an_undo_brings_back_a_timeout_of_the_template(pool: Pool) -> None:
+    await pool.ready(limited(2, 0, machine={"machinePreserveTimeout": "24h"}))
+    await pool.apply(limited(2, 0, machine={"machinePreserveTimeout": "8h"}), snapshot(2, image=2))
+    await pool.rolled_out(2, revision=2)
+    await pool.undo()
+    await pool.rolled_out(2, revision=3)
+    found = (await pool.state()).revisions[-1].template.spec.machine_preserve_timeout
+    assert found == timedelta(hours=24)
+
+
 # -- what overrides it ------------------------------------------------------------------------------------------------
 
 
@@ -249,6 +271,19 @@ async def test_a_refusal_that_was_on_its_way_when_the_pool_decided(pool: Pool) -
     await pool.until_heard(name, "repair")
     await pool.rolled_out(3)
     assert name in await pool.members()
+
+
+async def test_one_without_a_vm_and_one_of_an_older_worker_are_asked_for_nothing(pool: Pool) -> None:
+    await pool.ready(limited(4, 0))
+    unborn, older, other, _ = await pool.members()
+    await pool.be(unborn, older, habits=[LINGERS])
+    await pool.be(unborn, **FAILED | {"trouble": Trouble.CREATE}, vm=Vm.UNBORN, keep=Keep.NEVER)
+    await pool.be(older, **FAILED)
+    await pool.until_heard(unborn, "delete")
+    await pool.until_heard(older, "delete")
+    await fail(pool, other, keep=Keep.NEVER)
+    await gone(pool, other)
+    assert [await pool.heard(unborn), await pool.heard(older)] == [["delete"], ["delete"]]
 
 
 async def test_a_person_s_deletion_is_not_taken_back(pool: Pool) -> None:

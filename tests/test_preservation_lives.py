@@ -207,7 +207,7 @@ def test_any_life(seed: int) -> None:
 
 def test_the_lives_have_it_all() -> None:
     """Otherwise they would prove little."""
-    kinds = Counter[object]()
+    kinds = Counter[tuple[type[Decision], str]]()
     for seed in range(150):
         life = Life(seed)
         for _ in range(60):

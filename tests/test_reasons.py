@@ -87,7 +87,7 @@ def test_a_reason_that_cannot_be_found_is_seen(code: str) -> None:
 
 def test_each_time_of_a_machine_has_words() -> None:
     machine = "".join(f.read_text() for f in sorted((ROOT / "workflows/machine").glob("*.py")))
-    set_there = re.findall(r'deadlines(?:\.pop\(|\.get\(|\[)"(\w+)"', machine)
+    set_there = re.findall(r'deadlines(?:\.pop\(|\.get\(|\[)"([\w-]+)"', machine)
     assert set(set_there) == set(TIMES)
 
 

@@ -78,8 +78,8 @@ def _refused(member: Member, report: MemberReport) -> bool:
 
 def _permit(permit: Permit, report: MemberReport) -> Permit:
     """One that was given stays until the machine has taken its question back; a Failed one has used it. One that is
-    preserved is repaired already: no other machine waits for its turn to end."""
-    if report.phase is Phase.FAILED and report.preserved_until is not None:
+    preserved is repaired once it is drained: no other machine waits for its turn to end."""
+    if report.phase is Phase.FAILED and report.drained and report.preserved_until is not None:
         return Permit.NONE
     if report.asks:
         return permit if permit is Permit.GRANTED else Permit.ASKED

@@ -13,7 +13,7 @@ from planners.pool.order import in_deletion_order
 from planners.pool.steps import Grant, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Gate, Permit, Trouble, Vm
+from resources.pool import Gate, Member, Permit, Trouble, Vm
 
 FLAKY = 3
 """New machines that may be lost in a row once one of the revision has been available."""
@@ -25,7 +25,7 @@ def storm(view: View) -> Wait | None:
     ill = [
         n
         for n, m in view.active.items()
-        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not m.stays)
+        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not _put_aside(m))
     ]
     if len(ill) <= view.limits.storm:
         return None
@@ -43,12 +43,17 @@ def in_flight(view: View) -> list[str]:
         n
         for n, m in view.members.items()
         if m.vm is not Vm.GONE
-        and not m.stays
+        and not _put_aside(m)
         and (
             (m.permit is Permit.GRANTED and m.phase is not Phase.RUNNING)
             or (m.trouble is Trouble.HEALTH and m.phase is Phase.FAILED)
         )
     )
+
+
+def _put_aside(member: Member) -> bool:
+    """Kept for a look, and drained: no repair waits for it to be over."""
+    return member.stays and member.drained
 
 
 def grant(draft: Draft) -> None:

@@ -10,10 +10,22 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from resources.machine import Phase
+from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.pool import Member
 
 PATIENCE = timedelta(minutes=2)
 """A machine that was told and says nothing for so long does not hold up the others, and is told again."""
+
+
+def gone_back_to(template: MachineTemplate, spec: MachineDeploymentSpec) -> MachineTemplate:
+    """A former revision's, for the pool as it is now. Its machinePreserveTimeout is a field of the pool, which an undo
+    leaves as it is, so machines that have it from there keep it; where the template has one of its own, that is back.
+    """
+    timeout = spec.machine_preserve_timeout
+    if spec.template.spec.machine_preserve_timeout != timeout:
+        return template
+    machine = template.spec.model_copy(update={"machine_preserve_timeout": timeout})
+    return template.model_copy(update={"spec": machine})
 
 
 def pending(members: Mapping[str, Member], generation: int) -> list[str]:

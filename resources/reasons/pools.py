@@ -53,6 +53,26 @@ POOL: dict[str, Reason] = {
         "Nothing.",
         warning=True,
     ),
+    "PreservedOnRequest": Reason(
+        Kind.HAPPENING,
+        "Machines that failed are preserved, because somebody asked for it.",
+        "Look at them: `hostler get machines --preserved --pool {pool}`. When you have seen enough: "
+        "`hostler release MACHINE --cluster {cluster}`.",
+        warning=True,
+    ),
+    "PreservedInSlot": Reason(
+        Kind.HAPPENING,
+        "Machines that failed are preserved by themselves, because fewer than autoPreserveFailedMax were.",
+        "Look at them: `hostler get machines --preserved --pool {pool}`. When you have seen enough: "
+        "`hostler release MACHINE --cluster {cluster}`.",
+        warning=True,
+    ),
+    "SlotsTaken": Reason(
+        Kind.HAPPENING,
+        "The pool's autoPreserveFailedMax was lowered, so machines that were preserved by themselves are not any more, "
+        "the oldest first.",
+        "Nothing: they are deleted and replaced.",
+    ),
     "RolledOut": Reason(
         Kind.HAPPENING,
         "A rollout made machines of its revision, as many as maxSurge allows.",
@@ -100,6 +120,13 @@ POOL: dict[str, Reason] = {
         "More machines are to be repaired than repair.maxConcurrent allows at a time.",
         "Nothing: the next one has its turn when the VM of one before it is gone, which takes minutes. With "
         "`maxConcurrent: 0` none ever has.",
+    ),
+    "FailedPreserved": Reason(
+        Kind.WAIT,
+        "Machines that failed are kept for a look, and count as replicas, so none is made in their place.",
+        "Look at them (`hostler get machines --preserved --pool {pool}`) and let them go with "
+        "`hostler release MACHINE --cluster {cluster}`; each ends at its time by itself. To have more "
+        "machines meanwhile: `hostler scale pool {pool}`.",
     ),
     "SlowStart": Reason(
         Kind.WAIT,

@@ -21,7 +21,8 @@ PRESERVING: dict[str, Reason] = {
     "PreserveWaits": Reason(
         Kind.WAIT,
         "Preservation was asked for with `now`, and the machine is neither Running nor Failed.",
-        "Nothing: it begins when the machine is Running or Failed.",
+        "Nothing: it begins when the machine is Running or Failed. `hostler describe {machine}` says what that waits "
+        "for.",
     ),
     "PreserveGranted": Reason(
         Kind.HAPPENING,
@@ -30,8 +31,7 @@ PRESERVING: dict[str, Reason] = {
     ),
     "RepairRefused": Reason(
         Kind.HAPPENING,
-        "The pool wanted to replace the Failed machine, and by then somebody had asked for it to be "
-        "preserved: it is kept, and the pool told.",
+        "A failed machine was to be deleted, and is not: by then somebody had asked for its preservation.",
         "Nothing.",
     ),
     "PreserveUnreadable": Reason(

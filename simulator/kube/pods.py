@@ -25,6 +25,11 @@ def prepare(pod: Obj, old: Obj | None, errors: FieldErrors) -> None:
     if old is None:
         _default_tolerations(spec)
         pod["status"] = {"phase": "Pending", "qosClass": _qos_class(spec)}
+    else:
+        # The admission plugin Priority wrote them on creation: an update that leaves them out keeps them.
+        for name in ("priority", "preemptionPolicy"):
+            if name in old["spec"]:
+                spec.setdefault(name, old["spec"][name])
     _validate(spec, errors)
     if old is not None and not errors:
         _check_update(spec, old["spec"], errors)

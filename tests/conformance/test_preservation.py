@@ -27,17 +27,18 @@ MACHINE = MachineRef(cluster="demo", name="m-1", uid="u-1")
 Object = dict[str, Any]
 
 
-def node(cordoned: bool = False, **annotations: str) -> Object:
+def node(says: dict[str, str] | None = None, cordoned: bool = False) -> Object:
     spec = {"unschedulable": True} if cordoned else {}
-    return {"metadata": {"name": "n-1", "resourceVersion": "1", "annotations": annotations}, "spec": spec}
+    return {"metadata": {"name": "n-1", "resourceVersion": "1", "annotations": says or {}}, "spec": spec}
 
 
 def written(found: Object, **more: Any) -> Object:
     """The Node after the activity has written it."""
-    return merge(found, preserve_patch(found, PreserveInput(machine=MACHINE, node_name="n-1", **more)))
+    after: Object = merge(found, preserve_patch(found, PreserveInput(machine=MACHINE, node_name="n-1", **more)))
+    return after
 
 
-def annotations(found: Object) -> dict[str, str]:
+def said(found: Object) -> dict[str, str]:
     return dict(found["metadata"]["annotations"])
 
 
@@ -48,15 +49,18 @@ def parts(whole: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def test_k17_what_was_interrupted_is_completed() -> None:
-    """Whatever somebody has taken away again, or a former version had written by itself: the next write has it all."""
-    begun = annotations(written(node(), on=True))
+    """Whatever of it somebody has taken away: the next write has it all, and the end leaves nothing of ours."""
+    begun = said(written(node(), on=True))
     assert begun == {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY_PRESERVATION: "m-1"}
-    left = [part for part in parts(begun) if part.keys() != {SCALE_DOWN_DISABLED}]  # which would be a person's
-    found = [annotations(written(node(**part), on=True)) for part in left]
-    assert found == [begun] * 3
-    over = written(node(**begun, **{PRESERVE_ANNOTATION: "now"}), on=False, clear="now")
-    assert annotations(over) == {}
-    assert annotations(written(over, on=False, clear="now")) == {}
+    for part in parts(begun):
+        found = written(node(part), on=True)
+        assert (said(found)[SCALE_DOWN_DISABLED], said(found).keys()) == ("true", begun.keys())
+        assert said(written(found, on=True)) == said(found)
+        theirs = {SCALE_DOWN_DISABLED: "true"}
+        assert said(written(found, on=False)) == (theirs if part == theirs else {})
+    over = written(node({**begun, PRESERVE_ANNOTATION: "now"}), on=False, clear="now")
+    assert said(over) == {}
+    assert said(written(over, on=False, clear="now")) == {}
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_k17_what_was_interrupted_is_completed() -> None:
 )
 def test_k18_a_persons_cordon_stays(cordon: dict[str, str], stays: bool) -> None:
     """When it begins, when the machine is well again, and when it ends."""
-    found = node(cordoned=True, **cordon)
+    found = node(cordon, cordoned=True)
     for more in ({"on": True}, {"on": True, "uncordon": True}, {"on": False, "uncordon": True}, {"on": False}):
         found = written(found, **more)
         assert bool(found["spec"].get("unschedulable")) is (stays or more == {"on": True})
@@ -78,12 +82,12 @@ def test_k18_a_persons_cordon_stays(cordon: dict[str, str], stays: bool) -> None
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_k20_scale_down_disabled_that_a_person_has_set_stays(value: str) -> None:
     """It has no marker of ours, or one that remembers the person; what is ours goes."""
-    theirs = node(**{SCALE_DOWN_DISABLED: value})
-    assert annotations(written(theirs, on=False)) == {SCALE_DOWN_DISABLED: value}
+    theirs = node({SCALE_DOWN_DISABLED: value})
+    assert said(written(theirs, on=False)) == {SCALE_DOWN_DISABLED: value}
     during = written(theirs, on=True)
-    assert annotations(during)[SCALE_DOWN_DISABLED] == "true"
-    assert annotations(written(during, on=False)) == {SCALE_DOWN_DISABLED: value}
-    assert annotations(written(written(node(), on=True), on=False)) == {}
+    assert said(during)[SCALE_DOWN_DISABLED] == "true"
+    assert said(written(during, on=False)) == {SCALE_DOWN_DISABLED: value}
+    assert said(written(written(node(), on=True), on=False)) == {}
 
 
 MOMENTS = ("Running", "Unknown", "Failed", "drained", "asked its pool")
@@ -95,9 +99,15 @@ MOMENTS = ("Running", "Unknown", "Failed", "drained", "asked its pool")
 def test_preservation_set_in_the_same_instant_as_failure(value: str, moment: str, grant: PreservedBy) -> None:
     """Whichever comes first, by a moment: it is asked for, its pool is told so, and it is kept."""
     o = machine(R)
-    steps = ({"phase": R}, {"phase": U}, {"phase": F}, {"drained": True}, {"granted": grant})
+    steps: tuple[dict[str, Any], ...] = (
+        {"phase": R},
+        {"phase": U},
+        {"phase": F},
+        {"drained": True},
+        {"granted": grant},
+    )
     for name, step in zip(MOMENTS, steps, strict=True):
-        before = {"node_value": value} if name == moment else {}
+        before: dict[str, Any] = {"node_value": value} if name == moment else {}
         o, made = settle(replace(o, **step, **before))
     if o.expiry is None:
         assert isinstance(made[-1], AskPool)

@@ -7,10 +7,11 @@ from faultkit import Boundary
 from flows_class import CLASSES
 from flows_drain import DRAINS
 from flows_later import LATER
+from flows_preserve import PRESERVED
 from lifekit import Stack
 from matrixkit import EVERYTHING, check_saboteurs, check_subset, strike, with_lag
 
-FLOWS = LATER | CLASSES | DRAINS
+FLOWS = LATER | CLASSES | DRAINS | PRESERVED
 
 
 @pytest.mark.parametrize("flow", FLOWS)

@@ -116,8 +116,8 @@ async def health(m: MachineEntity) -> None:
 async def repair(m: MachineEntity) -> None:
     """Its pool wants it gone. A request that was made in the same instant as it failed is honoured: a fresh look at its
     Node decides."""
-    s, p = m.s, m.s.status.preserve
-    if p.expiry_time is None and has_vm(s):
+    s = m.s
+    if m.status.preserve.expiry_time is None and has_vm(s):
         seen = await _look(m)
         if seen is None:
             return
@@ -128,7 +128,8 @@ async def repair(m: MachineEntity) -> None:
     intent, s.repair = s.repair, None
     if intent is None:
         return
-    kept = p.expiry_time is not None or p.granted is not PreservedBy.NOBODY
+    p = m.status.preserve
+    kept = p.expiry_time is not None or p.granted is PreservedBy.AUTO
     if kept or keep_of(s) is Keep.ASKED:
         m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
         membership.tell(m, again=True)

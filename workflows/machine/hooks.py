@@ -12,7 +12,7 @@ from temporalio.exceptions import ApplicationError
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hooks import CONDITION, HELD, change, forget, kind_of, names, refusal, remove_command
+    from planners.hooks import CONDITION, HELD, NAMED, change, forget, kind_of, names, refusal, remove_command
     from resources.hooks import HookIntent, Hooks
     from resources.machine import Deletion, MachineState, OperationState, OperationType, Phase
     from resources.machine_manifest import Hook, HookKind
@@ -20,8 +20,6 @@ with workflow.unsafe.imports_passed_through():
 
 Wait = Callable[[Callable[[], bool]], Awaitable[None]]
 """Until the condition holds; it may end earlier."""
-NAMED = 3
-"""Hooks whose commands stand in a message; `hostler hook list` has them all."""
 
 
 def hooks_of(m: MachineEntity, kind: HookKind) -> list[Hook]:

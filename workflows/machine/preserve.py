@@ -241,7 +241,7 @@ def _keep_node(m: MachineEntity) -> None:
             provider_id=m.status.provider_id,
             on=on,
             clear="" if on else p.cleared,
-            uncordon=p.uncordon and m.status.phase is Phase.RUNNING,
+            uncordon=p.uncordon,
         ),
         queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
         summary=f"{'protect' if on else 'release'} node {m.s.node.name}",

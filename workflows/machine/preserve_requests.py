@@ -125,8 +125,11 @@ class Preservable(MachineEntity):
             return f"machine {s.name} is preserved already, until {_time(p.expiry_time)}"
         if intent.value == PreserveValue.WHEN_FAILED:
             return f"machine {s.name} will be preserved when it fails"
-        if self.status.phase in (Phase.RUNNING, Phase.FAILED):
-            return f"machine {s.name} is being preserved"
+        if self.status.phase is Phase.RUNNING:
+            until = intent.until or workflow.now() + (intent.lasts or s.spec.machine_preserve_timeout)
+            return f"machine {s.name} is preserved until {_time(until)}"
+        if self.status.phase is Phase.FAILED:
+            return f"machine {s.name} will be preserved when it is drained, unless its pool says otherwise"
         return f"machine {s.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
 
     # -- release ------------------------------------------------------------------------------------------------------

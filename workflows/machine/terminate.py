@@ -137,6 +137,7 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
             dead=s.vm is not None and s.vm.state not in WELL,
             story=m.journal[-1:],
             deadline=deadline,
+            keep=s.deletion is None,
             poll=s.timings.poll,
         ),
         queue=drain_queue(s.cluster, s.queue_prefix),

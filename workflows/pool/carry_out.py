@@ -146,8 +146,10 @@ def delete(p: PoolEntity, names: Sequence[str], reason: str) -> None:
 
 
 def _delete(p: PoolEntity, step: Delete) -> None:
-    """One that has said nothing of preservation knows no repair either: it began with an older worker."""
-    may_refuse = [n for n in step.names if step.repair and p.s.members[n].keep is not Wish.UNDECIDED]
+    """One without a VM has nothing to refuse for; one that has said nothing of preservation knows no repair: it began
+    with an older worker."""
+    asked = {n: p.s.members[n] for n in step.names if step.repair}
+    may_refuse = [n for n, m in asked.items() if m.vm is Vm.LIVES and m.keep is not Wish.UNDECIDED]
     must_go = [n for n in step.names if n not in may_refuse]
     _change(p, step.names, deleting=True)
     _change(p, may_refuse, repair=True)

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.hot_update import applied_after, rolling_hash
     from planners.pool.revisions import Wanted, revise
     from planners.pool.steps import some
+    from planners.pool.template import gone_back_to
     from resources.machine import ClassSnapshot
     from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 
@@ -123,6 +124,7 @@ def go_back(p: PoolEntity, wanted: Wanted) -> Change:
     far as they are known; of another class, what it has come to meanwhile is not, and brings nothing: its next change
     may."""
     s, then = p.s, wanted.machine_class
+    wanted = replace(wanted, template=gone_back_to(wanted.template, s.spec))
     s.spec = s.spec.model_copy(update={"template": wanted.template})
     if s.machine_class is not None and _moves(s.machine_class) == _moves(then):
         spec = applied_after(then.provider, then.provider_spec, s.machine_class.provider_spec)

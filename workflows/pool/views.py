@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 
@@ -13,7 +14,7 @@ from workflows.pool.revise import but_class
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import rolling_hash
     from planners.pool import template as hot
-    from planners.pool.keep import kept, slots
+    from planners.pool.keep import kept, lowered, slots
     from planners.pool.order import preserved
     from planners.pool.pace import of
     from planners.pool.plan import Observed, complete
@@ -23,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import Revised, Wanted, revise, undo
     from planners.pool.view import View
     from resources.machine import ClassSnapshot, Phase
-    from resources.pool import PoolState, Vm
+    from resources.pool import PoolState, Released, Vm
     from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
     from resources.preservation import PreservedBy
 
@@ -98,6 +99,8 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
     for name in question.remove:
         members[name] = members[name]._replace(marked=now)
     revision = revised.revisions[-1].counter if revised.revisions else 0
+    for name in lowered(View(Observed(members, revision), spec, now), s.spec.auto_preserve_failed_max):
+        members[name] = members[name]._replace(released=Released.TAKEN)
     observed = Observed(
         members=members,
         revision=revision,
@@ -130,7 +133,8 @@ def _wanted(s: PoolState, question: PoolQuestion, now: datetime) -> Wanted | Non
     if newest is None:
         return None
     if question.undo:
-        return undo(s.revisions, question.to)
+        wanted = undo(s.revisions, question.to)
+        return replace(wanted, template=hot.gone_back_to(wanted.template, s.spec))
     if question.restart:
         return Wanted(newest.template, newest.machine_class, now.isoformat())
     template = question.spec.template if question.spec else newest.template
