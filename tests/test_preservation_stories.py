@@ -25,7 +25,7 @@ from preserveplay import (
     slot_taken,
 )
 
-from planners.preservation import AskPool, Observed, Protect, decide
+from planners.preservation import AskPool, Observed, Preserve, Protect, decide
 from resources.preservation import PreservedBy
 
 # -- diagrams and use cases -------------------------------------------------------------------------------------------
@@ -197,6 +197,9 @@ def test_it_says_why_and_until_when(given: Observed, words: tuple[str, ...]) -> 
     made = decide(given)
     assert not isinstance(made, Protect)
     assert [w for w in words if w not in made.message] == []
+    if isinstance(made, Preserve):
+        assert made.cause, "shown for as long as it lasts"
+        assert made.cause in made.message
 
 
 def test_one_that_nobody_asked_for_waits_without_words() -> None:
