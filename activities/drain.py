@@ -42,7 +42,8 @@ class DrainActivities:
         await calls.cordon(kube, node, input.machine.name)
         memory = Memory.model_validate(last_progress())
         sweep = Sweep(kube, input, node, memory, clock, dead=input.dead or _kubelet_is_dead(node, clock.now()))
-        sweep.in_order = attempt > 1 and memory.attempt == attempt - 1
+        # A first attempt may follow another drain of this node. Of a machine that may stay it is the first.
+        sweep.in_order = memory.attempt == attempt - 1 and (attempt > 1 or input.keep)
         await sweep.look()
         try:
             output = await sweep.act()

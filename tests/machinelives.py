@@ -21,6 +21,7 @@ from resources.attributes import PHASE
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, MachineResult, MachineState, Phase
 from resources.messages import CreateOutput, DeleteIntent, Happening, RecreateIntent, StatusOutput, VmFacts
+from resources.preservation import PreserveIntent, PreserveValue
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
@@ -231,6 +232,17 @@ async def ill_for_too_long_and_recreated(m: Life) -> None:
     await eventually(m.state, lambda s: s.uid != former and s.status.provider_id, f"{m.name} lives again")
 
 
+async def failed_preserved_and_well_again(m: Life) -> None:
+    await m.run(health_timeout=NEVER)
+    await m.newest.signal("preserve", PreserveIntent(value=PreserveValue.WHEN_FAILED))
+    await m.node(ready=False)
+    await m.phase(Phase.UNKNOWN)
+    await m.time_is_up(health_timeout=SOON)
+    await eventually(m.state, lambda s: s.status.preserve.expiry_time, f"{m.name} is preserved")
+    await m.node()
+    await m.phase(Phase.RUNNING)
+
+
 async def adopted(m: Life) -> None:
     m.then("look_at_node", looked())
     await m.adopt()
@@ -253,6 +265,7 @@ LIVES: dict[str, Callable[[Life], Awaitable[None]]] = {
             ill_in_every_way,
             deleted_while_ill,
             ill_for_too_long_and_recreated,
+            failed_preserved_and_well_again,
             adopted,
         )
     },
@@ -306,7 +319,9 @@ async def edges(client: Client, life: Life, journal: list[Happening], reasons: R
                 then = END
             else:
                 written = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
-                then = json.loads(written[PHASE.name].data) if PHASE.name in written else None
+                then = (
+                    json.loads(written[PHASE.name].data).removesuffix(":Preserved") if PHASE.name in written else None
+                )
             if then and then != phase:
                 yield phase, then, _reason(journal, moments, reasons[then])
                 phase = then

@@ -317,7 +317,8 @@ class World:
             self.must(view.vms <= most, f"I2: {view.vms} VMs > {most}")
         ours = {n for s in made.steps if isinstance(s, Delete) and s.reason not in CHOSEN_BY_PEOPLE for n in s.names}
         if ours & before and limits.replicas:
-            self.must(len(view.available) >= limits.floor, f"I3: {len(view.available)} available < {limits.floor}")
+            floor = limits.floor - len(kept(view))  # they count as replicas, and are the last to go (MCM S6)
+            self.must(len(view.available) >= floor, f"I3: {len(view.available)} available < {floor}")
         self.must(len(in_flight(view)) <= limits.repairs, f"I4: {in_flight(view)} > {limits.repairs}")
         if any(isinstance(s, Keep) and s.by is PreservedBy.AUTO for s in made.steps):
             used, most = slots(kept(view)), self.spec.auto_preserve_failed_max

@@ -29,7 +29,7 @@ PAGE = (ROOT / "docs/machine-life.md").read_text()
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 ARROW = re.compile(r"^ +(\S+) --> (\S+): (.+)$", re.MULTILINE)
 LINK = re.compile(r"\[([^\]]+)\]\(runbook\.md#(\w+)\)")
-MACHINE = ("Creating", "Joining", "Running, Unknown, Failed", "Deleting")
+MACHINE = ("Creating", "Joining", "Running, Unknown, Failed", "Preserving", "Deleting")
 """Groups of reasons that only machines have."""
 
 
@@ -66,6 +66,7 @@ ENTERS: dict[tuple[str, str], set[tuple[str, str]]] = {
     # A machine that was Running has seen its node.
     ("phase", "health.reason"): {(Phase.UNKNOWN, reason) for reason in JUDGED if reason != "NodeNotSeen"},
     ("phase", "'Recovered'"): {(Phase.RUNNING, "Recovered")},
+    ("Phase.RUNNING", "'Recovered'"): {(Phase.RUNNING, "Recovered")},
     ("Phase.FAILED", "reason"): {(Phase.FAILED, r) for r, kind in everything().reasons.items() if kind & Kind.FAILURE},
     ("Phase.TERMINATING", "'Terminating'"): {(Phase.TERMINATING, "Terminating")},
 }
@@ -169,6 +170,7 @@ def test_the_deadlines_have_the_manifests_defaults() -> None:
     told = {re.findall(r"`(.+?)`", name)[1]: default for name, default, *_ in table("Deadlines")}
     spec = MachineSpec.model_fields
     kinds = {"creationTimeout": "creation_timeout", "healthTimeout": "health_timeout", "drainTimeout": "drain_timeout"}
+    kinds["machinePreserveTimeout"] = "machine_preserve_timeout"
     assert told == {f"spec.{name}": format_duration(spec[field].default) for name, field in kinds.items()}
 
 
