@@ -87,8 +87,8 @@ def check_hook_owner(value: str) -> str:
     """Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 512 or not value.isprintable() or value != value.strip():
         raise ValueError(
-            f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; write "
-            "it like clusteroperator/etcd or alice@example.com"
+            f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; "
+            "write it like clusteroperator/etcd or alice@example.com"
         )
     return value
 

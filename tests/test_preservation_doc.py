@@ -6,7 +6,7 @@ import json
 import re
 import shlex
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,11 +23,13 @@ from resources.machine_deployment import MachineDeploymentSpec
 from resources.machine_manifest import MachineSpec
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
 from resources.preservation import ExtendIntent, PreserveIntent, PreserveValue, ReleaseIntent
+from workflows.machine.preserve_requests import LONGEST
 
 PAGE = (ROOT / "docs/preservation.md").read_text()
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
 HEAD = "| the machine is | no value | `now` | `when-failed` | `false` |"
 NO_VALUE = ""
+EXAMPLE = "2026-12-01T18:00:00Z"
 INTENTS = {"preserve": PreserveIntent, "extend": ExtendIntent, "release": ReleaseIntent}
 
 
@@ -106,6 +108,7 @@ def test_the_figures_are_the_defaults() -> None:
     assert f"machinePreserveTimeout: {timeout} " in PAGE
     assert "# 0, the default: off" in PAGE
     assert MachineDeploymentSpec.model_fields["auto_preserve_failed_max"].default == 0
+    assert f"{LONGEST.days} days away at most" in PAGE
     assert "One hour before an Event on the Node says so" in PAGE
     assert timedelta(hours=1) == WARN_BEFORE
 
@@ -149,6 +152,10 @@ async def test_the_signals_do_it(stack: Stack) -> None:
     await stack.create("demo-1")
     await stack.phase(Phase.RUNNING, "demo-1")
     now, when_failed, extend, release = commands("temporal")
+    # The page's example of a time is past one day, and refused then.
+    later = (datetime.now(UTC) + timedelta(days=2)).replace(microsecond=0)
+    assert EXAMPLE in " ".join(extend)
+    extend = [word.replace(EXAMPLE, later.isoformat()) for word in extend]
 
     async def preserved(wanted: bool) -> Any:
         found = await eventually(
@@ -164,7 +171,7 @@ async def test_the_signals_do_it(stack: Stack) -> None:
     assert kept.expiry_time - kept.since == timedelta(hours=8)
     await run(stack, extend)
     await eventually(
-        lambda: stack.state("demo-1"), lambda s: s.status.preserve.expiry_time.year == 2036, "the end is moved"
+        lambda: stack.state("demo-1"), lambda s: s.status.preserve.expiry_time == later, "the end is moved"
     )
     await run(stack, release)
     assert (await preserved(False)).own is None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from simulator.kube.errors import FieldErrors
 from simulator.kube.objects import Obj, dig
+from simulator.kube.validation import subdomain_problem
 
 VOLUME_PROTECTION = "kubernetes.io/pv-protection"
 CLAIM_PROTECTION = "kubernetes.io/pvc-protection"
@@ -74,9 +75,10 @@ def attachment(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
     obj.setdefault("status", {}).setdefault("attached", False)  # no optional field: a server sends it
     if old is not None and spec != old["spec"]:
         errors.invalid("spec", spec, "field is immutable")
-    for name in ("attacher", "nodeName"):
-        if not spec.get(name):
-            errors.required(f"spec.{name}")
+    if not spec.get("attacher"):
+        errors.required("spec.attacher")
+    if problem := subdomain_problem(spec.get("nodeName") or ""):
+        errors.invalid("spec.nodeName", spec.get("nodeName") or "", problem)
     source = spec.get("source") or {}
     if not any(source.get(s) for s in ("persistentVolumeName", "inlineVolumeSpec")):
         errors.required("spec.source", "must specify one of inlineVolumeSpec and persistentVolumeName")

@@ -45,6 +45,11 @@ def is_subdomain(text: str) -> bool:
     return len(text) <= 253 and _DNS_SUBDOMAIN.fullmatch(text) is not None
 
 
+def subdomain_problem(text: str) -> str | None:
+    """Why it is not the name of a Node, say; None when it is one."""
+    return None if is_subdomain(text) else _SUBDOMAIN_RULE
+
+
 def qualified_name_problem(key: str) -> str | None:
     """Why a label or annotation key is not a qualified name; None when it is one."""
     prefix, slash, name = key.rpartition("/")

@@ -137,13 +137,17 @@ async def test_an_attachment_is_held_by_its_attacher(kube: KubeTarget, made: lis
     assert (await kube.call("GET", path)).reason == "404 NotFound"
 
 
-@pytest.mark.parametrize("missing", ["attacher", "nodeName", "source"])
-async def test_an_attachment_that_is_refused(kube: KubeTarget, missing: str) -> None:
+@pytest.mark.parametrize(
+    ("missing", "why"),
+    [("attacher", "Required value"), ("nodeName", 'Invalid value: ""'), ("source", "Required value")],
+    ids=["attacher", "node", "source"],
+)
+async def test_an_attachment_that_is_refused(kube: KubeTarget, missing: str, why: str) -> None:
     body = attachment(unique("csi"), "pv-1", "n-1")
     body["spec"][missing] = {} if missing == "source" else ""
     answer = await kube.call("POST", ATTACHMENTS, body)
     assert answer.reason == "422 Invalid"
-    assert f"spec.{missing}: Required value" in answer.message
+    assert f"spec.{missing}: {why}" in answer.message
 
 
 async def test_a_nodes_attached_volumes_are_its_status(kube: KubeTarget, made: list[str]) -> None:
