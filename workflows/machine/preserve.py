@@ -206,8 +206,8 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
         m.deadlines["preserve"] = p.expiry_time
         if not p.warned:
             m.deadlines["preserve-warning"] = p.expiry_time - WARN_BEFORE
-    if m.status.phase is not Phase.FAILED or not is_drained(m.s):
-        return
+    if m.status.phase is not Phase.FAILED or not is_drained(m.s) or "retry" in m.deadlines:
+        return  # what a pause waits for is said already
     if isinstance(decision, AskPool) and decision.message:
         m.waiting("PreserveUndecided", decision.message)
     elif isinstance(decision, Stay) and decision.reason:
