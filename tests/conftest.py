@@ -7,6 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import pytest
 import pytest_asyncio
 from lifekit import Stack, new_stack
 from realkube import assets
@@ -25,8 +26,22 @@ KNOBS = {
 }
 
 
+APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
+"""Each has ten processes that keep two cores busy."""
+
+
 def pytest_report_header() -> str:
     return f"kubernetes: {assets().words}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files go to the processes of xdist in this order: those that need the whole machine must not meet."""
+    files = list(dict.fromkeys(item.path for item in items))
+    order = [f for f in files if f.name not in APART]
+    for n, name in enumerate(APART):
+        place = n * len(files) // len(APART)
+        order[place:place] = [f for f in files if f.name == name]
+    items.sort(key=lambda item: order.index(item.path))
 
 
 @pytest_asyncio.fixture(scope="session")
