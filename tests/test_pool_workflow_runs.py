@@ -70,8 +70,7 @@ async def test_500_reports_at_once(idle: Pool) -> None:
 
     for some in range(0, 500, 50):
         await asyncio.gather(*(send(*report) for report in reports[some : some + 50]))
-    # Without the SDK's watch for deadlocks: on a busy machine so much news takes more than its two seconds.
-    async with idle.worker(debug_mode=True):
+    async with idle.worker():
         found = await idle.when(lambda s: s.messages >= 500)
         ill = {n for n, m in found.members.items() if m.phase is Phase.UNKNOWN}
         assert ill == set(names[:250])
