@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+import inspect
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
+from typing import Any
 
+import pytest
 import pytest_asyncio
 from lifekit import Stack, new_stack
 from realkube import assets
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
+from temporalio.worker._workflow import _WorkflowWorker
 
 from resources.attributes import ALL
 from resources.converter import data_converter
@@ -25,8 +30,54 @@ KNOBS = {
 }
 
 
+LIMIT = 900
+"""Seconds for one test. The longest, a flow of the complete fault matrix, take a third of it."""
+
+APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
+"""Each has ten processes that keep two cores busy."""
+
+
 def pytest_report_header() -> str:
     return f"kubernetes: {assets().words}"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files go to the processes of xdist in this order: those that need the whole machine must not meet."""
+    files = list(dict.fromkeys(item.path for item in items))
+    order = [f for f in files if f.name not in APART]
+    for n, name in enumerate(APART):
+        place = n * len(files) // len(APART)
+        order[place:place] = [f for f in files if f.name == name]
+    items.sort(key=lambda item: order.index(item.path))
+    for item in items:
+        if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
+            item.obj = _bounded(item.obj)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _busy_is_no_deadlock() -> Iterator[None]:
+    """The SDK takes a workflow task of over 2 s for a deadlock and interrupts its thread, after which a worker may wait
+    for ever to evict that workflow. A burst of news on a busy machine takes as long."""
+    init = _WorkflowWorker.__init__
+
+    def patient(self: _WorkflowWorker, *args: Any, **options: Any) -> None:
+        init(self, *args, **options)
+        self._deadlock_timeout_seconds = 60
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_WorkflowWorker, "__init__", patient)
+        yield
+
+
+def _bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
+    """Cancelled when it takes longer than any should: the traceback says where it waits."""
+
+    @functools.wraps(test)
+    async def bounded(*args: Any, **fixtures: Any) -> None:
+        async with asyncio.timeout(LIMIT):
+            await test(*args, **fixtures)
+
+    return bounded
 
 
 @pytest_asyncio.fixture(scope="session")

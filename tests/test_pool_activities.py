@@ -85,11 +85,14 @@ class Pool:
         self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
         self.activities, self.marks = PoolActivities(deeds.deps), MarkActivities(deeds.deps)
         self.ref = PoolRef(cluster=cluster, name="p")
+        self.asked: set[str] = set()
+        """Machines that were to be started: visibility may not list them yet when the test is over."""
 
     def machine(self, name: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(machine_id(self.cluster, name))
 
     async def start(self, *names: str, pool: str = "p", **fields: Any) -> StartMachinesOutput:
+        self.asked |= set(names)
         (manifest,) = examples("of-pool").machines
         state = MachineState(name="", cluster=self.cluster, spec=manifest.spec, queue_prefix=self.cluster, pool=pool)
         input = StartMachinesInput(names=list(names), state=state.model_copy(update=fields))
@@ -100,9 +103,11 @@ class Pool:
         return await self.deeds.attempt(self.activities.tell_members, input)
 
     async def end(self) -> None:
-        async for found in self.client.list_workflows(f"TaskQueue = '{self.cluster}'"):
+        ids = {machine_id(self.cluster, name) for name in self.asked}
+        ids |= {found.id async for found in self.client.list_workflows(f"TaskQueue = '{self.cluster}'")}
+        for one in ids:
             with contextlib.suppress(RPCError):
-                await self.client.get_workflow_handle(found.id).terminate("the test is over")
+                await self.client.get_workflow_handle(one).terminate("the test is over")
 
     async def forget(self, *classes: str) -> None:
         input = ForgetPoolInput(cluster=self.cluster, name="p", classes=list(classes))

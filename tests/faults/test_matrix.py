@@ -1,5 +1,5 @@
 """The fault matrix, first part: flows of a machine's beginning, and its whole life. The others are in
-test_matrix_later.py and test_matrix_pool.py, so that two processes of pytest share the work."""
+test_matrix_later.py and test_matrix_pool.py; conftest.py keeps them apart."""
 
 from __future__ import annotations
 
