@@ -18,8 +18,8 @@ from activities.draining.memory import Memory
 from activities.draining.sweep import Sweep
 from activities.events import tell
 from activities.kube import node_path
+from activities.looks import another_vm
 from resources.messages import DrainInput, DrainOutput
-from resources.names import provider_key
 
 DEAD_AFTER = timedelta(minutes=5)
 """MCM: a node NotReady for so long has a dead kubelet; nobody will confirm that its pods have stopped."""
@@ -35,7 +35,7 @@ class DrainActivities:
         clock, attempt = Clock(), activity.info().attempt
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await kube.find(node_path(input.node_name))
-        if node is None or _another_vm(node, input.provider_id):
+        if node is None or another_vm(node, input.provider_id):
             return DrainOutput()
         if attempt == 1:
             await tell(kube, node, input.machine, input.story)
@@ -54,11 +54,6 @@ class DrainActivities:
         if output is None:
             raise NotYet(sweep.words, input.poll)
         return output
-
-
-def _another_vm(node: dict[str, Any], provider_id: str | None) -> bool:
-    theirs = (node.get("spec") or {}).get("providerID")
-    return bool(theirs and provider_id and provider_key(theirs) != provider_key(provider_id))
 
 
 def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:

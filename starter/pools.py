@@ -120,7 +120,7 @@ class Pools:
         found = await self.look(name, cluster=cluster)
         handle = self._handle(name, cluster)
         where = live.machines_of(_word(cluster or self._client.cluster), HostlerPool=_word(name))
-        ill = f"{where} AND HostlerPhase!='Running'" if found.running else where
+        ill = f"{where} AND HostlerPhase NOT IN ('Running', 'Running:Preserved')" if found.running else where
         with translated():
             count = (await self._temporal.count_workflows(where)).count
             unwell = [await live.summary_of(e) async for e in self._temporal.list_workflows(ill, limit=SOME)]

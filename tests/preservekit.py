@@ -3,13 +3,14 @@ write it, and what is written is read again."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from lifekit import eventually
+from lifekit import DEADLINE, eventually
 from memberkit import Pool
 from stubs import NODE, VM, Handle, Machines, phase, reason, state, stubbed
 from temporalio.client import Client, WorkflowUpdateFailedError
@@ -277,7 +278,7 @@ class Kept:
 
     async def ended(self) -> dict[str, datetime]:
         """When what happened last, by its reason, once nothing is left of it."""
-        result = await self.handle.result()
+        result = await asyncio.wait_for(self.handle.result(), DEADLINE)
         return {h["reason"]: datetime.fromisoformat(h["time"]) for h in result["journal"]}
 
 

@@ -137,7 +137,7 @@ async def test_a_deletion_during_the_call_can_still_begin_anew(kept: Kept) -> No
     answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
     await kept.annotate("now")
     await kept.asks("preserve_node")
-    kept.stubs.then("delete_machine", *[classified(ErrorClass.CONFLICT, "in the way")] * 2)
+    kept.stubs.always["delete_machine"] = classified(ErrorClass.CONFLICT, "in the way")
     await kept.says("delete", DeleteIntent(id="d"))
     await kept.until(lambda s: s.status.waiting_for and s.status.waiting_for.reason == "Conflict", "the refusal")
     answer.set()
@@ -146,6 +146,7 @@ async def test_a_deletion_during_the_call_can_still_begin_anew(kept: Kept) -> No
     await kept.handle.signal("renew", {})
     await kept.skip(timedelta(seconds=10))
     await eventually(kept.handle.describe, lambda d: d.run_id != run, "a new run")
+    del kept.stubs.always["delete_machine"]
     await kept.skip(timedelta(seconds=10))
     await kept.ended()
     assert kept.did("preserve_node") == ["preserve_node"]
@@ -184,13 +185,15 @@ async def test_a_cordon_that_could_not_be_lifted_yet_is_lifted_after_the_end(kep
 
 
 async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
-    """It was to be lifted, which could not be done, and it has failed again meanwhile."""
+    """It was being lifted as the machine failed again: the drain comes after that."""
     await preserved(kept, "when-failed")
     answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
     await kept.well()
     await kept.fail()
-    await kept.noted("Drained", 2)
+    await kept.until(lambda s: "lifts its former cordon" in (s.status.waiting_for or s).message, "the drain waits")
+    assert kept.did("drain_node") == ["drain_node"]
     answer.set()
+    await kept.noted("Drained", 2)
     await kept.until(lambda s: not s.status.preserve.node_due, "the calls are over")
     await kept.under_way("preserve_node", so=False)
     assert kept.node.cordoned

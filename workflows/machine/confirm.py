@@ -129,7 +129,7 @@ async def repair(m: MachineEntity) -> None:
     if intent is None:
         return
     p = m.status.preserve
-    kept = p.expiry_time is not None or p.granted is PreservedBy.AUTO
+    kept = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
     if kept or keep_of(s) is Keep.ASKED:
         m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
         membership.tell(m, again=True)

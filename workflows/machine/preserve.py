@@ -52,11 +52,12 @@ def give_up(m: MachineEntity) -> None:
 
 def failed(m: MachineEntity) -> None:
     """The cordon of the drain that comes now stays, whatever was to be lifted before."""
-    p = m.status.preserve
-    if m.on_node is not None and m.on_node.uncordon:
-        m.drop(m.on_node.handle)
-        m.on_node, p.node_due = None, True
-    p.uncordon = False
+    m.status.preserve.uncordon = False
+
+
+def uncordons(m: MachineEntity) -> bool:
+    """A call is under way that lifts a cordon of ours, and would lift that of a drain which began now."""
+    return m.on_node is not None and m.on_node.uncordon
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------

@@ -52,6 +52,9 @@ async def drain(m: MachineEntity) -> None:
     held = await hooks.hold(m, HookKind.PRE_DRAIN, partial(begin, m), partial(_pass, m))
     if not m.leaving:
         return  # well again while a hook held it
+    if preserve.uncordons(m):
+        m.waiting("Draining", f"a call to node {m.status.node_name} that lifts its former cordon is under way")
+        await _pass(m, lambda: not preserve.uncordons(m) or m.s.deletion is not None)
     s.drain_began = s.drain_began or (s.deletion.time if s.deletion and not held else workflow.now())
     m.operation(OperationType.DRAIN, OperationState.PROCESSING, f"draining node {m.status.node_name}")
     gentle = False
