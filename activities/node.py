@@ -107,8 +107,7 @@ class NodeActivities:
         kube = await self.deps.clusters.get(input.machine.cluster)
         for node in await _nodes_of(kube, input):
             metadata = node["metadata"]
-            # Its VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here.
-            await detach(kube, await attached(kube, node))
+            await _detach(kube, node)
             # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
@@ -121,6 +120,16 @@ class NodeActivities:
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
+
+
+async def _detach(kube: Kube, node: dict[str, Any]) -> None:
+    """Its VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here."""
+    try:
+        await detach(kube, await attached(kube, node))
+    except KubeError as e:
+        if e.status != 403:
+            raise
+        activity.logger.warning("volumes of node %s not detached: %s", node["metadata"]["name"], e.message)
 
 
 async def _nodes_of(kube: Kube, input: ForgetInput) -> list[dict[str, Any]]:

@@ -52,11 +52,13 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Times:
-    """What a machine takes, in seconds."""
+    """What a machine takes, in seconds; and between two signs of life of its kubelet."""
 
     boot: float = 0.0
     join: float = 0.0
     terminate: float = 0.0
+    heartbeat: float = 10.0
+    status: float = 30.0
 
 
 @dataclass

@@ -81,7 +81,8 @@ def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime
         kind=kind, name=intent.name, owner=owner, time=now, requested_by=intent.requested_by, reason=intent.reason
     )
     if intent.remove:
-        removed = [*_without(hooks.removed, made), made] if of_spec else hooks.removed
+        ours = of_spec is not None and of_spec.owner == owner
+        removed = [*_without(hooks.removed, made), made] if ours else hooks.removed
         return hooks.model_copy(update={"added": _without(hooks.added, made), "removed": removed})
     if of_spec is not None and of_spec.owner == owner:  # removed, and now wanted again
         return hooks.model_copy(update={"removed": _without(hooks.removed, made)})
@@ -89,8 +90,9 @@ def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime
 
 
 def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:
-    """A removal lasts as long as the spec has the hook; one that comes again later is a new one and holds."""
-    removed = [c for c in hooks.removed if _named(spec.of(c.kind), c.name)]
+    """A removal lasts as long as the spec has the hook; one that comes again later, or of another owner, is a new one
+    and holds."""
+    removed = [c for c in hooks.removed if Hook(name=c.name, owner=c.owner) in spec.of(c.kind)]
     return hooks if removed == hooks.removed else hooks.model_copy(update={"removed": removed})
 
 

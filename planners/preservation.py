@@ -47,6 +47,8 @@ class Observed:
     protected: bool = False
     """The Node carries scale-down-disabled=true."""
     vm_present: bool = True
+    named: str = "NAME --cluster CLUSTER"
+    """The machine, for commands."""
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,17 @@ def _failed(o: Observed, value: str) -> Decision:
 
 def _lapsed(o: Observed) -> bool:
     """The machine's own request was for a time that has passed."""
-    own = o.own if not on_node(o.node_value, o.last) else None
+    own = _own(o)
     return own is not None and own.until is not None and own.until <= o.now
 
 
+def _own(o: Observed) -> Request | None:
+    """The machine's own request where it counts: there is nothing else on the Node. Its time counts then."""
+    return o.own if o.own and on_node(o.node_value, o.last) in ("", o.own.value) else None
+
+
 def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
-    own = o.own if o.own and source is PreservedBy.ASKED and not on_node(o.node_value, o.last) else None
+    own = _own(o) if source is PreservedBy.ASKED else None
     expiry = own.until if own and own.until else o.now + (own.lasts if own and own.lasts else o.timeout)
     return Preserve(expiry, source, "Preserved", f"preserved until {_time(expiry)}: {why}", why)
 
@@ -182,7 +189,7 @@ def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
     if o.phase is Phase.FAILED and o.drained and o.healthy:
         return Recover(f"healthy again; preserved until {_time(expiry)}")
     if not o.warned and o.now >= expiry - WARN_BEFORE:
-        return Warn(f"preserved until {_time(expiry)} only; to keep it longer: `hostler extend`")
+        return Warn(f"preserved until {_time(expiry)} only; to keep it longer: `hostler extend {o.named} --for 8h`")
     if o.node_present and not o.protected:
         return Protect()
     next_time = expiry if o.warned else expiry - WARN_BEFORE
@@ -196,7 +203,7 @@ def _end(o: Observed, value: str, expiry: datetime) -> End | None:
     if o.release is not None and not o.release.slot:
         return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
     if failed and not o.vm_present:
-        return End("VMGone", "the VM that was preserved is gone", True, clear=_on_node(o))
+        return End("VMGone", "the VM that was preserved is gone", o.in_pool, clear=_on_node(o))
     if value == PreserveValue.FALSE:
         return End("Released", "preserve=false ends it", failed, keep_own=_bars(o))
     if o.release is not None and failed and value not in ASKED_FOR:

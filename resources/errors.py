@@ -86,6 +86,8 @@ IDEMPOTENCY = "IdempotencyMismatch"
 """The attempt's token is bound to other parameters or to a machine that is dead: the attempt is over."""
 MISSING_CREDENTIALS = "CredentialsMissing"
 """A Secret that holds credentials or user data cannot be read."""
+NOT_PRESERVED = "NotPreserved"
+"""A machine has refused to end or move its preservation: there is none."""
 
 TOO_EARLY = "asked before the news that wait for this workflow are worked on; ask again"
 """Why a query failed that may be put again at once (workflows/runner.py)."""

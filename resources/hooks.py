@@ -48,5 +48,6 @@ class Hooks(Model):
     def effective(self, spec: LifecycleHooks, kind: HookKind) -> list[Hook]:
         """The spec's without those that were removed, then those that were added; one of each name, the added one."""
         added = {c.name: Hook(name=c.name, owner=c.owner) for c in self.added if c.kind == kind}
-        hidden = {c.name for c in self.removed if c.kind == kind} | set(added)
-        return [*(h for h in spec.of(kind) if h.name not in hidden), *added.values()]
+        removed = {(c.name, c.owner) for c in self.removed if c.kind == kind}
+        rest = [h for h in spec.of(kind) if h.name not in added and (h.name, h.owner) not in removed]
+        return [*rest, *added.values()]

@@ -300,6 +300,8 @@ class MachineState(Model):
     """Its pool wants it gone, unless a fresh look at its Node finds that it is to be preserved."""
     drain_began: datetime | None = None
     drained: bool = False
+    look_again: bool = False
+    """The drain was long before the deletion: the Node is looked at once more before the VM goes."""
     vm_gone: bool = False
     deletion: Deletion | None = None
     hooks: Hooks = Field(default_factory=Hooks)

@@ -325,6 +325,11 @@ class DrainInput(Value):
     """How long the volumes of a pod are waited for after its grace period, and in the end those of the node (MCM)."""
     reattach_timeout: Duration = timedelta(seconds=90)
     """How long the volumes of a pod are then waited for on another node (MCM: --machine-pv-reattach-timeout)."""
+    since: datetime | None = None
+    """When the drain of this Node began; None: not said."""
+    again: bool = False
+    """The Node was drained before: its volumes are waited for, and pods are moved by another drain, if somebody has
+    given it work since."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
     deadline: datetime | None = None
@@ -337,6 +342,8 @@ class DrainOutput(Value):
     """How many there were to move."""
     left: list[str] = Field(default_factory=list)
     """Pods and volumes that were not waited for, with why."""
+    uncordoned: bool = False
+    """Of a Node that was drained before: somebody has lifted the cordon since, and nothing was done."""
 
 
 class DeleteInput(Value):

@@ -5,13 +5,20 @@ A member is a tuple with one-letter codes and times in milliseconds, so that 5,0
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, PlainSerializer, SerializerFunctionWrapHandler
-from pydantic_core import CoreSchema, core_schema
+from pydantic import (
+    BeforeValidator,
+    Field,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    computed_field,
+    field_serializer,
+    model_validator,
+)
 
 from resources.base import Model, Value
 from resources.machine import ClassSnapshot, Phase
@@ -151,8 +158,10 @@ class Member(NamedTuple):
     kept: PreservedBy = PreservedBy.NOBODY
     """The pool has granted that it is preserved, and the machine has not reported yet that it is: a slot is taken."""
     released: Released = Released.NO
-    repair: bool = False
+    repair: Flag = False
     """`deleting` is a RepairIntent, which the machine may refuse."""
+    removed: Flag = False
+    """A person has marked it for deletion by its name."""
 
     @property
     def leaving(self) -> bool:
@@ -165,41 +174,11 @@ class Member(NamedTuple):
         machine's affair."""
         return self.phase is Phase.FAILED and bool(self.kept or self.preserved_until is not None)
 
-    @classmethod
-    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """On the wire the fields of _PACKED are one number at the end, which most members do not need."""
-        written = core_schema.wrap_serializer_function_ser_schema(_packed, when_used="json")
-        return core_schema.no_info_before_validator_function(_unpacked, handler(source), serialization=written)
 
-
-_PACKED: tuple[tuple[str, Sequence[Any]], ...] = (
-    ("keep", tuple(Keep)),
-    ("kept", tuple(PreservedBy)),
-    ("released", tuple(Released)),
-    ("repair", (False, True)),
-)
-"""The last fields of a member, each with its values in an order that never changes. They have _BITS each."""
-_BITS = 2
-_PLAIN = len(Member._fields) - len(_PACKED)
-
-
-def _packed(member: Member, write: SerializerFunctionWrapHandler) -> list[Any]:
-    number = 0
-    for name, values in _PACKED:
-        number = number << _BITS | values.index(getattr(member, name))
-    plain = list(write(member))[:_PLAIN]
-    return [*plain, number] if number else plain
-
-
-def _unpacked(given: Any) -> Any:
-    if not isinstance(given, list) or len(given) != _PLAIN + 1 or not isinstance(given[-1], int):
-        return given
-    *plain, number = given
-    found: list[Any] = []
-    for _, values in reversed(_PACKED):
-        number, index = divmod(number, 1 << _BITS)
-        found.append(values[index])
-    return [*plain, *reversed(found)]
+_KNOWN = Member._fields.index("keep")
+"""As many fields an older worker reads; the others travel apart, as text."""
+_NOTHING = ",,,0,0"
+"""Those, of a member of which they say nothing."""
 
 
 class Revision(Value):
@@ -339,7 +318,7 @@ class PoolState(Model):
     template_by: str = ""
     """Who changed it last."""
     members: dict[str, Member] = Field(default_factory=dict)
-    """By machine name."""
+    """By machine name. On the wire their last fields are in `apart`."""
     revisions: list[Revision] = Field(default_factory=list)
     """Oldest first; the last one is what new machines are made from."""
     rollout: Rollout | None = None
@@ -378,6 +357,26 @@ class PoolState(Model):
     parked: str | None = None
     messages: int = 0
     """Since the last continue-as-new."""
+
+    @field_serializer("members", mode="wrap", when_used="json")
+    def _known(self, members: dict[str, Member], write: SerializerFunctionWrapHandler) -> dict[str, list[Any]]:
+        return {name: fields[:_KNOWN] for name, fields in write(members).items()}
+
+    @computed_field
+    def apart(self) -> list[str]:
+        """Of the members by name, what an older worker does not know and drops; [] where it is nothing."""
+        members = [self.members[name] for name in sorted(self.members)]
+        found = [f"{m.keep},{m.kept},{m.released},{m.repair:d},{m.removed:d}" for m in members]
+        return found if set(found) - {_NOTHING} else []
+
+    @model_validator(mode="before")
+    @classmethod
+    def _together(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not given.get("apart"):
+            return given
+        members = given["members"]
+        apart = dict(zip(sorted(members), given["apart"], strict=True))
+        return {**given, "members": {n: [*m[:_KNOWN], *apart[n].split(",")] for n, m in members.items()}}
 
     @property
     def revision(self) -> int:

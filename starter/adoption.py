@@ -17,10 +17,12 @@ from resources.machine import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, Machine, MachineClass
 from resources.messages import Account, Announcement, Happening, OwnedVm
 from resources.names import machine_id, provider_key
-from starter import live, orphans, pool_members
+from resources.preservation import PreservedBy
+from starter import orphans, pool_members
 from starter.errors import Refused, translated
 from starter.plan import snapshot_of
 from starter.plan_classes import own_annotations
+from starter.recorded import recorded
 from starter.results import Adopted, Life
 from starter.starts import start_cluster, start_machine
 from starter.waiting import since
@@ -141,7 +143,7 @@ async def _former(client: HostlerClient, life: Life | None) -> MachineState | No
         return None
     with translated():
         handle = client.temporal.get_workflow_handle(machine_id(life.summary.cluster, life.summary.name))
-        return await live.recorded(client.temporal, handle, life.run_id)
+        return await recorded(client.temporal, handle, life.run_id)
 
 
 def _wanted(
@@ -225,10 +227,12 @@ def _state(
     if former is not None:
         begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it
     if former is not None and former.uid == vm.uid:
-        goes_on = ("last_applied_provider_spec", "applied_generation", "preserve")
+        goes_on = ("last_applied_provider_spec", "applied_generation")
         carried = {k: getattr(former.status, k) for k in goes_on}
+        # What its pool granted it grants anew; what its Node carries is seen.
+        preserve = former.status.preserve.model_copy(update={"granted": PreservedBy.NOBODY, "protected": False})
         begun |= {
-            "status": Status(provider_id=vm.provider_id, **carried),
+            "status": Status(provider_id=vm.provider_id, preserve=preserve, **carried),
             "attempted_specs": former.attempted_specs,
             "journal": [*former.journal, asked],
         }
@@ -253,6 +257,8 @@ def _notes(
     if former is not None and former.deletion is not None and former.uid == vm.uid:
         again = "hostler recreate" if former.deletion.recreate else "hostler delete"
         notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
+    if (until := state.status.preserve.expiry_time) is not None:
+        notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
     if vm.state == pool_members.UNLISTED:
         notes.append(
             f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "

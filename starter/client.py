@@ -27,20 +27,18 @@ from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, Mach
 from resources.messages import DeleteIntent, Intent, RecreateIntent, SweepReport
 from resources.preservation import PreserveValue
 from resources.settings import Settings, load_settings
-from starter import adoption, history, intents, live, orphans, preservation, waiting
+from starter import adoption, history, intents, live, orphans, preservation, selecting, waiting
 from starter.classes import Classes
 from starter.clusters import Clusters
 from starter.connection import connected
-from starter.errors import NoAnswer, NotFound, Refused, Unreachable, no_such_workflow, translated
+from starter.errors import NoAnswer, NotFound, Refused, no_such_workflow, translated
 from starter.hooks import Hooks
-from starter.plan import PARALLEL, Plan, Planner
+from starter.plan import Plan, Planner
 from starter.pools import Pools
+from starter.recorded import recorded
 from starter.results import Adopted, Applied, Description, Event, Life, MachineSummary, Selected, Sent
 from starter.selectors import Selector, parse
 from starter.waiting import Progress, since
-
-SELECT_TRIES = 3
-"""Questions to one machine before a selection is given up; one, where nobody polls."""
 
 
 class HostlerClient:
@@ -150,40 +148,7 @@ class HostlerClient:
         would look like a whole one. Raises SelectorError.
         """
         wanted = parse(selector) if isinstance(selector, str) else selector
-        slots = asyncio.Semaphore(PARALLEL)
-
-        async def ask(summary: MachineSummary) -> Selected | None:
-            with translated():
-                async with slots:
-                    state = await self._labelled(summary)
-            return Selected(summary, state) if state and wanted.matches(state.labels) else None
-
-        listed = await self.list(cluster=cluster, all_clusters=all_clusters)
-        tasks = [asyncio.create_task(ask(summary)) for summary in listed]
-        try:
-            return [found for task in tasks if (found := await task)]
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _labelled(self, summary: MachineSummary) -> MachineState | None:
-        """None for a machine that has ended since it was listed."""
-        handle, queue = self._handle(summary.name, summary.cluster), names.workflow_queue(self.settings.queue_prefix)
-        left = SELECT_TRIES
-        while True:
-            left -= 1
-            try:
-                return await live.ask_running(handle)
-            except NoAnswer as e:
-                now = datetime.now(UTC)
-                if left and live.lately(await live.last_poll(self.temporal, queue), now):
-                    continue  # so many questions at once may keep a small worker busy
-                absence = await live.absence(self.temporal, queue, now)
-                raise Unreachable(
-                    f"the labels of machine {summary.name} of cluster {summary.cluster} cannot be read ({e}): {absence}"
-                    ". Nothing is selected, since the selection could not be whole; start a worker, or give names"
-                ) from None
+        return await selecting.select(self, wanted, cluster, all_clusters)
 
     async def get(self, name: str, *, cluster: str | None = None) -> MachineState:
         """A machine's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
@@ -214,7 +179,7 @@ class HostlerClient:
             try:
                 return await live.ask(handle)
             except NoAnswer:
-                return await live.recorded(self.temporal, handle, life.run_id)
+                return await recorded(self.temporal, handle, life.run_id)
 
     async def describe(self, name: str, *, cluster: str | None = None) -> Description:
         """Everything that is known of a machine, also without a worker, also when it is gone. Raises NotFound."""
@@ -231,7 +196,7 @@ class HostlerClient:
                 return Description(life=life, state=await live.ask(handle), web=web)
             except NoAnswer as e:
                 absence = await live.absence(self.temporal, life.task_queue, datetime.now(UTC))
-                state = await live.recorded(self.temporal, handle, life.run_id)
+                state = await recorded(self.temporal, handle, life.run_id)
                 return Description(life=life, state=state, no_answer=f"{absence}; {e}", web=web)
 
     async def events(self, name: str, *, cluster: str | None = None) -> builtins.list[Event]:

@@ -18,6 +18,10 @@ class Refused(HostlerError):
     """It was understood and will not be done; the message says why and what to do."""
 
 
+class NotPreserved(Refused):
+    """Its preservation cannot be ended or moved, for it has none."""
+
+
 class NotFound(HostlerError):
     """There is no such thing, or it is gone."""
 

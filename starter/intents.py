@@ -12,8 +12,9 @@ from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeou
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError
 
+from resources.errors import NOT_PRESERVED
 from resources.messages import Answer, Intent
-from starter.errors import NotFound, Refused, no_such_workflow
+from starter.errors import NotFound, NotPreserved, Refused, no_such_workflow
 from starter.results import Sent
 
 UPDATE_TIMEOUT = 5.0
@@ -66,7 +67,8 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
         cause = e.cause
         if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
             return Answer(message="accepted; its workflow has ended since")
-        raise Refused(getattr(cause, "message", "") or str(cause)) from None
+        refused = NotPreserved if isinstance(cause, ApplicationError) and cause.type == NOT_PRESERVED else Refused
+        raise refused(getattr(cause, "message", "") or str(cause)) from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         return None
     return answer

@@ -1,4 +1,4 @@
-"""Reading one machine: from the server's records, from its workflow, or, without a worker, from its history."""
+"""Reading one machine: from the server's records, and from its workflow; recorded.py reads its history."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources import attributes
 from resources.errors import TOO_EARLY
 from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, Attempt, Deletion, MachineResult, MachineState
-from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
+from resources.machine import ApplyIntent, MachineResult, MachineState
+from resources.messages import DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE
 from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.starts import MEMO_CREATED
@@ -234,15 +234,6 @@ async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
     return f"nobody polls {task_queue}, or the worker there does not get on ({words})"
 
 
-async def recorded(temporal: Client, handle: Handle, run_id: str) -> MachineState:
-    """What was asked for of a machine, without a worker. So a second `apply` counts on from the first one's class
-    generation.
-
-    Also the uid that it has given itself, and its newest attempt, as it asked the cloud for a VM.
-    """
-    return await folded(temporal, handle.id, run_id, MachineState, _fold_event)
-
-
 async def folded(
     temporal: Client,
     workflow_id: str,
@@ -263,32 +254,6 @@ async def folded(
     if state is None:
         raise NotFound(f"{workflow_id}: its history is gone")
     return state
-
-
-async def _fold_event(state: MachineState, event: HistoryEvent, converter: DataConverter) -> MachineState:
-    if (asked := await _create_of(event, converter)) is not None:
-        return _attempted(state, asked)
-    if (call := await intent_of(event, converter)) is not None:
-        return _fold(state, call, event)
-    return state
-
-
-async def _create_of(event: HistoryEvent, converter: DataConverter) -> CreateInput | None:
-    """What a create activity was asked for."""
-    call = event.activity_task_scheduled_event_attributes
-    if event.event_type != EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED or call.activity_type.name != "create_machine":
-        return None
-    (asked,) = await converter.decode(list(call.input.payloads), [CreateInput])
-    return CreateInput.model_validate(asked)
-
-
-def _attempted(state: MachineState, asked: CreateInput) -> MachineState:
-    target, now = asked.target, state.machine_class
-    if now is None:
-        return state  # none begins without a class
-    made_from = now.model_copy(update={"provider": target.provider, "provider_spec": target.provider_spec})
-    attempt = Attempt(number=asked.attempt, token=target.token, started=asked.started, machine_class=made_from)
-    return state.model_copy(update={"uid": target.machine.uid, "attempt": attempt})
 
 
 IntentCall = tuple[str, Any]
@@ -335,32 +300,6 @@ async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[
 async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
     """Name and payload of an operator's intent that an event carries."""
     return await told_by(event, converter, _INTENTS)
-
-
-def _fold(state: MachineState, call: IntentCall, event: HistoryEvent) -> MachineState:
-    _, intent = call
-    former = state.deletion
-    generation = state.machine_class.generation if state.machine_class else 0
-    if isinstance(intent, ApplyIntent) and intent.machine_class.generation >= generation:
-        changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
-        return state.model_copy(update=changed)
-    if isinstance(intent, HookIntent):
-        from workflows.machine import hooks  # not above: it takes a second to load, with all activities
-
-        return state.model_copy(update={"hooks": hooks.taken(state, intent, event.event_time.ToDatetime(UTC))})
-    if isinstance(intent, DeleteIntent) and former is None:
-        deletion = Deletion(
-            time=event.event_time.ToDatetime(UTC),
-            requested_by=intent.requested_by,
-            reason=intent.reason,
-            force=intent.force,
-            recreate=isinstance(intent, RecreateIntent),
-        )
-        return state.model_copy(update={"deletion": deletion})
-    if isinstance(intent, DeleteIntent) and not isinstance(intent, RecreateIntent) and former and former.recreate:
-        # A delete after a recreate cancels the new life.
-        return state.model_copy(update={"deletion": former.model_copy(update={"recreate": False})})
-    return state
 
 
 def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:

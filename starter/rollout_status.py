@@ -111,11 +111,16 @@ async def look(client: HostlerClient, name: str, *, cluster: str | None = None) 
 
 async def _unwell(client: HostlerClient, pool: PoolSummary) -> tuple[MachineSummary, ...]:
     """Why a rollout waits is written at its machines: those that are not Running, and not on their way out."""
-    where = live.machines_of(pool.cluster, HostlerPool=pool.name)
-    phases = ", ".join(f"'{phase}'" for phase in (*ON_THE_WAY, Phase.UNKNOWN, Phase.FAILED))
     with translated():
-        found = client.temporal.list_workflows(f"{where} AND HostlerPhase IN ({phases})", limit=SOME)
+        found = client.temporal.list_workflows(_unwell_of(pool), limit=SOME)
         return tuple(sorted([await live.summary_of(e) async for e in found], key=lambda m: m.name))
+
+
+def _unwell_of(pool: PoolSummary) -> str:
+    """The visibility query. Some of them may be preserved."""
+    phases = (*ON_THE_WAY, Phase.UNKNOWN, Phase.FAILED)
+    shown = ", ".join(f"'{phase}{kept}'" for phase in phases for kept in ("", ":Preserved"))
+    return f"{live.machines_of(pool.cluster, HostlerPool=pool.name)} AND HostlerPhase IN ({shown})"
 
 
 def judge(found: PoolDescription) -> Verdict:

@@ -42,7 +42,8 @@ async def wait(
         if end is not None and time.monotonic() >= end:
             after = f", after {format_duration(timeout)}" if timeout else ""
             what = f"not {until}" if unlike is None else f"not yet {until} as a new one"
-            raise WaitTimeout(f"machine {name} is {_where(life)}, {what}{after}; it may get there yet")
+            yet = until_when(life) or "it may get there yet"
+            raise WaitTimeout(f"machine {name} is {_where(life)}, {what}{after}; {yet}")
         if progress is not None:
             await progress(life)
         await asyncio.sleep(WAIT_POLL)
@@ -72,7 +73,7 @@ async def _reached(client: HostlerClient, life: Life, first: Life, target: str, 
     if not (there or lost):
         return False
     found = await client.describe(name, cluster=life.summary.cluster)
-    if _comes_back(found) or _phase(found.life) != phase or _newer(found, phase):
+    if _comes_back(found) or _phase(found.life) != phase or _newer(found, phase) or _mends(found, target):
         return False
     if there and found.state is not None and found.state.uid != unlike:
         return True
@@ -85,6 +86,21 @@ def _comes_back(found: Description) -> bool:
     """It goes, or will go, and a new life follows."""
     deletion = found.state.deletion if found.state else None
     return deletion is not None and deletion.recreate
+
+
+def _mends(found: Description, target: str) -> bool:
+    """It Failed and is kept, and may be well again in time. One that never was Running is not: nobody has made its Node
+    ready."""
+    ran = found.state is None or found.no_answer or found.state.was_running
+    return bool(until_when(found.life)) and target in (Phase.RUNNING, Phase.UNKNOWN) and bool(ran)
+
+
+def until_when(life: Life) -> str:
+    """What a Failed machine that is preserved waits for; "" of any other."""
+    until = life.summary.preserved_until
+    if until is None or _phase(life) != Phase.FAILED:
+        return ""
+    return f"it is kept until {until:%Y-%m-%d %H:%M:%S} UTC, and Running again when its Node is well by then"
 
 
 def _newer(found: Description, phase: str) -> bool:

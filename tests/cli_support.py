@@ -30,7 +30,7 @@ from activities.classes import ClassActivities
 from activities.deps import Deps
 from resources import attributes
 from resources.cluster import ClusterState
-from resources.errors import NOT_YET
+from resources.errors import NOT_PRESERVED, NOT_YET
 from resources.machine import (
     ApplyIntent,
     Deletion,
@@ -169,6 +169,7 @@ class PlayedMachine:
         status.deadlines = {"health": now + timedelta(minutes=30)}
         status.waiting_for = WaitingFor(reason="Playing", message=f"plays {phase}", since=now)
         status.node_name, status.provider_id = f"node-{self.state.name}", f"aws:///eu-west-1/i-{self.state.name}"
+        self.state.was_running |= phase is Phase.RUNNING
         self.journal(phase, f"{self.state.name} is {phase}")
         workflow.upsert_search_attributes(
             [
@@ -193,6 +194,11 @@ class PlayedMachine:
 
     @workflow.signal
     def observe(self, fact: Any) -> None: ...
+
+    @workflow.signal
+    def turn(self, phase: Phase) -> None:
+        """Ill, or well again."""
+        self.become(phase)
 
     @workflow.signal
     def take_node(self, name: str) -> None:
@@ -287,6 +293,12 @@ class PlayedMachine:
     def release(self, intent: ReleaseIntent) -> Answer:
         return self._release(intent)
 
+    @release.validator
+    def may_release(self, intent: ReleaseIntent) -> None:
+        p = self.state.status.preserve
+        if p.expiry_time is None and p.own is None and intent.id not in self.state.intents:
+            raise ApplicationError(f"machine {self.state.name} is not preserved", type=NOT_PRESERVED)
+
     @workflow.signal(name="release")
     def release_signal(self, intent: ReleaseIntent) -> None:
         self._release(intent)
@@ -304,7 +316,7 @@ class PlayedMachine:
     @extend.validator
     def may_extend(self, intent: ExtendIntent) -> None:
         if self.state.status.preserve.expiry_time is None:
-            raise ApplicationError(f"machine {self.state.name} is not preserved", type="Refused")
+            raise ApplicationError(f"machine {self.state.name} is not preserved", type=NOT_PRESERVED)
 
     @workflow.signal(name="extend")
     def extend_signal(self, intent: ExtendIntent) -> None:

@@ -21,6 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.drain import DrainActivities
+from activities.draining.words import moment
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput, MachineRef
 from resources.settings import ClusterSettings, Settings
@@ -33,7 +34,6 @@ PRIORITIES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 CSI = "ebs.csi.aws.com"
 NODE, VM = "n-1", "aws:///eu-west-1/i-1"
-DEADLINE = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
 
 
 class _Call(ActivityInboundInterceptor):
@@ -88,7 +88,7 @@ class Drain:
 
     async def once(self, **fields: Any) -> DrainOutput:
         machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
-        usual = {"machine": machine, "node_name": NODE, "provider_id": VM, "deadline": DEADLINE}
+        usual = {"machine": machine, "node_name": NODE, "provider_id": VM, "deadline": self._deadline}
         environment = ActivityEnvironment()
         self.attempt += 1
         environment.info = replace(
@@ -118,6 +118,18 @@ class Drain:
         assert error.next_retry_delay == timedelta(seconds=5)
         return error.message
 
+    async def fails(self, **fields: Any) -> ApplicationError:
+        """Of a pass that fails."""
+        with pytest.raises(ApplicationError) as caught:
+            await self.once(**fields)
+        assert caught.value.type != NOT_YET
+        return caught.value
+
+    @property
+    def _deadline(self) -> datetime:
+        """14:05 of the day on which the next pass takes place."""
+        return self.now.replace(hour=14, minute=5, second=0, microsecond=0)
+
     def _beat(self, *details: Any) -> None:
         self.heartbeat = details
 
@@ -136,9 +148,18 @@ class Drain:
         self.made.append(f"{path}/{body['metadata']['name']}")
         await self.kube.create(path, body)
 
-    async def pod(self, name: str, grace: int = 30, node: str = NODE, phase: str = "Running", **metadata: Any) -> Obj:
+    async def pod(
+        self,
+        name: str,
+        grace: int = 30,
+        node: str = NODE,
+        phase: str = "Running",
+        tolerations: tuple[Obj, ...] = (),
+        **metadata: Any,
+    ) -> Obj:
         body = pod(name, node)
         body["metadata"] |= metadata
+        body["spec"]["tolerations"] = list(tolerations)
         body["spec"]["terminationGracePeriodSeconds"] = grace
         await self._make(PODS, body)
         status = {"phase": phase, "conditions": [{"type": "Ready", "status": "True"}]}
@@ -217,6 +238,12 @@ class Drain:
             "expectedPods": 2 + allowed,
         }
         await self.kube.patch(f"{BUDGETS}/{name}/status", {"status": {**usual, **status}})
+
+    async def terminating(self, name: str) -> str:
+        """The words for a pod that is waited for."""
+        end = datetime.fromisoformat((await self.kube.get(f"{PODS}/{name}"))["metadata"]["deletionTimestamp"])
+        grace = "past its grace of" if self.now > end else "grace until"
+        return f"default/{name} is terminating, {grace} {moment(end, self.now)}"
 
     async def clean_up(self) -> None:
         """Where the cluster goes on after the test."""

@@ -135,7 +135,7 @@ def failed_creations() -> dict[str, Exception]:
     info = ErrorInfo.of(ErrorClass.CONFLICT, "terminated")
     secret = ErrorInfo.of(ErrorClass.AUTH, "Secret default/s is missing")
     return {
-        **{reason: classified(error_class) for error_class, reason in REASON.items()},
+        **{reason: classified(error_class, last=True) for error_class, reason in REASON.items()},
         "AttemptIsOver": ApplicationError("terminated", info, True, type=IDEMPOTENCY, non_retryable=True),
         "CredentialsMissing": ApplicationError("missing", secret, type=MISSING_CREDENTIALS, non_retryable=True),
     }

@@ -10,10 +10,12 @@ from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from lifekit import DEADLINE, eventually
 from memberkit import Pool
 from stubs import NODE, VM, Handle, Machines, phase, reason, state, stubbed
 from temporalio.client import Client, WorkflowUpdateFailedError
+from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
@@ -115,6 +117,8 @@ class Node:
         return Output(value=self.wanted or "")
 
     def _drain(self, input: DrainInput) -> DrainOutput:
+        if input.again:
+            return DrainOutput(uncordoned=self.there and not self.cordoned)
         if self.there and not self.cordoned:
             self.write({CORDON_ANNOTATION: input.machine.name}, cordon=True)
         return DrainOutput()
@@ -192,7 +196,8 @@ class Kept:
         await eventually(self.handle.describe, lambda d: d.run_id != former, "a new run")
 
     async def skip(self, span: timedelta) -> None:
-        await self.temporal.fast_forward(self.handle, span)
+        """Not while a call is under way: the server waits for it."""
+        await asyncio.wait_for(self.temporal.fast_forward(self.handle, span), DEADLINE)
 
     async def skip_to(self, name: str = "preserve", seen: MachineState | None = None) -> None:
         """Time is skipped to right after this deadline, of its state or of one that it has shown."""
@@ -236,11 +241,11 @@ class Kept:
         return answer.message
 
     async def refuses(self, name: str, intent: Intent | dict[str, Any]) -> str:
-        try:
-            answer = await self.says(name, intent)
-        except WorkflowUpdateFailedError as e:
-            return str(e.cause)
-        raise AssertionError(f"it took {name}: {answer}")
+        with pytest.raises(WorkflowUpdateFailedError) as refused:
+            await self.says(name, intent)
+        cause = refused.value.cause
+        assert isinstance(cause, ApplicationError)
+        return cause.message
 
     # -- what it calls ------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
 from flowkit import knobs
-from lifekit import CLUSTER, Stack, end_running, eventually, examples, new_stack
+from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
 from poollives import Pool, machine_handle, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
@@ -25,9 +25,12 @@ from temporalio.testing import WorkflowEnvironment
 from resources.attributes import ALL
 from resources.converter import data_converter
 from resources.errors import ErrorClass
+from resources.hooks import HookIntent
 from resources.machine import Phase
+from resources.machine_manifest import HookKind
 from resources.messages import Intent, RecreateIntent
-from resources.names import class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
+from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
+from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
@@ -150,6 +153,66 @@ async def a_pools_life(stack: Stack) -> dict[str, str]:
     return {"machine": machine_handle(stack, ill).id}
 
 
+async def a_preserved_life(stack: Stack) -> None:
+    """Kept on request, for longer, and released. Asked for on the Node before it fails under a hook; kept, over a new
+    run, and well again; ill once more and kept until its time, when another hook holds its VM."""
+    await stack.create(health_timeout=timedelta(seconds=3))
+    node = (await stack.phase(Phase.RUNNING)).status.node_name
+    machine = stack.started["m-1"]
+
+    async def ask(name: str, intent: Intent) -> None:
+        await machine.execute_update(name, intent)
+
+    async def shows(phase: str) -> None:
+        await eventually(stack.state, lambda s: s.status.shown_phase == phase, phase)
+
+    await ask("preserve", PreserveIntent(id="p", requested_by="somebody", reason="a look", lasts=HOUR))
+    await shows("Running:Preserved")
+    await ask("extend", ExtendIntent(id="e", lasts=2 * HOUR))
+    await ask("release", ReleaseIntent(id="r"))
+    await shows("Running")
+    stack.kubectl("annotate", "node", str(node), f"{PRESERVE_ANNOTATION}=when-failed")
+    held = HookIntent(id="h", name="Evacuate", owner="storage")
+    await ask("hook", held)
+    knobs(stack, "m-1*", unready=True)
+    await stack.reason("PreDrainHook")
+    await ask("hook", held.model_copy(update={"id": "h2", "remove": True}))
+    await shows("Failed:Preserved")
+    await eventually(stack.state, lambda s: s.status.preserve.protected, "the Node is protected")
+    await renewed(machine, MachineWorkflow.renew_by_update)
+    knobs(stack, "m-1*", unready=False)
+    await shows("Running:Preserved")
+    knobs(stack, "m-1*", unready=True)
+    await shows("Failed:Preserved")
+    held = HookIntent(id="h3", name="Dump", owner="analysis", kind=HookKind.PRE_TERMINATE)
+    await ask("hook", held)
+    await ask("extend", ExtendIntent(id="e2", lasts=timedelta(seconds=2)))
+    await stack.reason("PreTerminateHook")
+    await ask("hook", held.model_copy(update={"id": "h4", "remove": True}))
+    await asyncio.wait_for(machine.result(), DEADLINE)
+
+
+async def a_pool_with_a_slot(stack: Stack) -> dict[str, str]:
+    """Two of three machines fail: one is kept in the only slot, and is the machine that is recorded; the other one is
+    replaced. Then the slot is taken, over a new run of the pool."""
+    pool = Pool(stack)
+    await pool.start(pool_spec(3, autoPreserveFailedMax=1))
+    await pool.rolled_out(3)
+    ill = sorted((await pool.state()).members)[:2]
+    for name in ill:
+        knobs(stack, name, unready=True)
+    await eventually(pool.state, lambda s: len(s.members.keys() & set(ill)) == 1, "one of them is replaced")
+    await pool.when(lambda s: s.available == 2 and s.preserved == 1, "the other one is kept")
+    (kept,) = (await pool.state()).members.keys() & set(ill)
+    await renewed(pool.handle, MachineDeploymentWorkflow.renew_by_update)
+    await pool.apply(pool_spec(3))
+    await eventually(pool.state, lambda s: kept not in s.members, "its slot was taken")
+    await pool.rolled_out(3)
+    await pool.delete()
+    await end_running(stack)
+    return {"machine": machine_handle(stack, kept).id}
+
+
 Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
 """Says which workflows to record, where they are others than IDS."""
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
@@ -167,6 +230,8 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "failed-life": (a_failed_life, ("machine", "cluster")),
     "hot-life": (a_hot_life, ("machine", "class")),
     "pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
+    "preserved-life": (a_preserved_life, ("machine", "cluster")),
+    "slot": (a_pool_with_a_slot, ("pool", "machine")),
 }
 
 

@@ -18,6 +18,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import Worker
 
 import worker
+from activities.boundary import RETRIED
 from resources import names
 from resources.errors import NOT_YET, ErrorClass, ErrorInfo
 from resources.machine import ClassSnapshot, MachineState, Phase
@@ -54,10 +55,16 @@ NODE = "node-1"
 Handle = WorkflowHandle[Any, Any]
 
 
-def classified(error_class: ErrorClass, message: str = "no", *details: Any, **fields: Any) -> ApplicationError:
-    """As the boundary raises it; `fields` are more of ErrorInfo."""
+def classified(
+    error_class: ErrorClass, message: str = "no", *details: Any, last: bool = False, **fields: Any
+) -> ApplicationError:
+    """As the boundary raises it; `fields` are more of ErrorInfo. `last`: also what passes by itself is not tried again
+    by Temporal, whose tries are used up (a poller's never are)."""
     info = ErrorInfo.of(error_class, message).model_copy(update=fields)
-    return ApplicationError(message, info, *details, type=str(error_class), non_retryable=True)
+    retried = error_class in RETRIED and not last
+    after = timedelta(seconds=info.retry_after) if retried and info.retry_after else None
+    kind = str(error_class)
+    return ApplicationError(message, info, *details, type=kind, non_retryable=not retried, next_retry_delay=after)
 
 
 def not_yet(message: str, again: timedelta) -> ApplicationError:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from flowkit import knobs
 from lifekit import Stack, end_running, eventually, examples
 from poollives import Crowd, Pool, machine_handle, pool_spec
 from retention import forgotten
@@ -99,6 +100,31 @@ async def test_it_comes_back(pool: Pool) -> None:
     after = await eventually(lambda: pool.stack.state(name), lambda s: s.template == 2, "the template")
     assert (after.uid, after.pool, after.revision) == (before.uid, "p1", before.revision)
     assert len(pool.stack.launched()) == 2
+    await pool.delete()
+    assert pool.vms() == {}
+
+
+async def test_one_that_was_being_repaired_is_judged_anew(pool: Pool) -> None:
+    """Its deletion is not taken over, so its pool decides again: it has another one by now, and one goes."""
+    await pool.start(pool_spec(2))
+    await pool.rolled_out(2)
+    name = min((await pool.state()).members)
+    fault(pool.stack, operation="TerminateInstances", code="UnauthorizedOperation", times=None)
+    knobs(pool.stack, f"{name}*", unready=True)
+    ends = await eventually(pool.state, lambda s: s.members[name].phase is Phase.TERMINATING, "it is being deleted")
+    assert ends.members[name].repair
+    await eventually(lambda: asyncio.to_thread(pool.stack.calls, "TerminateInstances"))
+    pool.stack.started[name] = machine_handle(pool.stack, name)
+    await machine_handle(pool.stack, name).terminate("by mistake")
+    mend(pool.stack)
+    await adopt(pool, name)
+
+    def whole(s: Any) -> bool:
+        return [m.phase for m in s.members.values()] == [Phase.RUNNING] * 2 and not s.waits
+
+    after = await eventually(pool.state, whole, "as many as wanted")
+    assert any(f"machine {name} is " in h.message for h in after.journal if h.reason == "RepairRefused")
+    assert pool.vms() == {"running": 2}
     await pool.delete()
     assert pool.vms() == {}
 

@@ -161,7 +161,17 @@ async def test_a_selection(working: Place) -> None:
     told = (await working.run("preserve", "-l", "team=a", "--when-failed")).ok()
     assert told.splitlines() == [f"machine/{m} preservation: takes when-failed" for m in ("m1", "m3")]
     assert (await state_of(working, "m2")).status.preserve.own is None
-    assert len((await working.run("release", "--all")).ok().splitlines()) == 3
+    # Of all of them those that have something to release, or to extend.
+    (await working.run("preserve", "m3")).ok()
+    assert (await working.run("extend", "-l", "team", "--for", "8h")).ok().startswith("machine/m3 extension: preserved")
+    released = (await working.run("release", "--all")).ok()
+    assert released.splitlines() == [f"machine/{m} release: is let go" for m in ("m1", "m3")]
+    for again in (("release", "--all"), ("extend", "--all", "--for", "8h")):
+        none = await working.run(*again)
+        assert (none.ok(), none.err) == ("", f"No preserved machines found in cluster {working.cluster}.\n")
+    named = await working.run("release", "m1", "m2")
+    assert (named.code, named.out) == (1, "")
+    assert named.err.splitlines() == [f"error: machine {m} is not preserved" for m in ("m1", "m2")]
     nothing = await working.run("release", "-l", "team=c")
     assert (nothing.code, nothing.out) == (0, "")
     assert nothing.err == f"No machines found in cluster {working.cluster} with labels team=c.\n"
@@ -223,6 +233,42 @@ async def test_without_a_worker_it_is_recorded(place: Place) -> None:
 
         await eventually(done, "both intents")
         assert (await state_of(place, "m2")).status.preserve.expiry_time is None
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_without_a_worker_its_end_is_shown(place: Place) -> None:
+    async with place.worker():
+        await apply(place, machine_yaml())
+        (await place.run("preserve", "m1", "--until", "2101-12-01T18:00Z")).ok()
+        await seen(place, [["m1", "Running:Preserved"]])
+    page = (await place.run("describe", "machine", "m1")).ok()
+    assert "Preserved until:  2101-12-01 18:00:00 UTC (in " in page
+
+
+# -- waiting ----------------------------------------------------------------------------------------------------------
+
+
+async def test_a_failed_one_that_is_kept_may_be_well_again(working: Place) -> None:
+    """One that never was Running is not: that is said at once."""
+    await apply(working, machine_yaml("m1"), machine_yaml("m2", **{BECOMES: str(Phase.FAILED)}))
+    handle = working.client.get_workflow_handle(machine_id(working.cluster, "m1"))
+    for name in ("m1", "m2"):
+        (await working.run("preserve", name, "--until", "2101-12-01T18:00Z")).ok()
+    await handle.signal("turn", Phase.FAILED)
+    await seen(working, [["m1", "Failed:Preserved"], ["m2", "Failed:Preserved"]])
+    for phase in ("Running", "Unknown"):
+        ran = await working.run("wait", "machine", "m1", f"--for=phase={phase}", "--timeout", "0.1s")
+        assert (ran.code, ran.out) == (124, "")
+        assert ran.err == (
+            f"error: machine m1 is Failed:Preserved (Playing), not {phase}, after 0.1s; it is kept until 2101-12-01 "
+            "18:00:00 UTC, and Running again when its Node is well by then\n"
+        )
+    for name, phase in (("m1", "Pending"), ("m2", "Running")):
+        ran = await working.run("wait", "machine", name, f"--for=phase={phase}", "--timeout", "60s")
+        assert (ran.code, ran.out) == (1, "")
+        assert f"machine {name} is Failed:Preserved (Playing) and will not become {phase}" in ran.err
+    await handle.signal("turn", Phase.RUNNING)
+    assert (await working.run("wait", "machine", "m1", "--timeout", "60s")).ok() == "machine/m1 is Running\n"
 
 
 # -- what is shown ----------------------------------------------------------------------------------------------------

@@ -319,7 +319,8 @@ def test_rights_are_those_of_the_readme() -> None:
     """`nodes (get, list, …), pods and …`: each with what it takes."""
     told = README.read_text().partition("**Rights**")[2].partition("and get of the Secrets")[0]
     pairs = re.findall(
-        r"(nodes|leases in kube-node-lease|pods/eviction|pods|poddisruptionbudgets|Secrets in kube-system|events) "
+        r"(nodes|leases in kube-node-lease|pods/eviction|pods|poddisruptionbudgets|Secrets in kube-system|events|"
+        r"persistentvolumeclaims|persistentvolumes|volumeattachments) "
         r"\(([a-z, ]+)\)",
         told,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -41,7 +41,8 @@ async def test_pods_are_evicted_and_some_are_left_alone(drain: Drain) -> None:
     assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
     assert sorted(drain.evicted()) == ["web-1", "web-2"]
     await drain.stopped("web-1")
-    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
+    going = await drain.terminating("web-2")
+    assert await drain.waits() == f"1 of 2 pods gone; {going}, force at 14:05"
     await drain.stopped("web-2")
     assert await drain.once() == DrainOutput(pods=2)
     assert sorted(drain.evicted()) == ["web-1", "web-2"]  # none twice
@@ -52,10 +53,11 @@ async def test_pods_are_evicted_and_some_are_left_alone(drain: Drain) -> None:
 async def test_a_pod_that_is_going_is_not_evicted_again(drain: Drain) -> None:
     await drain.pod("going")
     (await drain.kube.call("DELETE", f"{PODS}/going")).ok()
-    assert await drain.waits() == "0 of 1 pods gone, force at 14:05"
+    going = await drain.terminating("going")
+    assert await drain.waits() == f"0 of 1 pods gone; {going}, force at 14:05"
     assert drain.evicted() == []
     await drain.pod("staying")
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {going}, force at 14:05"
     assert drain.evicted() == ["staying"]
 
 
@@ -65,8 +67,29 @@ async def test_after_a_crash_nothing_is_evicted_twice(drain: Drain) -> None:
     await drain.waits()
     drain.heartbeat = ()
     await drain.pod("web-2")
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('web-1')}, force at 14:05"
     assert drain.evicted() == ["web-1", "web-2"]
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_pod_that_the_cordon_does_not_keep_away_is_left_alone_when_it_comes_back(
+    drain: Drain, force: bool
+) -> None:
+    """Evicted again it would come again, until the deadline and after it."""
+    made = await drain.pod("web-1", tolerations=({"operator": "Exists"},))
+    await drain.pod("web-2")
+    began = datetime.fromisoformat(made["metadata"]["creationTimestamp"]) - timedelta(seconds=1)
+    going = {"since": began, "force": force}
+    assert (await drain.waits(**going)).startswith("0 of 1 pods gone")
+    if not force:
+        await drain.stopped("web-2")
+    back = "default/web-1: came back: it tolerates the cordon"
+    assert await drain.once(**going) == DrainOutput(pods=1, left=[back])
+    assert drain.evicted() == ["web-2"]
+    assert await drain.names() == {"web-1"}
+    drain.again()
+    await drain.waits(since=began + timedelta(seconds=1.5))  # it was there, in the drain's first second
+    assert drain.evicted() == ["web-2", "web-1"]
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -244,6 +267,20 @@ async def test_force_does_not_wait_for_a_finalizer(drain: Drain) -> None:
     drain.later(60)  # its grace period has ended
     forced = await drain.once(force=True)
     assert forced.left == ["default/held: still terminating after its grace period"]
+    await drain.kube.patch(f"{PODS}/held", {"metadata": {"finalizers": None}})
+
+
+async def test_nobody_waits_for_a_finalizer_for_two_hours(drain: Drain) -> None:
+    """Its kubelet lives. After its grace period a pod has two minutes, and all that is said."""
+    await drain.pod("held", finalizers=["example.com/hold"])
+    await drain.waits()
+    assert await drain.waits() == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05"
+    drain.later(140)
+    words = await drain.waits()
+    assert words == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05"
+    assert "past its grace of" in words
+    drain.later(20)
+    assert await drain.once() == DrainOutput(pods=1, left=["default/held: still terminating after its grace period"])
     await drain.kube.patch(f"{PODS}/held", {"metadata": {"finalizers": None}})
 
 

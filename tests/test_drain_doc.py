@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from reasonkit import ROOT
@@ -27,11 +28,16 @@ def at(minutes: int, seconds: int) -> datetime:
 
 def test_its_examples_are_what_the_code_says() -> None:
     refused = Refused(words="blocked by PDB web (0 disruptions allowed)", wait=timedelta(seconds=5), again=DEADLINE)
-    said = [
-        words.blocker(3, 7, [("default/web-1", refused)], [], DEADLINE),
-        words.blocker(3, 7, [], [words.moving(["pvc-1"], "default/db-0", at(3, 20))], DEADLINE),
-        words.blocker(3, 7, [], [words.moving(["pvc-1"], "default/db-0", at(4, 50), away=True)], DEADLINE),
+    detach = words.moving(["pvc-1"], "default/db-0", at(3, 20))
+    attach = words.moving(["pvc-1"], "default/db-0", at(4, 50), away=True)
+    scenes: list[dict[str, Any]] = [
+        {"blocked": [("default/web-1", refused)]},
+        {"volumes": [detach]},
+        {"volumes": [attach]},
+        {"going": [("default/db-0", at(3, 20))], "queued": 2, "before": "default/db-0"},
+        {"going": [("default/db-0", DEADLINE - timedelta(minutes=7))]},
     ]
+    said = [words.blocker(words.Scene(now=at(0, 0), gone=3, total=7, deadline=DEADLINE, **s)) for s in scenes]
     (block,) = re.findall(r"```\n(3 of 7.*?)\n```", PAGE, flags=re.DOTALL)
     assert block.splitlines() == said
 
@@ -59,6 +65,8 @@ def test_its_numbers() -> None:
     for number, sentence in (
         (bounds["detach_timeout"].default, "At most its grace period and {}."),
         (bounds["detach_timeout"].default, "what is still attached has {} to be detached"),
+        (bounds["detach_timeout"].default, "until their grace period is over, and {} more"),
+        (bounds["detach_timeout"].default, "It is not waited for after {} |"),
         (bounds["reattach_timeout"].default, "At most {}: there may be no room"),
         (MachineSpec.model_fields["drain_timeout"].default, "(`spec.drainTimeout`, {} by default)"),
         (DEAD_AFTER, "for more than {}; or the VM does not run"),
@@ -68,5 +76,6 @@ def test_its_numbers() -> None:
         assert sentence.format(format_duration(number)) in PAGE
     first, second, last = (f"{w.total_seconds():.0f}s" for w in (poll, poll * 2, poll * LONGEST_WAIT))
     assert f"asked for again after {first}, then {second}, up to {last};" in PAGE
+    assert f"`{pods.CORDON}:NoSchedule`" in PAGE
     for condition, well in ALIVE_WHEN.items():
         assert f"`{condition}` not {well}" in PAGE

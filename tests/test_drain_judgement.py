@@ -47,6 +47,38 @@ def test_which_pods_are_left_alone(given: pods.Pod, alone: bool) -> None:
     assert pods.left_alone(given) is alone
 
 
+@pytest.mark.parametrize(
+    ("toleration", "back"),
+    [
+        pytest.param({"operator": "Exists"}, True, id="everything"),
+        pytest.param({"operator": "Exists", "effect": "NoSchedule"}, True, id="everything of this effect"),
+        pytest.param({"operator": "Exists", "effect": "NoExecute"}, False, id="everything of another effect"),
+        pytest.param({"key": pods.CORDON, "operator": "Exists"}, True, id="the cordon"),
+        pytest.param({"key": pods.CORDON, "operator": "Exists", "value": "x"}, True, id="Exists asks for no value"),
+        pytest.param({"key": pods.CORDON, "operator": "Equal", "value": ""}, True, id="it has no value"),
+        pytest.param({"key": pods.CORDON}, True, id="Equal is the default"),
+        pytest.param({"key": pods.CORDON, "value": "x"}, False, id="another value"),
+        pytest.param({"key": pods.CORDON, "operator": "Exists", "effect": "NoExecute"}, False, id="another effect"),
+        pytest.param({"key": "example.com/other", "operator": "Exists"}, False, id="another taint"),
+        pytest.param({"operator": "Equal", "value": ""}, False, id="without a key only Exists is valid"),
+    ],
+)
+def test_which_tolerations_lift_a_cordon(toleration: dict[str, str], back: bool) -> None:
+    other = {"key": "example.com/x", "operator": "Exists"}
+    given = pod(spec={"tolerations": [other, toleration]}, creationTimestamp="2031-01-01T14:00:01Z")
+    assert pods.came_back(given, NOW) is back
+
+
+def test_a_pod_came_back_if_it_was_made_later() -> None:
+    """Than the second in which the drain began: times of the API have no fractions."""
+    spec = {"tolerations": [{"operator": "Exists"}]}
+    made = pod(spec=spec, creationTimestamp="2031-01-01T14:00:00Z")
+    assert pods.came_back(made, NOW - timedelta(seconds=1))
+    assert not pods.came_back(made, NOW)
+    assert not pods.came_back(made, NOW + timedelta(seconds=0.4))
+    assert not pods.came_back(pod(creationTimestamp="2031-01-01T15:00:00Z"), NOW)  # without tolerations
+
+
 def going(seconds: float, grace: int) -> pods.Pod:
     """Its grace period ends in so many seconds."""
     end = NOW + timedelta(seconds=seconds)
@@ -247,24 +279,43 @@ def refused(why: str = "blocked by PDB web (0 disruptions allowed)", advice: str
     return Refused(words=why, advice=advice, wait=timedelta(seconds=5), again=NOW)
 
 
+def said(gone: int, total: int, **scene: Any) -> str:
+    return words.blocker(words.Scene(now=NOW, gone=gone, total=total, **scene))
+
+
 def test_words() -> None:
     deadline = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
     blocked = [("default/web-1", refused())]
     expected = "3 of 7 pods gone; default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
-    assert words.blocker(3, 7, blocked, [], deadline) == expected
+    assert said(3, 7, blocked=blocked, deadline=deadline) == expected
     until = datetime(2031, 1, 1, 14, 3, 20, tzinfo=UTC)
     volume = words.moving(["pvc-1"], "default/db-0", until)
     assert volume == "waiting for volume pvc-1 of default/db-0 to detach (until 14:03:20)"
-    assert words.blocker(3, 7, [], [volume], deadline) == f"3 of 7 pods gone; {volume}, force at 14:05"
-    assert words.blocker(0, 1, [], [], None) == "0 of 1 pods gone"
+    assert said(3, 7, volumes=[volume], deadline=deadline) == f"3 of 7 pods gone; {volume}, force at 14:05"
+    assert said(0, 1) == "0 of 1 pods gone"
+    assert said(0, 1, deadline=deadline + timedelta(days=1)) == "0 of 1 pods gone, force at 2031-01-02 14:05"
     more = words.moving(["pvc-1", "pvc-2", "pvc-3"], "default/db-0", deadline, away=True)
     assert more == "waiting for volume pvc-1 of default/db-0 and 2 more to attach to another node (until 14:05)"
+
+
+def test_words_for_what_is_terminating_and_what_waits_for_it() -> None:
+    going = [("default/web-1", NOW + timedelta(minutes=10)), ("default/db-0", NOW - timedelta(minutes=3))]
+    first = "default/db-0 is terminating, past its grace of 13:57"
+    assert said(0, 2, going=going) == f"0 of 2 pods gone; {first}; default/web-1 is terminating, grace until 14:10"
+    one = said(0, 2, going=going[1:], queued=1, before="default/db-0")
+    assert one == f"0 of 2 pods gone; {first}; 1 pod with volumes waits for default/db-0"
+    assert said(0, 7, queued=6, before="volume pv").endswith("; 6 pods with volumes wait for volume pv")
+    old = said(0, 1, going=[("default/db-0", NOW - timedelta(days=1))])
+    assert old.endswith("default/db-0 is terminating, past its grace of 2030-12-31 14:00")
+    many = said(0, 250, going=[(f"default/web-{n}", NOW) for n in range(250)])
+    assert many.count("is terminating") == 3
+    assert many.endswith("; 247 more terminating")
 
 
 def test_words_stay_short() -> None:
     """Three blockers, and an advice once for each budget, however many pods it holds."""
     blocked = [(f"default/web-{n}", refused(advice="add pods")) for n in range(250)]
-    text = words.blocker(0, 250, blocked, [], None)
+    text = said(0, 250, blocked=blocked)
     assert text.count("blocked by") == 3
     assert text.endswith("; 247 more blocked; add pods")
 
@@ -280,6 +331,7 @@ def test_a_memory_is_small_and_comes_back_as_it_was() -> None:
         refused={f"00000000-0000-4000-8000-{n:012}": refused() for n in range(250)},
         moves={"u-1": Move(pod="default/db-0", volumes={"pv": "x^a"}, outlive=["pv"], until=NOW, attach_until=NOW)},
         shared=["default/data"],
+        unknown="volumes are not known: forbidden",
         idle=NOW,
     )
     written = everything.model_dump(mode="json", by_alias=True, exclude_defaults=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import uuid
 from datetime import timedelta
 from typing import Any
@@ -12,11 +13,12 @@ from kube_wire import pod
 from lifekit import Stack, eventually
 from temporalio.client import Client
 
-from activities.draining.words import time_of_day
+from activities.draining.words import moment
 from resources.machine import Phase
 from resources.messages import DeleteIntent
+from resources.names import CORDON_ANNOTATION
 from simulator.controllers.storage import DETACH_ANNOTATION
-from simulator.frame import Call
+from simulator.frame import Call, FaultRule
 from workflows.machine import MachineWorkflow
 
 CSI = "ebs.csi.aws.com"
@@ -71,7 +73,7 @@ async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
     state = await stack.state()
     assert state.deletion is not None
     deadline = state.deletion.time + timedelta(seconds=8)
-    assert words.startswith(expected + time_of_day(deadline))
+    assert words.startswith(expected + moment(deadline, state.deletion.time))
     result = await asyncio.wait_for(stack.started["m-1"].result(), 60)
     *evictions, kill = kills(stack)
     assert {(c.operation, c.status) for c in evictions} == {("create pods/eviction", 429)}
@@ -97,6 +99,57 @@ async def test_a_whole_delete_by_force(stack: Stack) -> None:
     (forced,) = [h for h in result.journal if h.reason == "DrainForced"]
     assert forced.message == "force was asked for"
     assert stack.leftovers(uid) == {}
+
+
+async def test_a_whole_delete_by_force_of_a_node_that_cannot_be_written(stack: Stack) -> None:
+    """A webhook whose pods ran on the last nodes, say: nobody is left to mend it."""
+    await stack.create(drain_timeout=timedelta(hours=2))
+    state = await stack.phase(Phase.RUNNING)
+    fault(stack, FaultRule(operation="patch nodes", match=CORDON_ANNOTATION, code="InternalError", times=None))
+    result = await stack.delete(force=True)
+    assert [h.reason for h in result.journal][-4:] == ["Terminating", "DrainFailed", "VMDeleted", "Gone"]
+    assert stack.leftovers(state.uid) == {}
+
+
+def fault(stack: Stack, rule: FaultRule) -> None:
+    stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(rule))
+
+
+async def test_a_whole_delete_of_a_node_to_which_a_pod_comes_back(stack: Stack) -> None:
+    """Its tolerations lift the cordon, and the Node that was emptied is the first that the scheduler takes."""
+    await stack.create(drain_timeout=timedelta(hours=2))
+    await stack.phase(Phase.RUNNING)
+    # The cordon comes in a later second than the deletion, and so does the pod that is made again.
+    fault(stack, FaultRule(operation="patch nodes", match=CORDON_ANNOTATION, delay=1.2))
+    labels = {"app": "operator"}
+    spec = {
+        "containers": [{"name": "c", "image": "i"}],
+        "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": 1,
+    }
+    operator = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "operator", "namespace": "default"},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+    file = stack.kubeconfig.with_name("operator.json")
+    file.write_text(json.dumps(operator))
+    stack.kubectl("create", "-f", str(file))
+
+    async def ready() -> str:
+        return stack.kubectl("get", "deployment", "operator", "-o", "jsonpath={.status.readyReplicas}")
+
+    await eventually(ready, lambda n: n == "1", "the operator runs")
+    result = await stack.delete()
+    assert evicted(stack) == ["operator"]
+    (drained,) = [h.message for h in result.journal if h.reason == "Drained"]
+    assert re.search(r"not waited for: default/operator-\S+: came back: it tolerates the cordon$", drained)
+    assert "DrainForced" not in [h.reason for h in result.journal]
 
 
 def database(name: str) -> list[dict[str, Any]]:

@@ -16,10 +16,9 @@ from temporalio.testing import WorkflowEnvironment
 from resources.messages import DrainOutput
 from simulator.frame import FaultRule
 
-DETACHING = r"waiting for volume pv-a of default/db-a to detach \(until \d\d:\d\d(:\d\d)?\), force at 14:05"
-ATTACHING = (
-    r"waiting for volume pv-a of default/db-a to attach to another node \(until \d\d:\d\d(:\d\d)?\), force at 14:05"
-)
+DETACHING = r"waiting for volume pv-a of default/db-a to detach \(until \d\d:\d\d(:\d\d)?\)"
+ATTACHING = r"waiting for volume pv-a of default/db-a to attach to another node \(until \d\d:\d\d(:\d\d)?\)"
+NEXT = "; 1 pod with volumes waits for default/db-a, force at 14:05"
 OTHER = "n-2"
 
 
@@ -42,16 +41,16 @@ async def databases(drain: Drain, *names: str, **fields: Any) -> None:
 
 async def test_one_pod_after_the_other_and_what_is_waited_for(drain: Drain) -> None:
     await databases(drain, "a", "b")
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone{NEXT}"
     assert drain.evicted() == ["db-a"]
     drain.later(5)
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('db-a')}{NEXT}"
     await drain.stopped("db-a")
-    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}{NEXT}", await drain.waits())
     await drain.detach("a")
-    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}{NEXT}", await drain.waits())
     await drain.attach("a", node=OTHER, attached=False)
-    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}{NEXT}", await drain.waits())
     assert drain.evicted() == ["db-a"]
     await drain.kube.patch(f"{_attachment('a', OTHER)}/status", {"status": {"attached": True}})
     assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
@@ -116,7 +115,7 @@ async def test_detaching_is_waited_for_no_longer_than_its_grace_and_two_minutes(
     await drain.waits()
     await drain.stopped("db-a")
     drain.later(175)
-    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}{NEXT}", await drain.waits())
     assert drain.evicted() == ["db-a"]
     drain.later(15)
     await drain.waits()
@@ -124,15 +123,22 @@ async def test_detaching_is_waited_for_no_longer_than_its_grace_and_two_minutes(
 
 
 async def test_a_pod_that_does_not_stop_holds_the_others_no_longer_than_that(drain: Drain) -> None:
-    """It is itself waited for until the deadline, all the same."""
+    """Nor is it waited for itself."""
     await databases(drain, "a", "b", grace=60)
     await drain.waits()
     drain.later(175)
-    await drain.waits()
+    assert await drain.waits() == f"0 of 2 pods gone; {await drain.terminating('db-a')}{NEXT}"
     assert drain.evicted() == ["db-a"]
     drain.later(60)
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    assert await drain.waits() == "1 of 2 pods gone, force at 14:05"
     assert drain.evicted() == ["db-a", "db-b"]
+    await drain.stopped("db-b")
+    await drain.detach("b")
+    await drain.attach("b", node=OTHER)
+    await drain.waits()
+    drain.later(130)
+    left = (await drain.once()).left
+    assert left == ["default/db-a: still terminating after its grace period", "volume pv-a still attached"]
 
 
 async def test_attaching_elsewhere_is_waited_for_no_longer_than_ninety_seconds(drain: Drain) -> None:
@@ -143,7 +149,7 @@ async def test_attaching_elsewhere_is_waited_for_no_longer_than_ninety_seconds(d
     await drain.detach("a")
     await drain.waits()
     drain.later(80)
-    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}{NEXT}", await drain.waits())
     assert drain.evicted() == ["db-a"]
     drain.later(20)
     await drain.waits()
@@ -216,7 +222,7 @@ async def test_a_pod_that_nobody_makes_again_is_not_waited_for_elsewhere(drain: 
     await databases(drain, "b")
     await drain.waits()
     await drain.stopped("db-a")
-    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}{NEXT}", await drain.waits())
     await drain.detach("a")
     await drain.waits()
     assert drain.evicted() == ["db-a", "db-b"]
@@ -230,7 +236,7 @@ async def test_the_nodes_own_list_counts_as_well(drain: Drain) -> None:
     await drain.stopped("db-a")
     await drain.detach("a")
     await drain.attach("a", node=OTHER)
-    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}{NEXT}", await drain.waits())
     await drain.node()
     await drain.waits()
     assert drain.evicted() == ["db-a", "db-b"]
@@ -248,25 +254,26 @@ async def test_killed_after_the_eviction_the_pod_itself_tells(drain: Drain) -> N
     await drain.waits()
     assert drain.evicted() == ["db-a"]
     await drain.stopped("db-a")
-    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {DETACHING}{NEXT}", await drain.waits())
     await drain.detach("a")
-    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}", await drain.waits())
+    assert re.fullmatch(f"1 of 2 pods gone; {ATTACHING}{NEXT}", await drain.waits())
     assert drain.evicted() == ["db-a"]
 
 
+@pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("how", ["killed", "again"])
-async def test_killed_and_the_pod_is_gone_its_volume_tells(drain: Drain, how: str) -> None:
+async def test_killed_and_the_pod_is_gone_its_volume_tells(drain: Drain, how: str, keep: bool) -> None:
     """Field case P53: the worker was on this very node, say. Also when the workflow starts the activity anew."""
     await databases(drain, "a", "b")
-    await drain.waits()
+    await drain.waits(keep=keep)
     drain.heartbeat = ()
     getattr(drain, how)()
     await drain.stopped("db-a")
-    words = await drain.waits()
-    assert re.search(r"waiting for volume pv-a to detach \(until ", words)
+    words = await drain.waits(keep=keep)
+    assert re.search(r"waiting for volume pv-a to detach \(until .*; 1 pod with volumes waits for volume pv-a,", words)
     assert drain.evicted() == ["db-a"]
     await drain.detach("a")
-    await drain.waits()
+    await drain.waits(keep=keep)
     assert drain.evicted() == ["db-a", "db-b"]
 
 

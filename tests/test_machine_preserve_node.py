@@ -18,6 +18,7 @@ from resources.errors import ErrorClass
 from resources.messages import DeleteIntent
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
 from resources.preservation import PreserveIntent, PreserveValue, ReleaseIntent
+from resources.timings import Timings
 
 ON = ("true", True)
 
@@ -186,10 +187,18 @@ async def test_a_cordon_that_could_not_be_lifted_yet_is_lifted_after_the_end(kep
 
 async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
     """It was being lifted as the machine failed again: the drain comes after that."""
-    await preserved(kept, "when-failed")
+    brief = timedelta(milliseconds=300)
+    await kept.run(health_timeout=timedelta(seconds=3), timings=Timings(settle=brief, confirm=brief))
+    await kept.annotate("when-failed")
+    await kept.ill()
+    await kept.shows("Failed:Preserved")
+    await kept.node.becomes(lambda n: n.protection == ON, "protected")
+    await kept.until(lambda s: s.status.preserve.protected, "the call is over")
     answer = kept.stubs.holds["preserve_node"] = asyncio.Event()
-    await kept.well()
-    await kept.fail()
+    kept.node.ready(True)
+    await kept.news()
+    await kept.shows("Running:Preserved")
+    await kept.ill()
     await kept.until(lambda s: "lifts its former cordon" in (s.status.waiting_for or s).message, "the drain waits")
     assert kept.did("drain_node") == ["drain_node"]
     answer.set()
@@ -213,3 +222,28 @@ async def test_one_call_for_each_end(kept: Kept, value: str) -> None:
         assert kept.did("preserve_node") == ["preserve_node"] * 2
         assert PRESERVE_ANNOTATION not in kept.node.annotations
         assert len(noted(seen, "Preserved")) == 1
+
+
+# -- one more look before the VM goes ---------------------------------------------------------------------------------
+
+
+async def test_one_that_was_given_work_again_is_drained_again(kept: Kept) -> None:
+    """A person has uncordoned it to see the fault: its pods are evicted as any, with the whole drainTimeout (I12)."""
+    await preserved(kept, "when-failed")
+    kept.node.write(cordon=False)
+    await kept.news()
+    await kept.says("release", ReleaseIntent())
+    await kept.ended()
+    first, look, second = kept.stubs.called("drain_node")
+    assert [drain.again for drain in (first, look, second)] == [False, True, False]
+    assert second.since > first.since
+    assert second.deadline - second.since == first.deadline - first.since
+    assert kept.did("drain_node", "delete_machine")[-1] == "delete_machine"
+
+
+async def test_one_that_cannot_be_looked_at_was_drained(kept: Kept) -> None:
+    await preserved(kept, "when-failed")
+    kept.stubs.then("drain_node", classified(ErrorClass.AUTH, "no route"))
+    await kept.says("release", ReleaseIntent())
+    assert "DrainFailed" in await kept.ended()
+    assert kept.did("drain_node", "delete_machine") == ["drain_node", "drain_node", "delete_machine"]

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from memberkit import listening
 from preservekit import HOUR, Kept, keeping, noted, when
-from stubs import VM
+from stubs import VM, reason
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine import Attempt, Phase
@@ -29,6 +30,17 @@ from workflows.machine.details import details
 
 NOW, WHEN_FAILED, FALSE = PreserveValue
 LATER = "2999-01-01T00:00:00Z"
+
+
+def already(until: datetime | None) -> str:
+    assert until is not None
+    move = "`hostler extend m-1 --cluster demo --for 24h`"
+    return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to move that: {move}"
+
+
+def stronger(there: str, wanted: str) -> str:
+    command = f"`kubectl annotate --overwrite node node-1 {PRESERVE_ANNOTATION}={wanted}`"
+    return f"node node-1 carries the annotation preserve={there}, which is stronger; change it there: {command}"
 
 
 @pytest_asyncio.fixture
@@ -92,7 +104,11 @@ async def test_what_cannot_be_is_refused_with_words_and_leaves_no_history(kept: 
     past = datetime(2026, 1, 1, tzinfo=UTC)
     cases: list[tuple[str, Any, str]] = [
         ("release", ReleaseIntent(), "machine m-1 is not preserved, and nobody has asked for it; there is nothing to"),
-        ("extend", ExtendIntent(lasts=HOUR), "machine m-1 is not preserved; `hostler preserve m-1` begins it"),
+        (
+            "extend",
+            ExtendIntent(lasts=HOUR),
+            "machine m-1 is not preserved; `hostler preserve m-1 --cluster demo` begins it",
+        ),
         ("preserve", PreserveIntent(until=past), "2026-01-01 00:00:00 UTC has passed"),
         ("preserve", PreserveIntent(lasts=HOUR, until=past), "both how long and until when are given; give one"),
     ]
@@ -108,7 +124,7 @@ async def test_of_one_that_is_preserved_only_extend_moves_the_expiry(kept: Kept)
     await kept.says("preserve", PreserveIntent())
     until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
     refused = await kept.refuses("preserve", PreserveIntent(lasts=HOUR))
-    assert refused == "machine m-1 is preserved already; to move its expiry: `hostler extend m-1`"
+    assert refused == already(until)
     assert await kept.refuses("extend", ExtendIntent()) == "neither how long nor until when is given"
     said = await kept.says("preserve", PreserveIntent(requested_by="bob"))
     assert said == f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC"
@@ -121,8 +137,8 @@ async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
     await kept.annotate("when-failed")
     await kept.until(lambda s: s.status.preserve.node_value, "the annotation")
     refused = await kept.refuses("preserve", PreserveIntent())
-    assert refused.startswith("node node-1 carries the annotation preserve=when-failed, which is stronger; remove it")
-    assert f"`kubectl annotate node node-1 {PRESERVE_ANNOTATION}-`" in refused
+    assert refused == stronger("when-failed", "now")
+    assert await kept.refuses("preserve", PreserveIntent(lasts=HOUR)) == f"{refused}, then ask again"
     assert (await kept.state()).status.preserve.own is None
     await kept.says("preserve", PreserveIntent(value=WHEN_FAILED, requested_by="alice"))  # the same is no quarrel
     await kept.annotate("false")
@@ -130,6 +146,50 @@ async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
     await kept.fail()
     await kept.noted("Drained")
     assert (await kept.state()).status.shown_phase == "Failed"
+
+
+@pytest.mark.parametrize("value", [NOW, WHEN_FAILED])
+@pytest.mark.parametrize("lasts", [None, HOUR], ids=["no time", "a time"])
+async def test_who_wants_one_for_longer_that_is_kept_by_its_annotation_extends_it(
+    kept: Kept, value: PreserveValue, lasts: timedelta | None
+) -> None:
+    """To take the annotation away, or another one, would end what it has caused."""
+    await kept.run()
+    await kept.annotate("when-failed")
+    await kept.fail()
+    seen = await kept.shows("Failed:Preserved")
+    if lasts is None and value is WHEN_FAILED:
+        said = await kept.says("preserve", PreserveIntent(value=value))
+        assert said.startswith("machine m-1 is preserved already, until ")
+    else:
+        refused = await kept.refuses("preserve", PreserveIntent(value=value, lasts=lasts))
+        assert refused == already(seen.status.preserve.expiry_time)
+    assert await kept.refuses("preserve", PreserveIntent(value=FALSE)) == (
+        f"{stronger('when-failed', 'false')}; it has Failed, so its VM is deleted then"
+    )
+    assert (await kept.state()).status.shown_phase == "Failed:Preserved"
+
+
+async def test_of_one_that_runs_and_is_kept_by_its_annotation_too(kept: Kept) -> None:
+    await kept.run()
+    await kept.annotate("now")
+    seen = await kept.shows("Running:Preserved")
+    refused = await kept.refuses("preserve", PreserveIntent(value=WHEN_FAILED))
+    assert refused == already(seen.status.preserve.expiry_time)
+    assert await kept.refuses("preserve", PreserveIntent(value=FALSE)) == stronger("now", "false")
+
+
+async def test_one_that_failed_and_is_not_decided_keeps_its_annotation(temporal: WorkflowEnvironment) -> None:
+    """Without it nobody has asked, and its pool deletes it."""
+    async with keeping(temporal.client) as machines, listening(machines) as pool:
+        member = Kept(temporal, machines, pool)
+        await member.run()
+        await member.annotate("when-failed")
+        await member.fail()
+        await reason(member.handle, "PreserveUndecided")
+        refused = await member.refuses("preserve", PreserveIntent(lasts=24 * HOUR))
+        assert refused == f"{stronger('when-failed', 'now')}, then ask again"
+        assert PRESERVE_ANNOTATION in member.node.annotations
 
 
 async def test_once_it_is_being_deleted_nothing_is_taken(kept: Kept) -> None:
@@ -284,7 +344,7 @@ async def test_a_new_life_begins_without_it(kept: Kept) -> None:
 
 
 async def test_an_adopted_machine_takes_off_what_its_former_life_has_left(kept: Kept) -> None:
-    """Nobody knows any more that it was preserved."""
+    """Where nobody knows any more that it was preserved."""
     await kept.run()
     await kept.says("preserve", PreserveIntent())
     await kept.node.becomes(lambda n: n.protection == ("true", True))

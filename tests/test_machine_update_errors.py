@@ -78,7 +78,7 @@ async def failing(machines: Machines, *errors: BaseException, messages: int = 0)
 async def test_what_passes_by_itself_is_tried_after_5_10_20_seconds_up_to_3_minutes(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    handle, now = await failing(machines, *[classified(ErrorClass.TRANSIENT, "no answer")] * 8)
+    handle, now = await failing(machines, *[classified(ErrorClass.TRANSIENT, "no answer", last=True)] * 8)
     expected = {n: timedelta(seconds=min(5 * 2 ** (n - 1), 180)) for n in range(1, 9)}
     waits: dict[int, timedelta] = {}
     while 8 not in waits:
@@ -88,14 +88,14 @@ async def test_what_passes_by_itself_is_tried_after_5_10_20_seconds_up_to_3_minu
     assert waits.items() <= expected.items()  # a try that nobody saw was one of them all the same
     await updated(handle, 2)
     assert len(machines.stubs.hot_updates()) == 9
-    machines.stubs.then("update_machine", classified(ErrorClass.TRANSIENT, "no answer"))
+    machines.stubs.then("update_machine", classified(ErrorClass.TRANSIENT, "no answer", last=True))
     await tell(handle, tagged(now, 3, "c"))
     assert wait(await in_trouble(handle)) == timedelta(seconds=5)  # a success sets it back
 
 
 @pytest.mark.parametrize("error_class", SHORT)
 async def test_what_passes_by_itself_is_tried_again_soon(machines: Machines, error_class: ErrorClass) -> None:
-    handle, _ = await failing(machines, classified(error_class, retry_after=60.0))
+    handle, _ = await failing(machines, classified(error_class, last=True, retry_after=60.0))
     seen = await in_trouble(handle)
     assert wait(seen) == timedelta(seconds=60)  # the cloud asked for it, and it is longer
     assert (trouble(seen).reason, seen.status.last_operation.error_code) == (REASON[error_class], CODE_OF[error_class])

@@ -93,7 +93,7 @@ def queries() -> list[str]:
 
 def test_queries_of_the_docs_ask_for_what_there_is() -> None:
     known = {
-        "phase": {*Phase, "Parked"},
+        "phase": {*Phase, *(f"{phase}:Preserved" for phase in Phase), "Parked"},
         "error_class": {"", *ErrorClass, UNIMPLEMENTED, DEFECT},
         "reason": strings(),
         "state": {*UpdateState, RUNNING, BLOCKED},

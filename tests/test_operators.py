@@ -371,10 +371,10 @@ async def test_no_wait_of_a_life_is_without_reason_and_words(
         over = ApplicationError(
             "terminated", ErrorInfo.of(ErrorClass.CONFLICT, "terminated"), True, type=IDEMPOTENCY, non_retryable=True
         )
-        machines.stubs.then("create_machine", *map(classified, ErrorClass), over)
+        machines.stubs.then("create_machine", *(classified(e, last=True) for e in ErrorClass), over)
         for step in ("update_machine", "join_node", "remove_ready_taint", "drain_node", "delete_machine"):
             machines.stubs.then(step, classified(ErrorClass.AUTH, "not authorized"))
-        machines.stubs.then("forget_machine", classified(ErrorClass.TRANSIENT, "connection refused"))
+        machines.stubs.then("forget_machine", classified(ErrorClass.TRANSIENT, "connection refused", last=True))
         handle = await machines.start(machines.new_state("m-1", QUICK, health_timeout=timedelta(minutes=10)))
         await reason(handle, "NodeNotSeen")
         for facts, told in (

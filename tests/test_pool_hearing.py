@@ -302,6 +302,9 @@ REFUSALS: list[tuple[str, Phase, dict[str, Any], bool]] = [
     ("on its way when the pool decided", FAILED, {"keep": Keep.SLOT}, False),
     ("false", FAILED, {"keep": Keep.NEVER}, False),
     ("it goes", Phase.TERMINATING, {"keep": Keep.ASKED}, False),
+    ("adopted: its new life knows of no repair", Phase.PENDING, {}, True),
+    ("adopted, and Running", Phase.RUNNING, {}, True),
+    ("adopted, and ill again", Phase.UNKNOWN, {}, True),
 ]
 
 
@@ -309,6 +312,13 @@ REFUSALS: list[tuple[str, Phase, dict[str, Any], bool]] = [
 def test_a_repair_that_it_refuses(phase: Phase, said: dict[str, Any], back: bool) -> None:
     heard = hear(member(phase=FAILED, deleting=True, repair=True), report(phase, **said), [])
     assert (heard.deleting, heard.repair) == (not back, not back)
+
+
+def test_one_that_was_terminating_and_was_adopted_is_judged_anew() -> None:
+    """It had taken the deletion in the life before."""
+    going = member(phase=Phase.TERMINATING, deleting=True, repair=True, permit=Permit.GRANTED)
+    heard = hear(going, report(Phase.PENDING), [])
+    assert (heard.leaving, heard.repair, heard.permit) == (False, False, Permit.NONE)
 
 
 @pytest.mark.parametrize(("phase", "said"), [r[1:3] for r in REFUSALS], ids=[r[0] for r in REFUSALS])

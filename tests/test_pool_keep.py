@@ -27,7 +27,7 @@ from planning import (
 )
 from poolkit import EPOCH, World, member, run, spec
 
-from planners.pool.keep import lowered
+from planners.pool.keep import changed, given_back, lowered
 from planners.pool.plan import Plan
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Delete
@@ -169,8 +169,8 @@ def test_a_grant_destroys_nothing_and_needs_no_truth() -> None:
 
 OVERRIDING: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ("note 1: a rollout", {"old": 1}, {}, "Unhealthy"),
-    ("a rollout that is paused", {"old": 1}, {"paused": True}, "Unhealthy"),
     ("a rollout whose last old one is gone", {"unfinished": True}, {}, "Unhealthy"),
+    ("the same, past its canary", {"unfinished": True}, {"pauseAfter": 1}, "Unhealthy"),
     ("note 2: hibernation", {}, {"hibernated": True}, "Hibernated"),
     ("note 5: replicas 0", {}, {"replicas": 0}, "ScaledDown"),
     ("the pool's deletion", {"deleted": True}, {}, "PoolDeleted"),
@@ -223,6 +223,26 @@ def test_in_a_paused_cluster_nothing_is_granted_and_nobody_is_deleted() -> None:
     assert "Preserving 1 machine (a)" in made.waits[0].message
 
 
+# -- marked for deletion ----------------------------------------------------------------------------------------------
+
+MARKED: list[tuple[str, Member, list[str]]] = [
+    ("a mark alone", kept(ASKED, marked=EPOCH), []),
+    ("of one in a slot", kept(marked=EPOCH), []),
+    ("granted", drained(kept=ASKED, marked=EPOCH), []),
+    ("Running", member(2, marked=EPOCH, preserved_until=at(99), preserved_by=ASKED), []),
+    ("removed by name", kept(ASKED, marked=EPOCH, removed=True), ["k"]),
+    ("its time is over", kept(ASKED, marked=EPOCH, preserved_until=at(0)), ["k"]),
+    ("its slot was taken", kept(marked=EPOCH, released=Released.TOLD), ["k"]),
+]
+
+
+@pytest.mark.parametrize(("one", "gone"), [r[1:] for r in MARKED], ids=[r[0] for r in MARKED])
+def test_one_that_is_marked(one: Member, gone: list[str]) -> None:
+    """cluster-autoscaler also marks VMs that never registered: by no mark is a preserved machine deleted."""
+    assert deleted(look(pool(0, 4) | {"k": one}, limited(2)), "MarkedForDeletion") == gone
+    assert ("k" in deleted(look(pool(0, 4) | {"k": one}, limited(2, 4)))) == bool(gone)
+
+
 # -- a repair that may be refused -------------------------------------------------------------------------------------
 
 
@@ -251,8 +271,8 @@ def test_a_refused_one_that_came_too_late_pushes_out_its_own_replacement() -> No
 # -- lowering ---------------------------------------------------------------------------------------------------------
 
 
-def of_age(*ages: int, by: PreservedBy = AUTO) -> dict[str, Member]:
-    return {f"{by}{age}": kept(by, age=age) for age in ages}
+def of_age(*ages: int, by: PreservedBy = AUTO, **more: Any) -> dict[str, Member]:
+    return {f"{by}{age}": kept(by, age=age, **more) for age in ages}
 
 
 LOWERED: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
@@ -279,6 +299,25 @@ LOWERED: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
 @pytest.mark.parametrize(("members", "former", "most", "names"), [r[1:] for r in LOWERED], ids=[r[0] for r in LOWERED])
 def test_whose_slots_are_taken(members: dict[str, Member], former: int, most: int, names: list[str]) -> None:
     assert lowered(View(Observed(members, 2), limited(most), EPOCH), former) == names
+
+
+GIVEN_BACK: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
+    ("all", of_age(1, 2, released=Released.TAKEN), 0, 2, ["a1", "a2"]),
+    ("the last that was chosen first", of_age(1, 2, released=Released.TAKEN), 0, 1, ["a1"]),
+    ("as many as there is room for", of_age(1, released=Released.TAKEN) | of_age(2, by=ASKED), 0, 1, []),
+    ("it knows already", of_age(1, released=Released.TOLD), 0, 1, []),
+    ("granted", {"k": drained(kept=AUTO, released=Released.TAKEN)}, 0, 1, ["k"]),
+    ("not raised", of_age(1, released=Released.TAKEN), 1, 1, []),
+]
+
+
+@pytest.mark.parametrize(
+    ("members", "former", "most", "names"), [r[1:] for r in GIVEN_BACK], ids=[r[0] for r in GIVEN_BACK]
+)
+def test_whose_slots_are_given_back(members: dict[str, Member], former: int, most: int, names: list[str]) -> None:
+    view = View(Observed(members, 2), limited(most), EPOCH)
+    assert given_back(view, former) == names
+    assert {n for n, m in changed(view, former)[0].items() if m.released is Released.NO} >= set(names)
 
 
 def test_they_are_told_once_and_when_they_know_that_they_are_preserved() -> None:

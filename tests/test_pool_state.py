@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import random
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from poolkit import EPOCH, TEMPLATE, member, spec, wanted
-from pydantic import TypeAdapter
 
 from planners.hot_update import compare, rolling_hash
 from planners.pool.revisions import Revised, Wanted, revise, undo
@@ -52,14 +52,26 @@ FULL = member(
     kept=PreservedBy.ASKED,
     released=Released.TOLD,
     repair=True,
+    removed=True,
 )
-MEMBERS: TypeAdapter[dict[str, Member]] = TypeAdapter(dict[str, Member])
 
 
-def test_a_member_is_at_most_130_bytes() -> None:
-    encoded = MEMBERS.dump_json({"shoot-worker-abcde-fghij": FULL})
-    assert len(encoded) <= 130
-    assert MEMBERS.validate_json(encoded) == {"shoot-worker-abcde-fghij": FULL}
+def written(members: dict[str, Member]) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        PoolState(name="p", spec=spec(1), members=members).model_dump_json(by_alias=True)
+    )
+    return found
+
+
+def read(given: dict[str, Any]) -> dict[str, Member]:
+    return PoolState.model_validate_json(json.dumps(given)).members
+
+
+def test_a_member_is_at_most_145_bytes() -> None:
+    state = written({"shoot-worker-abcde-fghij": FULL})
+    encoded = json.dumps([state["members"], state["apart"]], separators=(",", ":"))
+    assert len(encoded) <= 145
+    assert read(state) == {"shoot-worker-abcde-fghij": FULL}
 
 
 def test_every_code_is_read_back() -> None:
@@ -78,25 +90,37 @@ def test_every_code_is_read_back() -> None:
             kept=chance.choice(list(PreservedBy)),
             released=chance.choice(list(Released)),
             repair=chance.choice([True, False]),
+            removed=chance.choice([True, False]),
         )
-        assert MEMBERS.validate_json(MEMBERS.dump_json({"m": made})) == {"m": made}
-    assert MEMBERS.validate_json(MEMBERS.dump_json({"m": FULL._replace(seq=0)})) == {"m": FULL._replace(seq=0)}
-    by_hand = b'{"m": [1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "Running"]}'
-    assert MEMBERS.validate_json(by_hand) == {"m": Member(1, EPOCH, EPOCH, Phase.RUNNING)}
+        members = {"z": made, "a": FULL, "m": member()}
+        assert read(written(members)) == members
+        assert (
+            PoolState.model_validate(PoolState(name="p", spec=spec(1), members=members).model_dump()).members == members
+        )
+    by_hand = {"m": [1, "2026-01-01T00:00:00Z", "2026-01-01T00:00:00Z", "Running"]}
+    state = {"name": "p", "spec": spec(1).model_dump(mode="json"), "members": by_hand}
+    assert read(state) == {"m": Member(1, EPOCH, EPOCH, Phase.RUNNING)}
+
+
+BEFORE = [12, 1767225600000, 1767225600000, "C", "v", "h", "g", 3, None, None, "u", 1, 1, 0, 1, 12, 345]
 
 
 def test_what_was_written_before_there_were_slots_is_read() -> None:
     """Histories that are recorded, and runs that go on in another one by a newer worker."""
-    before = b'{"m":[12,1767225600000,1767225600000,"C","v","h","g",3,null,null,"u",1,1,0,1,12,345]}'
-    (read,) = MEMBERS.validate_json(before).values()
-    assert (read.preserved_by, read.deleting, read.node_marked, read.seq) == (PreservedBy.ASKED, True, False, 345)
-    assert (read.keep, read.kept, read.released, read.repair) == (
-        Keep.UNDECIDED,
-        PreservedBy.NOBODY,
-        Released.NO,
-        False,
-    )
-    assert MEMBERS.dump_json({"m": read}) == before
+    state = written({"m": FULL}) | {"members": {"m": BEFORE}}
+    del state["apart"]
+    (found,) = read(state).values()
+    assert (found.preserved_by, found.deleting, found.node_marked, found.seq) == (PreservedBy.ASKED, True, False, 345)
+    assert (found.keep, found.kept, found.released) == (Keep.UNDECIDED, PreservedBy.NOBODY, Released.NO)
+    assert (found.repair, found.removed) == (False, False)
+    assert (written({"m": found})["members"], written({"m": found})["apart"]) == ({"m": BEFORE}, [])
+
+
+def test_an_older_worker_reads_the_members() -> None:
+    """It takes no fields that it does not know; what it writes back has none of them."""
+    state = written({"b": member(), "a": FULL})
+    assert [len(fields) for fields in state["members"].values()] == [len(BEFORE)] * 2
+    assert state["apart"] == ["n,u,s,1,1", ",,,0,0"], "by name"
 
 
 async def test_5000_members_travel_in_one_payload() -> None:

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest_asyncio
 from lifekit import eventually
-from poolstandins import ASKED_LATE, SLOW_TO_KEEP
+from poolstandins import ASKED_LATE, SLOW, SLOW_TO_KEEP
 from poolworkflowkit import LINGERS, Pool, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.names import TRIGGER_DELETION_ANNOTATION
 from resources.pool import Keep, Released, Trouble, Vm
 from resources.pool_intents import PoolQuestion
 from resources.preservation import PreservedBy
@@ -155,6 +156,23 @@ async def test_lowered_before_the_machine_has_said_that_it_is_preserved(pool: Po
     await pool.rolled_out(3)
 
 
+async def test_lowered_by_mistake_and_raised_again(pool: Pool) -> None:
+    """In a paused cluster nobody was told."""
+    await pool.ready(limited(3, 2))
+    one, two, _ = sorted(await pool.members())
+    await fail(pool, one, two)
+    await preserved(pool, one, two)
+    await pool.cluster_news(paused=True)
+    await pool.apply(limited(3, 0))
+    await pool.waits("ClusterPaused")
+    answer = await pool.apply(limited(3, 2))
+    assert answer.startswith("configured; autoPreserveFailedMax changed; preserved on: ")
+    await pool.cluster_news()
+    found = await pool.rolled_out(3)
+    assert (found.preserved_auto, found.slots_used) == (2, 2)
+    assert [await pool.heard(one), await pool.heard(two)] == [["preserve_granted"]] * 2
+
+
 async def test_raised_it_counts_for_those_that_are_not_decided_yet(pool: Pool) -> None:
     await pool.ready(limited(3, 0))
     name = (await pool.members())[0]
@@ -210,14 +228,48 @@ async def test_a_rollout_replaces_what_was_preserved_and_ends(pool: Pool) -> Non
 
 
 async def test_in_a_rollout_none_is_preserved_and_none_may_refuse(pool: Pool) -> None:
-    await pool.ready(limited(3, 2, paused=True))
+    await pool.ready(limited(3, 2))
     name = (await pool.members())[0]
-    await pool.class_changed(snapshot(2, image=2))
-    await pool.waits("RolloutPaused")
+    await pool.class_changed(snapshot(2, image=2, habits=(SLOW,)))
+    await pool.waits("NewMachinesNotReady")
     await pool.be(name, habits=[ASKED_LATE, LINGERS])
     await fail(pool, name, keep=Keep.ASKED)
     await pool.until_heard(name, "delete")
     assert await pool.heard(name) == ["delete"]
+
+
+async def test_while_a_rollout_is_held_they_are_preserved(pool: Pool) -> None:
+    await pool.ready(limited(4, 1, paused=True))
+    one, two, three, _ = await pool.members()
+    await pool.class_changed(snapshot(2, image=2))
+    await pool.waits("RolloutPaused")
+    await fail(pool, one)
+    await preserved(pool, one)
+    await fail(pool, two, keep=Keep.ASKED)
+    await preserved(pool, two)
+    await fail(pool, three)
+    await gone(pool, three)
+    found = await pool.summary()
+    assert (found.preserved, found.slots_used, found.slots) == (2, 2, 1)
+    assert [w.reason for w in found.waits] == ["RolloutPaused", "FailedPreserved"], "the first one is shown in lists"
+    await pool.ask("resume")
+    await gone(pool, one, two)
+    assert (await pool.rolled_out(4, revision=2)).preserved == 0
+    assert (await pool.result(2)).outcome == "Complete"
+
+
+async def test_a_mark_deletes_none_that_is_preserved_and_a_person_does(pool: Pool) -> None:
+    await pool.ready(limited(2, 1))
+    name = (await pool.members())[0]
+    await fail(pool, name)
+    await preserved(pool, name)
+    await pool.be(name, marked=datetime.now(UTC))
+    await pool.when(lambda s: s.members[name].marked, "marked")
+    await pool.apply(limited(2, 1), annotations={TRIGGER_DELETION_ANNOTATION: name})
+    assert not (await pool.state()).members[name].deleting
+    assert await pool.scale(remove=(name,)) == f"scaled; marked for deletion: {name}"
+    await gone(pool, name)
+    await pool.rolled_out(2)
 
 
 async def test_hibernated_all_go(pool: Pool) -> None:
@@ -323,6 +375,8 @@ async def test_a_new_run_says_again_what_is_not_confirmed(pool: Pool) -> None:
     await pool.ask("renew")
     await pool.another_run(run)
     await pool.until_heard(one, "preserve_granted", times=2)
+    grants = [input.preserve.reason for input in pool.deeds.of("tell_members") if input.preserve]
+    assert grants[-1] == "a slot is free", "the machine's journal has it"
     await fail(pool, two)
     await gone(pool, two)  # the slot is taken in the new run too
     await pool.be(one, habits=[], preserved_until=LONG, preserved_by=AUTO, keep="")

@@ -41,7 +41,7 @@ from planners.preservation import (
     Warn,
     decide,
 )
-from resources.preservation import PreserveValue
+from resources.preservation import PreserveValue, Request
 
 # -- what may be decided where ----------------------------------------------------------------------------------------
 
@@ -136,7 +136,8 @@ def test_what_a_preserved_one_does_not_care_for() -> None:
         made = decide(o)
         for granted in (AUTO, ASKED):
             assert decide(replace(o, granted=granted)) == made
-        assert decide(replace(o, in_pool=False, timeout=SECOND)) == made
+        alone = replace(made, terminate=False) if isinstance(made, End) and made.reason == "VMGone" else made
+        assert decide(replace(o, in_pool=False, timeout=SECOND)) == alone  # its owner is shown what has gone
 
 
 def test_what_one_that_is_not_does_not_care_for() -> None:
@@ -170,15 +171,32 @@ def cells() -> Iterator[Observed]:
 OTHERS = [None, own(), own("when-failed", lasts=HOUR), own("false"), own("now", until=NOW + HOUR)]
 
 
+def agrees(o: Observed, own: Request | None) -> bool:
+    """It says the same, and for how long, which the Node cannot."""
+    return own is not None and own.value == o.node_value and bool(own.lasts or own.until)
+
+
 def test_the_node_beats_the_machines_own() -> None:
     """Seed 003, note 3."""
     seen = 0
     for o in cells():
         if o.node_value in tuple(PreserveValue):
             seen += 1
-            made = decide(o)
-            assert all(same(decide(replace(o, own=other)), made) for other in OTHERS), o
+            made = decide(replace(o, own=None))
+            others = [other for other in (o.own, *OTHERS) if not agrees(o, other)]
+            assert all(same(decide(replace(o, own=other)), made) for other in others), o
     assert seen > 3_000
+
+
+def test_where_both_say_the_same_the_time_counts() -> None:
+    seen = 0
+    for o in cells():
+        for other in OTHERS:
+            if agrees(o, other):
+                seen += 1
+                asked = replace(o, own=other)
+                assert same(decide(asked), decide(replace(asked, node_value="", last=""))), o
+    assert seen > 1_000
 
 
 def test_on_the_node_or_of_its_own_is_the_same() -> None:

@@ -100,9 +100,14 @@ BEGINNING: Rows = [
     ("own --for 8h", machine(own=own(lasts=8 * HOUR)), begins(ASKED, NOW + 8 * HOUR)),
     ("own --until", machine(own=own(until=LATER)), begins(ASKED, LATER)),
     (
-        "--for is the own request's, and the Node's value is stronger",
-        machine(node="now", own=own(lasts=8 * HOUR)),
+        "--for is the own request's: not of another value on the Node",
+        machine(F, node="when-failed", own=own(lasts=8 * HOUR), granted=ASKED),
         begins(),
+    ),
+    (
+        "--for counts beside the same value on the Node",
+        machine(node="now", own=own(lasts=8 * HOUR)),
+        begins(ASKED, NOW + 8 * HOUR),
     ),
     ("use case 2, K3: when-failed on Running waits without a word", machine(node="when-failed"), STAY),
     ("diagram 1, Running + Requested: own when-failed", machine(own=own("when-failed")), STAY),
@@ -126,7 +131,8 @@ BEGINNING: Rows = [
     ("a stray grant does not preserve a Running one", machine(granted=AUTO), STAY),
     ("a request whose time has passed has lapsed", machine(own=own(until=NOW)), ends("PreserveExpired")),
     ("so has when-failed", machine(own=own("when-failed", until=NOW - HOUR)), ends("PreserveExpired")),
-    ("the Node's value has no such time", machine(node="now", own=own(until=NOW)), begins()),
+    ("the same value on the Node stands", machine(node="now", own=own(until=NOW)), ends("PreserveExpired")),
+    ("another value on the Node has no such time", machine(node="now", own=own("when-failed", until=NOW)), begins()),
     ("being deleted", machine(T, node="now", granted=ASKED, drained=True), STAY),
 ]
 
@@ -301,6 +307,11 @@ ENDING: Rows = [
         dies("VMGone"),
     ),
     ("field case P87: of one that was asked for", kept(F, node="now", vm_present=False), dies("VMGone", "now")),
+    (
+        "of no pool: it stays Failed for its owner, as any",
+        kept(F, node="now", in_pool=False, vm_present=False),
+        ends("VMGone", "now"),
+    ),
     ("gone while Unknown is not believed yet", kept(U, node="now", vm_present=False), Stay(until=WARNING)),
     ("note 4, A6: a lowered maximum takes its slot", kept(F, AUTO, release=slot_taken()), dies("SlotTaken")),
     ("note 4: in its drain too", kept(F, AUTO, drained=False, release=slot_taken()), dies("SlotTaken")),

@@ -180,7 +180,9 @@ def test_each_failure_asks_its_pool_anew() -> None:
         pytest.param(machine(P, own=own()), ("alice", "Running or Failed"), id="waits"),
         pytest.param(machine(F, own=own("when-failed")), ("when-failed", "alice", "its pool"), id="its pool decides"),
         pytest.param(kept(F, AUTO), ("2026-03-02 12:00:00 UTC", "deleted"), id="kept for a look"),
-        pytest.param(kept(now=LATER - HOUR), ("2026-03-02 12:00:00 UTC", "hostler extend"), id="soon over"),
+        pytest.param(
+            kept(now=LATER - HOUR), ("12:00:00 UTC", "extend NAME --cluster CLUSTER --for 8h"), id="soon over"
+        ),
         pytest.param(kept(F, healthy=True), ("healthy", "2026-03-02 12:00:00 UTC"), id="healthy again"),
         pytest.param(kept(now=LATER), ("2026-03-02 12:00:00 UTC",), id="over"),
         pytest.param(kept(release=release()), ("released by bob (seen enough)",), id="released"),

@@ -66,7 +66,8 @@ def test_preserved_on_request() -> None:
     assert shown["Source"] == "asked of the machine (now)"
     assert shown["Asked"] == "by alice, 2026-03-01 11:00:00 UTC (60m ago): case 17"
     assert shown["Then"] == "it goes on Running, and cluster-autoscaler may take it"
-    assert "a rollout, hibernation" in shown["Ends before by"]
+    assert "a rollout, hibernation, hostler scale --remove" in shown["Ends before by"]
+    assert "taken away" not in shown["Ends before by"]
     assert "autoPreserveFailedMax" not in shown["Ends before by"]
 
 
@@ -77,7 +78,12 @@ def test_preserved_by_annotation() -> None:
     assert "Asked" not in shown
     assert shown["Then"] == "its VM is deleted, and pool p makes another if it is to have so many"
     alone = page(kept(Phase.FAILED, pool="", last_seen_node_value="now"))
-    assert (alone["Then"], alone["Ends before by"].endswith("=false, hostler delete")) == ("its VM is deleted", True)
+    assert alone["Then"] == "its VM is deleted"
+    ends = "hostler release, annotation node.machine.sapcloud.io/preserve=false, the annotation taken away"
+    assert alone["Ends before by"] == f"{ends}, hostler delete"
+    assert page(kept(last_seen_node_value="now", own=own("false")))["Ends before by"].startswith(f"{ends}, ")
+    # What was asked of the machine counts then.
+    assert "taken away" not in page(kept(last_seen_node_value="now", own=own("when-failed")))["Ends before by"]
 
 
 def test_preserved_by_a_slot() -> None:

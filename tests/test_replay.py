@@ -41,7 +41,9 @@ def test_every_flow_is_recorded() -> None:
     assert {f.stem for f in HISTORIES} >= {f"{kind}-{flow}" for flow, (_, kinds) in FLOWS.items() for kind in kinds}
 
 
-@pytest.mark.parametrize("life", ["machine-hot-life", "class-hot-life", "pool-pool-life"])
+@pytest.mark.parametrize(
+    "life", ["machine-hot-life", "class-hot-life", "pool-pool-life", "machine-preserved-life", "pool-slot"]
+)
 def test_a_run_that_goes_on_in_another_is_recorded(life: str) -> None:
     """With the state that it hands over, and what the next run makes of it."""
     first, second = (load(HISTORIES[0].with_name(f"{life}{n}.json")) for n in ("", "-2"))

@@ -22,7 +22,7 @@ from resources.rollout import RolloutState
 from starter.commands.rollout import pools
 from starter.pool_results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
 from starter.results import MachineSummary
-from starter.rollout_status import HELD, LOST, Look, Stand, counts, judge, numbers
+from starter.rollout_status import HELD, LOST, Look, Stand, _unwell_of, counts, judge, numbers
 from starter.rollout_view import LineView, page, picture
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -192,6 +192,14 @@ def test_the_picture_on_a_terminal() -> None:
     assert waits == "  NewMachinesNotReady: words (12m)"
     assert stops == "  stops in 8m (03:08:00 UTC) unless a new machine is available by then"
     assert silent.startswith("pool p1 cannot be asked")
+
+
+def test_one_that_is_preserved_is_waited_for_too() -> None:
+    asked = _unwell_of(summary())
+    assert "HostlerPool='p1'" in asked
+    assert "HostlerPhase IN ('Pending', 'Pending:Preserved', 'CrashLoopBackOff', " in asked
+    assert "'Unknown', 'Unknown:Preserved', 'Failed', 'Failed:Preserved')" in asked
+    assert "Running" not in asked.partition(" IN ")[2]
 
 
 def test_the_machines_that_are_waited_for_are_named(capsys: pytest.CaptureFixture[str]) -> None:

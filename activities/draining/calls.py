@@ -15,11 +15,10 @@ _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 _GONE = (404, 409)  # 409: another pod of that name has come since
 
 
-async def cordon(kube: Kube, node: dict[str, Any], machine: str) -> None:
-    """A cordon of ours is marked, so that it can be told from a person's (I10)."""
-    if not (node.get("spec") or {}).get("unschedulable"):
-        patch = {"metadata": {"annotations": {CORDON_ANNOTATION: machine}}, "spec": {"unschedulable": True}}
-        await kube.merge_patch(node_path(node["metadata"]["name"]), patch)
+async def cordon(kube: Kube, node: str, machine: str) -> None:
+    """Marked as ours, so that it can be told from a person's (I10)."""
+    patch = {"metadata": {"annotations": {CORDON_ANNOTATION: machine}}, "spec": {"unschedulable": True}}
+    await kube.merge_patch(node_path(node), patch)
 
 
 async def pods_of(kube: Kube, node: str) -> list[Pod]:

@@ -49,5 +49,7 @@ class Memory(Model):
     moves: dict[str, Move] = Field(default_factory=dict)
     shared: list[str] = Field(default_factory=list)
     """Claims of more than one pod."""
+    unknown: str = ""
+    """Why volumes are not known, in words."""
     idle: datetime | None = None
     """Since when no pod is waited for."""

@@ -10,6 +10,8 @@ from typing import Any
 Pod = dict[str, Any]
 
 MIRROR = "kubernetes.io/config.mirror"
+CORDON = "node.kubernetes.io/unschedulable"
+"""Key of the taint that a cordon is to the scheduler; its effect is NoSchedule."""
 SHORT_GRACE = 1
 """Seconds that a pod gets on a node whose kubelet is dead: nobody there would use more (field case P47)."""
 _GRACE = 30  # seconds, the API's default
@@ -24,13 +26,37 @@ def uid_of(pod: Pod) -> str:
 
 
 def left_alone(pod: Pod) -> bool:
-    """kubectl's rule (pkg/drain/filters.go): mirror pods, DaemonSet pods, and those that have finished."""
+    """Mirror pods and DaemonSet pods, as kubectl has it (pkg/drain/filters.go). And those that have finished, which
+    kubectl deletes: they run nothing and hold no volume."""
     owner = _controller(pod)
     return MIRROR in (pod["metadata"].get("annotations") or {}) or finished(pod) or owner.get("kind") == "DaemonSet"
 
 
 def finished(pod: Pod) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def came_back(pod: Pod, since: datetime) -> bool:
+    """It was made after `since`, and its own tolerations let it onto a cordoned node: evicted, it would come again.
+
+    The API's times have whole seconds, so one made in that very second counts as older, and is evicted.
+    """
+    made = pod["metadata"].get("creationTimestamp")
+    return bool(made) and datetime.fromisoformat(made) > since and any(map(_lifts_cordon, _tolerations(pod)))
+
+
+def _tolerations(pod: Pod) -> list[dict[str, str]]:
+    return pod["spec"].get("tolerations") or []
+
+
+def _lifts_cordon(toleration: dict[str, str]) -> bool:
+    """The rule of k8s.io/api/core/v1 Toleration.ToleratesTaint, for the cordon's taint, which has no value."""
+    if toleration.get("effect") not in (None, "", "NoSchedule"):
+        return False
+    key, exists = toleration.get("key"), toleration.get("operator") == "Exists"
+    if not key:
+        return exists  # all taints
+    return key == CORDON and (exists or not toleration.get("value"))
 
 
 def comes_again(pod: Pod) -> bool:

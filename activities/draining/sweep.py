@@ -11,20 +11,25 @@ import asyncio
 from collections.abc import Awaitable, Iterable
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from activities.clock import Clock
 from activities.draining import budgets, calls, pods, words
 from activities.draining.memory import Memory, Move, Refused
 from activities.draining.pods import Pod, name_of, uid_of
-from activities.draining.volumes import Attachments, claim_of, disk_of
+from activities.draining.volumes import Attachments, attachments, claim_of, disk_of
 from activities.kube import Kube, KubeError
 from resources.messages import DrainInput, DrainOutput
+
+T = TypeVar("T")
 
 AT_ONCE = 16
 """Calls in flight: one pass over 250 pods, each of which a budget refuses, stays well below a minute."""
 LONGEST_WAIT = 12
 """Of a refused pod, in passes: 60 s with one pass every 5 s."""
+BEGINS = timedelta(seconds=15)
+"""How long a pass begins with more pods. An attempt has a minute (Timings.call_timeout), a call 20 s: where each of
+many is slow, what was done and what failed must be said all the same."""
 
 
 class Sweep:
@@ -43,6 +48,9 @@ class Sweep:
         self._moving: list[Pod] = []
         self._abandoned: list[Pod] = []
         self._volumes: list[str] = []
+        self._queued = 0
+        self._unknown = ""
+        self._began = clock.now()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._budgets: dict[str, asyncio.Task[list[budgets.Budget]]] = {}
         self._attachments: Attachments | None = None
@@ -60,6 +68,7 @@ class Sweep:
     async def act(self) -> DrainOutput | None:
         """None when it is not over: `words` says why."""
         memory = self.memory
+        self._began = self.clock.now()
         if self.input.force:
             memory.refused.clear()
             await _all(self._force(pod) for pod in self._to_go)
@@ -72,24 +81,52 @@ class Sweep:
 
     @property
     def words(self) -> str:
-        blocked = [
-            (name_of(p), self.memory.refused[uid_of(p)]) for p in self._to_go if uid_of(p) in self.memory.refused
-        ]
-        gone = self.memory.pods - len(self._to_go) + len(self._abandoned)
-        return words.blocker(gone, self.memory.pods, blocked, self._volumes, self.input.deadline)
+        memory, now = self.memory, self.clock.now()
+        blocked = [(name_of(p), memory.refused[uid_of(p)]) for p in self._to_go if uid_of(p) in memory.refused]
+        before = next((m.pod or f"volume {next(iter(m.volumes))}" for m in memory.moves.values()), "")
+        scene = words.Scene(
+            now=now,
+            gone=memory.pods - len(self._to_go) + len(self._abandoned),
+            total=memory.pods,
+            blocked=blocked,
+            going=[(name_of(p), pods.grace_ends(p, now)) for p in self._moving if pods.is_going(p)],
+            volumes=self._volumes,
+            queued=self._queued if before else 0,
+            before=before,
+            deadline=self.input.deadline,
+        )
+        return words.blocker(scene)
 
     @cached_property
     def _to_go(self) -> list[Pod]:
-        return sorted((p for p in self._listed if not pods.left_alone(p)), key=name_of)
+        if self.input.again:
+            return []
+        back = {uid_of(p) for p in self._back}
+        return sorted((p for p in self._listed if not pods.left_alone(p) and uid_of(p) not in back), key=name_of)
+
+    @cached_property
+    def _back(self) -> list[Pod]:
+        """Those that evictions do not get rid of."""
+        since = self.input.since
+        if since is None:
+            return []
+        found = (p for p in self._listed if not pods.left_alone(p) and pods.came_back(p, since))
+        return sorted(found, key=name_of)
+
+    @property
+    def _late(self) -> bool:
+        return self.clock.now() - self._began > BEGINS
 
     # -- pods
 
     async def _gently(self) -> None:
         waiting = []
+        # A kubelet that lives has time to unmount. What is past that too waits for a finalizer, say.
+        due = self.clock.now() - (timedelta(0) if self.dead else self.input.detach_timeout)
         for pod in self._to_go:
             if not pods.is_going(pod):
                 waiting.append(pod)
-            elif self.dead and pods.overdue(pod, self.clock.now(), dead=True):
+            elif pods.overdue(pod, due, self.dead):
                 self._abandoned.append(pod)
             else:
                 self._moving.append(pod)
@@ -104,6 +141,8 @@ class Sweep:
         if refused and self.clock.now() < refused.again:
             return False
         async with self._slots:
+            if self._late:
+                return False
             refusal = await calls.evict(self.kube, pod, pods.SHORT_GRACE if self.dead else None)
             if refusal is None:
                 self.memory.refused.pop(uid_of(pod), None)
@@ -130,6 +169,8 @@ class Sweep:
     async def _force(self, pod: Pod) -> None:
         """I12: the eviction comes first. The deadline has passed, or an operator insists."""
         async with self._slots:
+            if self._late:
+                return
             if not pods.is_going(pod):
                 await calls.evict(self.kube, pod, None)
             await calls.kill(self.kube, pod)
@@ -149,11 +190,13 @@ class Sweep:
         for uid, move in list(memory.moves.items()):
             if await self._has_arrived(uid, move):
                 del memory.moves[uid]
-        for pod in sorted(waiting, key=pods.first):
+        waiting.sort(key=pods.first)
+        for n, pod in enumerate(waiting):
             if memory.moves:
+                self._queued = sum(uid_of(p) not in memory.refused for p in waiting[n:])
                 return
             refused = memory.refused.get(uid_of(pod))
-            if refused and self.clock.now() < refused.again:
+            if self._late or (refused and self.clock.now() < refused.again):
                 continue
             move = await self._move(pod)
             if await self._evict(pod):
@@ -165,7 +208,7 @@ class Sweep:
     async def _move(self, pod: Pod) -> Move:
         """Only of volumes that no other pod has a share in, and that are attached (not every volume ever is)."""
         claims = {c: outlives for c, outlives in pods.claims(pod).items() if c not in self.memory.shared}
-        found = await calls.claimed(self.kube, claims)
+        found = await self._permitted(calls.claimed(self.kube, claims), {})
         attached = await self._attached() if found else None
         volumes = {v: disk for v, disk in found.values() if attached and attached.holds(v, disk)}
         outlive = [v for c, (v, _) in found.items() if claims[c] and v in volumes and pods.comes_again(pod)]
@@ -174,9 +217,13 @@ class Sweep:
     async def _has_arrived(self, uid: str, move: Move) -> bool:
         """Or is not waited for any more."""
         now = self.clock.now()
-        if any(uid_of(pod) == uid for pod in self._to_go):  # one that has finished holds its volumes no more
-            return now > move.until
+        pod = next((p for p in self._to_go if uid_of(p) == uid), None)  # one that has finished holds no volume any more
+        if pod is not None:
+            # It may stand there as before: its eviction was answered with a conflict.
+            return not pods.is_going(pod) or now > move.until
         attached = await self._attached() if move.volumes else None
+        if self._unknown:
+            return True
         here = [v for v, disk in move.volumes.items() if attached and attached.holds(v, disk)]
         coming = [v for v in move.outlive if attached and v not in attached.elsewhere]
         if not here and not coming:
@@ -194,36 +241,51 @@ class Sweep:
         known = {v for move in self.memory.moves.values() for v in move.volumes}
         used = pods.in_use(self._listed)
         for name in (await self._attached()).here.keys() - known:
-            volume = await calls.volume_of(self.kube, name)
+            volume = await self._permitted(calls.volume_of(self.kube, name), None)
             if volume and claim_of(volume) not in used and (disk := disk_of(volume)):
                 until = self.clock.now() + self.input.detach_timeout
                 self.memory.moves[name] = Move(volumes={name: disk}, until=until)
 
     async def _attached(self) -> Attachments:
         if self._attachments is None:
-            self._attachments = await calls.attached(self.kube, self.node)
+            known = attachments((), self.node)
+            self._attachments = await self._permitted(calls.attached(self.kube, self.node), known)
         return self._attachments
+
+    async def _permitted(self, call: Awaitable[T], otherwise: T, done: str = "known") -> T:
+        """Pods go also where the right is missing that volumes need."""
+        try:
+            return await call
+        except KubeError as e:
+            if e.status != 403:
+                raise
+            self._unknown = self.memory.unknown = f"volumes are not {done}: {e.message}"
+            return otherwise
 
     # -- the end
 
     async def _end(self) -> DrainOutput | None:
         """No pod is waited for any more. What is still attached would be torn off with the VM."""
+        memory = self.memory
         left = [f"{name_of(pod)}: still terminating after its grace period" for pod in self._abandoned]
+        if not self.input.again:  # else it was said
+            left += [f"{name_of(pod)}: came back: it tolerates the cordon" for pod in self._back]
         if self.input.keep:
-            return DrainOutput(pods=self.memory.pods, left=left)
+            return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [memory.unknown])])
         attached = await self._attached()
-        stays = [p for p in self._listed if pods.left_alone(p) and not pods.finished(p)]
-        staying = dict((await calls.claimed(self.kube, pods.in_use(stays))).values())
-        volumes = attached.left(staying)
-        now, memory = self.clock.now(), self.memory
+        stays = [p for p in self._listed if pods.left_alone(p) and not pods.finished(p)] + self._back
+        staying = await self._permitted(calls.claimed(self.kube, pods.in_use(stays)), {})
+        volumes = [] if self._unknown else attached.left(dict(staying.values()))
+        now = self.clock.now()
         memory.idle = memory.idle or now
         until = memory.idle + self.input.detach_timeout
         if volumes and not (self.dead or self.input.force) and now <= until:
             self._volumes.append(words.moving(volumes, "", until))
             return None
         if self.input.force:
-            await calls.detach(self.kube, attached)
-        return DrainOutput(pods=memory.pods, left=left + [f"volume {v} still attached" for v in volumes])
+            await self._permitted(calls.detach(self.kube, attached), None, "detached")
+        left += [f"volume {v} still attached" for v in volumes]
+        return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [self._unknown])])
 
 
 async def _all(calls: Iterable[Awaitable[object]]) -> None:

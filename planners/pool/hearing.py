@@ -71,9 +71,11 @@ def _refused(member: Member, report: MemberReport) -> bool:
     """A repair's deletion, by a machine that is to be preserved. A report may have been on its way when the pool
     decided, so only these two words are a refusal, whether the deletion has reached the machine yet or not: it decides
     by the same state when it does. If the request is withdrawn before that, the machine goes and says so, and nothing
-    but a place in the pool was kept for it meanwhile. Any other deletion is never taken back."""
+    but a place in the pool was kept for it meanwhile. One that is not Failed was adopted meanwhile: its new life knows
+    of no repair, and is judged anew. Any other deletion is never taken back."""
     wants = report.keep is Keep.ASKED or report.preserved_until is not None
-    return member.repair and report.phase is not Phase.TERMINATING and wants
+    anew = report.phase is not Phase.FAILED
+    return member.repair and report.phase is not Phase.TERMINATING and (wants or anew)
 
 
 def _permit(permit: Permit, report: MemberReport) -> Permit:

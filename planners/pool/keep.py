@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planners.pool import steps
+from planners.pool import progress, steps
 from planners.pool.steps import TakeSlots, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
@@ -35,7 +35,7 @@ def decide(draft: Draft) -> None:
     in the plan, so that two who ask at once never get the same one."""
     _take(draft)
     view = draft.view
-    if view.overrides:
+    if progress.overrides(view):
         return
     undecided = {n: m for n, m in view.active.items() if _undecided(m)}
     asked = _longest_first(undecided, Keep.ASKED)
@@ -81,7 +81,7 @@ def _say(draft: Draft) -> None:
 def no_slot(view: View, names: list[str]) -> str:
     """Why those of them that nobody asked for are not preserved; "" where none could be."""
     most = view.spec.auto_preserve_failed_max
-    if view.overrides or not most or not any(view.members[n].keep is Keep.SLOT for n in names):
+    if progress.overrides(view) or not most or not any(view.members[n].keep is Keep.SLOT for n in names):
         return ""
     return f"; no slot is free: {len(slots(kept(view)))} of {_most(view)} in use"
 
@@ -94,6 +94,23 @@ def lowered(view: View, former: int) -> list[str]:
     auto = {n: m for n, m in using.items() if PreservedBy.AUTO in (m.kept, m.preserved_by)}
     order = sorted(auto, key=lambda n: (auto[n].created, n))
     return order[: max(0, min(len(using) - most, former - most))]
+
+
+def given_back(view: View, former: int) -> list[str]:
+    """Whose slots are theirs again when autoPreserveFailedMax was `former` and is higher now: of those that have not
+    heard of the lower one, as many as there is room for, the last that was chosen first."""
+    most, using = view.spec.auto_preserve_failed_max, slots(kept(view))
+    taken = {n: m for n, m in kept(view).items() if m.released is Released.TAKEN}
+    order = sorted(taken, key=lambda n: (taken[n].created, n), reverse=True)
+    return order[: max(0, most - len(using))] if most > former else []
+
+
+def changed(view: View, former: int) -> tuple[dict[str, Member], list[str], list[str]]:
+    """The members when autoPreserveFailedMax was `former`; whose slots are taken, and whose are given back."""
+    lost, back = lowered(view, former), given_back(view, former)
+    taken = {n: view.members[n]._replace(released=Released.TAKEN) for n in lost}
+    again = {n: view.members[n]._replace(released=Released.NO) for n in back}
+    return {**view.members, **taken, **again}, lost, back
 
 
 def _most(view: View) -> str:

@@ -54,7 +54,7 @@ def complete(view: View) -> bool:
     if view.observed.deleted:
         return not view.members
     no_old = all(m.revision == view.observed.revision or m.vm is Vm.GONE for m in view.members.values())
-    done = view.available if view.overrides else view.available | keep.kept(view).keys()
+    done = view.available if view.unfinished else view.available | keep.kept(view).keys()
     return no_old and len(view.new) == view.limits.replicas and len(done) == len(view.new)
 
 

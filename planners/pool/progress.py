@@ -1,4 +1,4 @@
-"""How far a rollout is, and when it has stopped.
+"""How far a rollout is, what holds it, and when it has stopped.
 
 Sources: Kubernetes' DeploymentProgressing and progressDeadlineSeconds; here the clock runs only while new machines are
 waited for: an old one that drains for an hour is no failure of the new revision.
@@ -72,8 +72,7 @@ def lose(rollout: Rollout | None, steps: Iterable[Step], members: Mapping[str, M
 
 def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
     """A person lets it go on: past its pause, its lost machines, its deadline, and its canary where that is reached."""
-    view = View(observed, spec, now)
-    passed = rollout.canary_passed or (len(view.new) >= view.limits.rolled and not view.waited_for)
+    passed = rollout.canary_passed or canary_waits(View(observed, spec, now))
     kept = sum(
         1
         for m in observed.members.values()
@@ -104,3 +103,30 @@ def _waited_for_since(member: Member) -> datetime:
 def stopped(view: View) -> bool:
     deadline = stops_at(view)
     return deadline is not None and view.now >= deadline
+
+
+def canary_reached(view: View) -> bool:
+    """Its canary was available, and no person has let the rollout go on since; nor does a canary that fails later."""
+    rollout, limits = view.observed.rollout, view.limits
+    available = max(rollout.available if rollout else 0, len(view.new.keys() & view.available))
+    return view.rolling and limits.rolled < limits.replicas and available >= limits.rolled
+
+
+def canary_waits(view: View) -> bool:
+    """For a person and nothing else: it is there, and available or kept for a look."""
+    there = len(view.new) >= view.limits.rolled and all(view.new[n].stays for n in view.waited_for)
+    return canary_reached(view) and there
+
+
+def held(view: View) -> bool:
+    """It goes on when a person says so: it is paused, aborted, at its canary, or stopped. After an outage and a storm
+    it goes on by itself, and until then nothing is replaced anyway."""
+    rollout = view.observed.rollout
+    gate = rollout.gate if rollout else Gate.OPEN
+    return view.spec.paused or gate is not Gate.OPEN or canary_reached(view) or stopped(view)
+
+
+def overrides(view: View) -> bool:
+    """No Failed machine is preserved, of either revision (seed 003, notes 1 and 2), while a rollout runs: else it would
+    not end. One that is held does not run. Of a pool that shall have no machines all go anyway."""
+    return view.observed.deleted or view.limits.replicas == 0 or (view.unfinished and not held(view))

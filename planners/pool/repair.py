@@ -88,7 +88,8 @@ def replace_failed(draft: Draft) -> None:
     gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
     draft.delete(gone, "VMGone", ": the cloud has confirmed that there is no VM any more")
     view = draft.view
-    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and (view.overrides or not m.stays)}
+    none_stays = progress.overrides(view)
+    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and (none_stays or not m.stays)}
     ready = {n: m for n, m in failed.items() if m.drained}
     if not ready:
         return
@@ -106,7 +107,7 @@ def replace_failed(draft: Draft) -> None:
 
 
 def _replace(draft: Draft, names: list[str], reason: str, why: str) -> None:
-    draft.delete(names, reason, why + no_slot(draft.view, names), repair=not draft.view.overrides)
+    draft.delete(names, reason, why + no_slot(draft.view, names), repair=not progress.overrides(draft.view))
 
 
 def losses_allowed(view: View) -> int:

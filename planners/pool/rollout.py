@@ -7,8 +7,8 @@ the cloud has confirmed it gone. Cluster API's rollout planner: each step says w
 
 from __future__ import annotations
 
-from planners.pool import progress, repair
-from planners.pool.order import deletion_key
+from planners.pool import keep, progress, repair
+from planners.pool.order import deletion_key, preserved
 from planners.pool.steps import MarkNodes, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
@@ -43,37 +43,48 @@ def replace_old(draft: Draft) -> None:
         words = f"{some(len(view.old))} of older revisions stay until somebody deletes them (strategy OnDelete)"
         draft.wait("OnDelete", words)
     if not view.rolling:
+        _say_what_is_left(draft)
         return
     if held := gate(view):
         draft.wait(held.reason, held.message)
         return
     limits = view.limits
+    olds = view.old
+    if progress.held(view):  # at its canary: what is preserved is not replaced
+        olds = {n: m for n, m in view.old.items() if not (m.stays or preserved(m, view.now))}
     # What is there beyond the floor, were every new machine that is still on its way to fail. So a bad image cannot eat
     # its way through old machines that are ill, and those in use never become fewer than the floor.
-    room = len(view.active) - limits.floor - len(view.waited_for)
+    staying = view.old.keys() - olds.keys() - view.available
+    room = len(view.active) - limits.floor - len(view.waited_for) - len(staying)
     room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
-    order = sorted(
-        view.old, key=lambda n: (n in view.available, view.old[n].revision, deletion_key(n, view.old[n], view.now))
-    )
+    order = sorted(olds, key=lambda n: (n in view.available, olds[n].revision, deletion_key(n, olds[n], view.now)))
     unavailable = [n for n in order if n not in view.available][:room]
     ready = [n for n in order if n in view.available][: room - len(unavailable)]
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
-    olds = f"{len(view.old)} of older revisions"
-    draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {olds}: nothing in use is lost by it")
-    draft.delete(ready, "Replaced", f" of {olds}: {len(view.available)} available, {floor} needed")
+    words = f"{len(view.old)} of older revisions"
+    draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {words}: nothing in use is lost by it")
+    draft.delete(ready, "Replaced", f" of {words}: {len(view.available)} available, {floor} needed")
     _say_what_is_waited_for(draft, bool(unavailable or ready), floor)
 
 
 def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
     view = draft.view
     limits, revision = view.limits, view.observed.revision
-    if limits.rolled < limits.replicas and len(view.new) >= limits.rolled and not view.waited_for:
+    if progress.canary_waits(view):
         pause = view.spec.strategy.rolling.pause_after if view.spec.strategy.rolling else None
         words = f"{len(view.new)} of {limits.replicas} machines are of revision {revision} (pauseAfter {pause})"
         draft.wait("Canary", f"{words}: resume the rollout to go on; {some(len(view.old))} of older ones stay")
     elif not moving and view.waited_for:
         words = f"Waits for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
         draft.wait("NewMachinesNotReady", f"{words}: {len(view.available)} available, {floor} needed")
+
+
+def _say_what_is_left(draft: Draft) -> None:
+    """Nothing old, but machines that are kept for a look while the rollout is paused."""
+    view = draft.view
+    if view.unfinished and view.spec.paused and (staying := keep.kept(view)):
+        words = f"to be replaced when it goes on: {some(len(staying))} kept for a look ({named(sorted(staying))})"
+        draft.wait("RolloutPaused", f"The rollout is paused; {words}")
 
 
 def mark_nodes(draft: Draft) -> None:

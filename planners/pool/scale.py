@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from planners.pool import pace, rollout
-from planners.pool.order import in_deletion_order, proportional
+from planners.pool import keep, pace, progress, rollout
+from planners.pool.order import in_deletion_order, preserved, proportional
 from planners.pool.steps import Create, some
 from planners.pool.view import Draft, View
 from resources.pool import Pace, Vm
@@ -29,9 +29,11 @@ def empty(draft: Draft) -> None:
 
 def delete_marked(draft: Draft) -> None:
     """What somebody marked for deletion goes, whether replicas changes or not (MCM S7); where it does, it counts
-    towards that (MCM S8)."""
+    towards that (MCM S8). One that is preserved goes when it is so no more, or when a person removes it by name."""
     view = draft.view
-    marked = {n: m for n, m in view.active.items() if m.marked is not None}
+    marked = {
+        n: m for n, m in view.active.items() if m.marked is not None and (m.removed or not preserved(m, view.now))
+    }
     draft.delete(in_deletion_order(marked, view.now), "MarkedForDeletion", " marked for deletion")
 
 
@@ -54,11 +56,13 @@ def trim(draft: Draft) -> None:
 
 
 def _fair(view: View, excess: int) -> list[str]:
-    """In a rollout: of each revision its share, but of those in use no more than the floor leaves."""
-    order = in_deletion_order(view.active, view.now)
-    sizes = Counter(m.revision for m in view.active.values())
+    """In a rollout: of each revision its share, but of those in use no more than the floor leaves. In one that is held,
+    those that are kept for a look count as in use, and go last."""
+    staying = {} if progress.overrides(view) else keep.slots(keep.kept(view))
+    order = [n for n in in_deletion_order(view.active, view.now) if n not in staying]
+    sizes = Counter(view.active[n].revision for n in order)
     shares = proportional(sizes, excess)
-    spare = max(0, len(view.available) - view.limits.floor)
+    spare = max(0, len(view.available) + len(staying) - view.limits.floor)
     chosen: list[str] = []
     for name in order:
         revision, in_use = view.active[name].revision, name in view.available
@@ -67,7 +71,8 @@ def _fair(view: View, excess: int) -> list[str]:
             spare -= 1 if in_use else 0
             chosen.append(name)
     idle = [n for n in order if n not in view.available and n not in chosen]
-    return chosen + idle[: excess - len(chosen)]
+    last = in_deletion_order(staying, view.now)
+    return (chosen + idle + last)[:excess]
 
 
 def create(draft: Draft) -> None:

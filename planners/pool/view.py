@@ -90,11 +90,9 @@ class View:
         return bool(self.old) and self.spec.strategy.rolling is not None and self.limits.replicas > 0
 
     @property
-    def overrides(self) -> bool:
-        """No Failed machine is preserved, of either revision (seed 003, notes 1 and 2): else a rollout would not end.
-        Of a pool that shall have no machines all go anyway."""
-        unfinished = self.observed.unfinished and self.spec.strategy.rolling is not None
-        return self.rolling or unfinished or self.observed.deleted or self.limits.replicas == 0
+    def unfinished(self) -> bool:
+        """A rollout by us is to come to its end, though nothing old may be left."""
+        return self.rolling or (self.observed.unfinished and self.spec.strategy.rolling is not None)
 
     @property
     def repairing(self) -> bool:

@@ -8,7 +8,7 @@ PRESERVING: dict[str, Reason] = {
     "Preserved": Reason(
         Kind.WAIT,
         "The machine is kept for a look until the time that is said; nothing deletes it before but what "
-        "people ask for, a rollout, hibernation or fewer replicas.",
+        "people ask for, a rollout that is not held, hibernation or fewer replicas.",
         "Look at the VM: nothing needs to be done. Sooner: `hostler release {machine}`; longer: `hostler "
         "extend {machine} --for 8h`.",
     ),
@@ -38,8 +38,9 @@ PRESERVING: dict[str, Reason] = {
         Kind.HAPPENING,
         "The annotation node.machine.sapcloud.io/preserve on the Node has a value that says nothing; the one "
         "before counts.",
-        "Write now, when-failed or false, or remove it: `kubectl annotate node NODE "
-        "node.machine.sapcloud.io/preserve-`.",
+        "Write now, when-failed or false: `kubectl annotate --overwrite node NODE "
+        "node.machine.sapcloud.io/preserve=when-failed`. Do not remove it: that ends a preservation, and a Failed "
+        "machine is deleted then.",
         warning=True,
     ),
     "PreserveNode": Reason(

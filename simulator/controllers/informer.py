@@ -11,8 +11,9 @@ from collections.abc import Awaitable, Iterator, Sequence
 from simulator.client import ApiError, KubeClient, Obj
 
 RETRY = 0.2  # seconds before a broken list or watch, or a pass that met an error, is tried again
-GATHER = 0.02  # seconds in which a burst of events becomes one pass; in a large cluster ten times a pass's own length
-GATHER_AT_MOST = 0.5
+GATHER = 0.02  # seconds in which a burst of events becomes one pass
+GATHER_AT_MOST = 2.0
+SHARE = 30  # in a large cluster it is so many times what a pass costs: ten controllers together take a third of a core
 
 log = logging.getLogger(__name__)
 
@@ -131,18 +132,18 @@ class Controller:
         while True:
             self._changed.clear()
             self._failed = False
-            started = time.monotonic()
+            started = time.thread_time()
             try:
                 due = await self.sync()
             except Exception:
                 log.exception("%s: a pass broke", type(self).__name__)
                 self._failed, due = True, None
-            took = time.monotonic() - started
+            took = time.thread_time() - started
             pause = self.resync if due is None else min(self.resync, max(0.0, due))
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(RETRY if self._failed else pause):
                     await self._changed.wait()
-            await asyncio.sleep(min(GATHER_AT_MOST, max(GATHER, 10 * took)))
+            await asyncio.sleep(min(GATHER_AT_MOST, max(GATHER, SHARE * took)))
 
     async def attempt(self, call: Awaitable[Obj]) -> Obj | None:
         """The answer of a write; None when it failed, and then another pass follows soon.

@@ -188,8 +188,9 @@ def span(text: str | None) -> timedelta | None:
     return value
 
 
-async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str]]) -> None:
-    """All of them, also after one that fails; raises what failed at the end."""
+async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | None]]) -> None:
+    """All of them, also after one that fails; raises what failed at the end. Nothing is said of one without an
+    answer."""
     from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
 
@@ -197,7 +198,8 @@ async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str]])
     async with Busy("waiting for a worker's answer") as busy:
         for key, label in labels.items():
             try:
-                busy.echo(f"{label} {await ask(key)}")
+                if (answer := await ask(key)) is not None:
+                    busy.echo(f"{label} {answer}")
             except Unreachable:
                 raise
             except HostlerError as e:

@@ -150,6 +150,7 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
         ("UID", state.uid if state else found.result.uid if found.result else ""),
         ("Created", moment(created, now)),
         ("Deadline", moment(summary.deadline, now) if found.no_answer else ""),
+        ("Preserved until", moment(summary.preserved_until, now) if found.no_answer else ""),
         ("Ended", moment(found.life.closed, now)),
     ]
 

@@ -28,7 +28,7 @@ from starter.commands.common import (
     target,
 )
 from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
-from starter.commands.selection import Selection, listing
+from starter.commands.selection import PRESERVED, Selection, listing
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -143,8 +143,7 @@ class Wanted:
     """Only those that are."""
 
     def nothing(self, client: HostlerClient) -> str:
-        words = self.chosen.nothing(client)
-        words = words.replace("No machines", "No preserved machines") if self.preserved else words
+        words = self.chosen.nothing(client, PRESERVED if self.preserved else "machines")
         return f"{words.rstrip('.')} of pool {self.pool}." if self.pool else words
 
     def has(self, m: MachineSummary) -> bool:

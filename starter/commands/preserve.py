@@ -25,7 +25,7 @@ from starter.commands.common import (
     target,
     tell_each,
 )
-from starter.commands.selection import Key, Selection, choice
+from starter.commands.selection import PRESERVED, Key, Selection, choice
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -77,7 +77,7 @@ def preserve(
     deleted, until its time ends. `hostler release` ends it before, `hostler extend` moves the end.
 
     The annotation node.machine.sapcloud.io/preserve on its node is stronger than what is asked here. A rollout of its
-    pool, hibernation, fewer replicas and `hostler delete` are stronger than both.
+    pool, hibernation, fewer replicas, `hostler scale --remove` and `hostler delete` are stronger than both.
     """
     if when_failed and never:
         raise typer.BadParameter("--when-failed, or --never: one of them")
@@ -106,6 +106,8 @@ def release(
 ) -> None:
     """Let preserved machines go before their time, and withdraw what was asked, on the node too: a Running machine goes
     on as if it never had been preserved, a Failed one is deleted, and its pool makes another.
+
+    -l and --all leave machines alone that are not preserved and for which nobody has asked.
     """
 
     def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
@@ -132,7 +134,8 @@ def extend(
 ) -> None:
     """Move the end of a preservation, later or earlier: extend m1 --for 24h; extend m1 --until 2026-12-01T18:00:00Z.
 
-    A changed machinePreserveTimeout of a pool counts for later preservations only.
+    A changed machinePreserveTimeout of a pool counts for later preservations only. -l and --all leave machines alone
+    that are not preserved.
     """
     if lasts is None and until is None:
         raise typer.BadParameter("say how long: --for TIME from now on, or --until TIME")
@@ -188,11 +191,21 @@ def _each(
     noun: str,
     send: Callable[[HostlerClient, Key], Awaitable[Sent]],
 ) -> None:
-    """`machine/m1 preservation: …` with the machine's own words; all of them, also after one that fails."""
+    """`machine/m1 preservation: …` with the machine's own words; all of them, also after one that fails. Of a selection
+    those that have nothing to end or to move are left alone."""
     named = parse_targets(targets)
+    left: list[Key] = []
 
-    async def ask(client: HostlerClient, key: Key) -> str:
-        return f"{noun}: {(await send(client, key)).message}"
+    async def ask(client: HostlerClient, key: Key) -> str | None:
+        from starter.errors import NotPreserved
+
+        try:
+            return f"{noun}: {(await send(client, key)).message}"
+        except NotPreserved:
+            if named:
+                raise
+            left.append(key)
+            return None
 
     async def body(client: HostlerClient) -> None:
         from starter.errors import HostlerError, Unreachable
@@ -208,6 +221,8 @@ def _each(
             raise
         except HostlerError as e:
             failures.append(str(e))
+        if machines and len(left) == len(machines):
+            typer.echo(chosen.nothing(client, PRESERVED), err=True)
         if failures:
             raise HostlerError("\n".join(failures))
 

@@ -10,7 +10,7 @@ from starter.output import fields, moment
 if TYPE_CHECKING:
     from resources.machine import MachineState
 
-OVERRIDES = "fewer replicas, a rollout, hibernation, hostler delete"
+OVERRIDES = "fewer replicas, a rollout, hibernation, hostler scale --remove, hostler delete"
 """What is stronger than a preservation of a machine of a pool."""
 
 
@@ -132,11 +132,14 @@ def _by(who: str, why: str, time: datetime, now: datetime) -> str:
 
 def _ends(state: MachineState) -> str:
     """What ends it of what people say of this machine."""
-    from resources.preservation import PreservedBy
+    from resources.preservation import PreservedBy, PreserveValue
+    from starter.preservation import on_node
 
-    if state.status.preserve.source is PreservedBy.AUTO:
-        return f"hostler release, annotation {_key()}=false, a lower autoPreserveFailedMax"
-    return f"hostler release, annotation {_key()}=false"
+    p, words = state.status.preserve, f"hostler release, annotation {_key()}=false"
+    if p.source is PreservedBy.AUTO:
+        return f"{words}, a lower autoPreserveFailedMax"
+    other = p.own is not None and p.own.value is not PreserveValue.FALSE  # which counts then
+    return f"{words}, the annotation taken away" if on_node(p) and not other else words
 
 
 def _unset(state: MachineState) -> str:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str]
 """Cluster and name of a machine."""
+PRESERVED = "preserved machines"
 
 
 @dataclass(frozen=True)
@@ -26,9 +27,9 @@ class Selection:
         """`machine/m1`; where several clusters are meant, as its workflow's id has it: `machine/demo/m1`."""
         return f"machine/{'/'.join(key)}" if self.all_clusters else f"machine/{key[1]}"
 
-    def nothing(self, client: HostlerClient) -> str:
+    def nothing(self, client: HostlerClient, kind: str = "machines") -> str:
         where = "any cluster" if self.all_clusters else f"cluster {client.cluster}"
-        return f"No machines found in {where}" + (f" with labels {self.selector}." if self.selector else ".")
+        return f"No {kind} found in {where}" + (f" with labels {self.selector}." if self.selector else ".")
 
     async def keys(self, client: HostlerClient) -> list[Key]:
         """What is meant, by cluster and name; those named are not looked up. Raises Unreachable when a selector cannot

@@ -166,6 +166,8 @@ async def _wait_for(
 
 def _where(life: Life) -> str:
     """Phase, reason, and what the activities that do not get on say."""
+    from starter.waiting import until_when
+
     words = life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "")
     blocked = [f"{p.type}, attempt {p.attempt}: {p.last_failure}" for p in life.pending if p.last_failure]
-    return "; ".join([words, *blocked])
+    return "; ".join(filter(None, [words, until_when(life), *blocked]))

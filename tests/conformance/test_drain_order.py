@@ -5,6 +5,7 @@ docs/conformance.md is the table.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -119,7 +120,8 @@ async def test_r07_both_kinds_go_at_the_same_time(drain: Drain) -> None:
     await drain.stopped("db-a")
     await drain.detach("a")
     await drain.attach("a", node=OTHER)
-    assert await drain.waits() == "1 of 12 pods gone, force at 14:05"
+    going = r"(; default/web-\d is terminating, grace until [\d:]+){3}; 7 more terminating"
+    assert re.fullmatch(f"1 of 12 pods gone{going}, force at 14:05", await drain.waits())
     assert sorted(drain.evicted()) == ["db-a", "db-b", *names]
 
 
@@ -142,6 +144,16 @@ async def test_r09_a_long_grace_period_ends_with_the_drains_deadline(drain: Drai
     assert drain.calls("delete pods") == []
     await drain.waits(force=True)
     assert (await drain.once(force=True)).pods == 1
+
+
+async def test_r09_what_outlasts_its_grace_period_has_two_minutes_more(drain: Drain) -> None:
+    await drain.pod("held", grace=60, finalizers=["example.com/hold"])
+    await drain.waits()
+    drain.later(170)
+    await drain.waits()
+    drain.later(20)
+    assert (await drain.once()).left == ["default/held: still terminating after its grace period"]
+    await drain.kube.patch(f"{PODS}/held", {"metadata": {"finalizers": None}})
 
 
 @pytest.mark.parametrize("otherwise", [None, *OTHERWISE])

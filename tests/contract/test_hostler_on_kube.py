@@ -149,13 +149,25 @@ async def test_drain_comes_again_when_the_api_server_says(kube: KubeTarget, drai
     assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
 
 
+async def test_drain_leaves_a_pod_alone_that_comes_back(kube: KubeTarget, drain: Drain) -> None:
+    """By its own tolerations, after the second in which the drain began."""
+    made = await drain.pod("web-1", tolerations=({"operator": "Exists"},))
+    began = datetime.fromisoformat(made["metadata"]["creationTimestamp"]) - timedelta(seconds=1)
+    assert (await drain.once(since=began)).left == ["default/web-1: came back: it tolerates the cordon"]
+    assert "deletionTimestamp" not in (await kube.get(f"{PODS}/web-1"))["metadata"]
+    drain.again()
+    await drain.waits(since=began + timedelta(seconds=1.5))
+    assert (await kube.get(f"{PODS}/web-1"))["metadata"]["deletionTimestamp"]
+
+
 async def test_drain_moves_volumes_one_at_a_time(drain: Drain) -> None:
     for name in ("a", "b"):
         await drain.claim(name)
         await drain.attach(name)
     await drain.stateful("db-a", "a")
     await drain.stateful("db-b", "b", priority="system-node-critical")
-    assert await drain.waits() == "0 of 2 pods gone, force at 14:05"
+    waits = "1 pod with volumes waits for default/db-b"
+    assert await drain.waits() == f"0 of 2 pods gone; {waits}, force at 14:05"
     await drain.stopped("db-b")
     assert await drain.names() & {"db-a", "db-b"} == {"db-a"}  # among those of other tests
     assert "1 of 2 pods gone; waiting for volume pv-b of default/db-b to detach (until " in await drain.waits()

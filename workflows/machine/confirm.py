@@ -126,7 +126,7 @@ async def repair(m: MachineEntity) -> None:
             return
         _take_node(m, seen.node.node)
     intent, s.repair = s.repair, None
-    if intent is None:
+    if intent is None or s.deletion is not None:
         return
     p = m.status.preserve
     kept = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
@@ -170,8 +170,8 @@ async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False)
         summary=f"fresh look at {m.status.provider_id}",
         urgency=Urgency.POLL,
     )
-    leaving = m.leaving
-    await m.beside(lambda: (node.done() and vm.done()) or m.leaving != leaving)
+    leaving, deletion = m.leaving, s.deletion
+    await m.beside(lambda: (node.done() and vm.done()) or m.leaving != leaving or s.deletion != deletion)
     if not (node.done() and vm.done()):
         m.drop(node)
         m.drop(vm)

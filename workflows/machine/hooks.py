@@ -124,7 +124,7 @@ def _take(m: MachineEntity, intent: HookIntent) -> str:
     if after == before:
         return f"unchanged: machine {s.name} has the {kind} hook {intent.name} of {intent.owner} already"
     show(m)
-    (hook,) = (h for h in (*before, *after) if (h in before) != (h in after))
+    (hook,) = (h for h in (before if intent.remove else after) if h.name == intent.name)
     words = f"{kind} hook {hook.name} of {hook.owner}"
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     why = f": {intent.reason}" if intent.reason else ""

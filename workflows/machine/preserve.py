@@ -19,7 +19,6 @@ with workflow.unsafe.imports_passed_through():
     from planners.health import judge, plan_health
     from planners.membership import has_vm, is_drained
     from planners.preservation import (
-        ASKED_FOR,
         WARN_BEFORE,
         AskPool,
         Decision,
@@ -110,6 +109,7 @@ def _decide(m: MachineEntity) -> Decision:
 def _observed(m: MachineEntity) -> Observed:
     s, p = m.s, m.status.preserve
     return Observed(
+        named=f"{s.name} --cluster {s.cluster}",
         phase=m.status.phase,
         now=workflow.now(),
         timeout=s.spec.machine_preserve_timeout,
@@ -124,7 +124,7 @@ def _observed(m: MachineEntity) -> Observed:
         in_pool=bool(s.pool),
         healthy=_well_again(m),
         drained=is_drained(s),
-        node_present=s.joined and s.node is not None and s.node.exists,
+        node_present=s.node is not None and s.node.exists,
         protected=p.protected or p.node_due or m.on_node is not None,
         vm_present=has_vm(s),
     )
@@ -169,22 +169,23 @@ def _end(m: MachineEntity, decision: End) -> None:
         cleared=decision.clear or p.cleared,
         node_due=p.node_due or was or bool(decision.clear),
         uncordon=p.uncordon,
+        granted=PreservedBy.NOBODY if was else p.granted,  # a slot that is given is not for who has asked
     )
     for name in KEPT:
         m.deadlines.pop(name, None)
+    if decision.terminate and m.s.deletion is None:
+        m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
     if was:
         m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
     m.note(decision.reason, decision.message)
     m.tell()
     _keep_node(m)
-    if decision.terminate:
-        m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
 
 
 def _recover(m: MachineEntity, decision: Recover) -> None:
     """Failed:Preserved → Running:Preserved. It can be ill again, and drained again."""
     s, p = m.s, m.status.preserve
-    s.drained, s.drain_began, s.suspicion, s.trouble = False, None, None, None
+    s.drained, s.look_again, s.drain_began, s.suspicion, s.trouble = False, False, None, None, None
     s.asks_permit = s.permitted = False
     s.illness = None
     if p.release is not None and p.release.slot:
@@ -207,6 +208,10 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
         m.deadlines["preserve"] = p.expiry_time
         if not p.warned:
             m.deadlines["preserve-warning"] = p.expiry_time - WARN_BEFORE
+    if isinstance(decision, Stay) and decision.reason == "PreserveWaits":
+        m.condition("PreserveWaits", decision.reason, decision.message)
+    else:
+        m.drop_condition("PreserveWaits")
     if m.status.phase is not Phase.FAILED or not is_drained(m.s) or "retry" in m.deadlines:
         return  # what a pause waits for is said already
     if isinstance(decision, AskPool) and decision.message:
@@ -284,6 +289,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
             f"annotation {PRESERVE_ANNOTATION}={value!r} of node {facts.name} says nothing; use now, when-failed, false"
         )
         m.note("PreserveUnreadable", words)
+        m.tell()
     p.last_seen_node_value = value
     if another or facts.annotations.get(SCALE_DOWN_DISABLED, "true") != "true":
         p.protected = False  # a new Node has nothing of ours; and a person's `false` is set back (seed 003, note 6)
@@ -294,7 +300,8 @@ def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
     """A Node that registers anew (field case P07) has lost its annotation, and nobody has taken the request back."""
     p = m.status.preserve
     value = on_node(p.node_value, p.last)
-    if value in ASKED_FOR and p.own is None:
+    if value and (p.own is None or p.own.value != value):  # the Node's was stronger
         words = f"node {facts.name} is a new object without the annotation preserve={value}, which goes on to count"
         p.own = Request(value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node")
         m.note("PreserveCarried", words)
+        m.tell()

@@ -12,6 +12,7 @@ from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.preservation import ASKED_FOR, on_node
+    from resources.errors import NOT_PRESERVED
     from resources.machine import Phase
     from resources.membership import PreserveGrant, SlotTaken
     from resources.messages import Answer, RepairIntent
@@ -48,7 +49,7 @@ class Preservable(MachineEntity):
         p = self.status.preserve
         if self.s.deletion is None and self.status.phase is Phase.FAILED and p.expiry_time is None:
             p.granted = grant.by
-            self.note("PreserveGranted", f"pool {self.s.pool}: {grant.reason}")
+            self.note("PreserveGranted", f"pool {self.s.pool}" + (f": {grant.reason}" if grant.reason else ""))
 
     @workflow.signal
     def slot_taken(self, news: SlotTaken) -> None:
@@ -96,16 +97,25 @@ class Preservable(MachineEntity):
             return f"machine {s.name} is being deleted; it cannot be preserved any more"
         if wrong := _wrong_time(intent.lasts, intent.until):
             return wrong
-        there = on_node(p.node_value, p.last)
-        if there and there != intent.value:
-            node = s.node.name if s.node else ""
+        there, timed = on_node(p.node_value, p.last), intent.lasts is not None or intent.until is not None
+        other = bool(there) and there != intent.value
+        if p.expiry_time is not None and intent.value != PreserveValue.FALSE and (other or timed):
             return (
-                f"node {node} carries the annotation preserve={there}, which is stronger; remove it first: "
-                f"`kubectl annotate node {node} {PRESERVE_ANNOTATION}-`"
+                f"machine {s.name} is preserved already, until {_time(p.expiry_time)}; to move that: "
+                f"`hostler extend {s.name} --cluster {s.cluster} --for 24h`"
             )
-        if p.expiry_time is not None and intent.value != PreserveValue.FALSE and (intent.lasts or intent.until):
-            return f"machine {s.name} is preserved already; to move its expiry: `hostler extend {s.name}`"
-        return None
+        return self._stronger(there, intent.value, timed) if other else None
+
+    def _stronger(self, there: str, value: PreserveValue, timed: bool) -> str:
+        """Never how to remove it: that would end what the annotation has caused, or keeps from being deleted."""
+        node = self.s.node.name if self.s.node else ""
+        then = ", then ask again" if timed else ""
+        if value == PreserveValue.FALSE and self._kept_failed():
+            then = "; it has Failed, so its VM is deleted then"
+        return (
+            f"node {node} carries the annotation preserve={there}, which is stronger; change it there: "
+            f"`kubectl annotate --overwrite node {node} {PRESERVE_ANNOTATION}={value}`{then}"
+        )
 
     def _want(self, intent: PreserveIntent) -> str:
         s, p = self.s, self.status.preserve
@@ -129,7 +139,8 @@ class Preservable(MachineEntity):
             until = intent.until or workflow.now() + (intent.lasts or s.spec.machine_preserve_timeout)
             return f"machine {s.name} is preserved until {_time(until)}"
         if self.status.phase is Phase.FAILED:
-            return f"machine {s.name} will be preserved when it is drained, unless its pool says otherwise"
+            then = ", unless its pool says otherwise" if s.pool else "; when its time ends, its VM is deleted"
+            return f"machine {s.name} will be preserved when it is drained{then}"
         return f"machine {s.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
 
     # -- release ------------------------------------------------------------------------------------------------------
@@ -140,7 +151,7 @@ class Preservable(MachineEntity):
 
     @release.validator
     def check_release(self, intent: ReleaseIntent) -> None:
-        _refuse(self._no_release(intent))
+        _refuse(self._no_release(intent), NOT_PRESERVED)
 
     @workflow.signal(name="release")
     def release_by_signal(self, intent: ReleaseIntent) -> None:
@@ -179,7 +190,8 @@ class Preservable(MachineEntity):
 
     @extend.validator
     def check_extend(self, intent: ExtendIntent) -> None:
-        _refuse(self._no_extension(intent))
+        kept = self.s.deletion is None and self.status.preserve.expiry_time is not None
+        _refuse(self._no_extension(intent), "Refused" if kept else NOT_PRESERVED)
 
     @workflow.signal(name="extend")
     def extend_by_signal(self, intent: ExtendIntent) -> None:
@@ -193,7 +205,7 @@ class Preservable(MachineEntity):
         if intent.id and intent.id in s.intents:
             return None
         if s.deletion is not None or self.status.preserve.expiry_time is None:
-            return f"machine {s.name} is not preserved; `hostler preserve {s.name}` begins it"
+            return f"machine {s.name} is not preserved; `hostler preserve {s.name} --cluster {s.cluster}` begins it"
         if self.status.preserve.release is not None:
             return f"machine {s.name} is being released"
         if intent.lasts is None and intent.until is None:
@@ -227,6 +239,6 @@ def _time(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _refuse(words: str | None) -> None:
+def _refuse(words: str | None, kind: str = "Refused") -> None:
     if words is not None:
-        raise ApplicationError(words, type="Refused", non_retryable=True)
+        raise ApplicationError(words, type=kind, non_retryable=True)

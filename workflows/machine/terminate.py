@@ -26,6 +26,10 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import cluster_queue, drain_queue
 
 
+LEFT_SHOWN = 5
+"""Pods and volumes that were not waited for, in words; the activity's result has them all."""
+
+
 def begin(m: MachineEntity) -> None:
     deletion = m.s.deletion
     if deletion is None or m.status.phase == Phase.TERMINATING:
@@ -47,9 +51,12 @@ async def drain(m: MachineEntity) -> None:
     """
     s = m.s
     begin(m)
+    if s.look_again and s.deletion is not None and workflow.patched("look-again"):
+        await _look_again(m)
     if s.drained or not s.joined or m.status.node_name is None:
         return
-    held = await hooks.hold(m, HookKind.PRE_DRAIN, partial(begin, m), partial(_pass, m))
+    # A drain that has begun is not held by a hook that came later.
+    held = s.drain_began is None and await hooks.hold(m, HookKind.PRE_DRAIN, partial(begin, m), partial(_pass, m))
     if not m.leaving:
         return  # well again while a hook held it
     if preserve.uncordons(m):
@@ -70,7 +77,7 @@ async def drain(m: MachineEntity) -> None:
                 m.note("DrainForced", "force was asked for" if _insisted(m) else "the drain deadline has passed")
             gentle = False
         handle = _start_drain(m, force)
-        await _pass(m, partial(_over_or_asked, m, handle, force))
+        await _pass(m, partial(_over_or_asked, m, handle, force, _dead(m)))
         if handle.done():
             await _end_of_pass(m, handle, force)
         else:
@@ -102,9 +109,10 @@ def _insisted(m: MachineEntity) -> bool:
     return m.s.deletion is not None and m.s.deletion.force
 
 
-def _over_or_asked(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> bool:
+def _over_or_asked(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool, dead: bool) -> bool:
+    """Or it has to be done in another way from now on."""
     asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
-    return handle.done() or asked or (not force and _insisted(m))
+    return handle.done() or asked or (not force and _insisted(m)) or _dead(m) != dead
 
 
 async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
@@ -124,12 +132,45 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
             await m.back_off(failure, unless=lambda: m.due("drain") or (_insisted(m) and not force))
 
 
-def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[DrainOutput]:
+async def _look_again(m: MachineEntity) -> None:
+    """The Node was drained in Failed, or before a hook held the machine for long. Before the VM goes, the volumes that
+    are left are waited for; and somebody may have given it work since, which is evicted as any other. It was drained:
+    a cluster that cannot be asked now holds nothing up."""
+    s = m.s
+    while s.look_again:
+        force = _insisted(m)
+        handle = _start_drain(m, force, again=True)
+        await _pass(m, partial(_over_or_asked, m, handle, force, _dead(m)))
+        if not handle.done():
+            m.drop(handle)
+            continue
+        s.look_again = False
+        try:
+            output = await handle
+        except ActivityError as e:
+            words = describe_failure(failure_of(e))
+            m.note("DrainFailed", f"a last look before the VM goes failed, and the machine goes on without: {words}")
+            return
+        if output.uncordoned:
+            s.drained, s.drain_began = False, workflow.now()
+            words = "has been uncordoned since it was drained; it is drained once more"
+            m.note("Draining", f"node {m.status.node_name} {words}")
+        elif output.left:
+            m.note("Drained", f"node {m.status.node_name} was drained; {_not_waited_for(output.left)}")
+
+
+def _dead(m: MachineEntity) -> bool:
+    """Nobody on the Node will confirm that a pod has stopped."""
+    return m.s.vm is not None and m.s.vm.state not in WELL
+
+
+def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow.ActivityHandle[DrainOutput]:
     s = m.s
     assert m.status.node_name is not None
     deadline = m.deadlines.get("drain")
     words = f", force at {deadline:%Y-%m-%d %H:%M:%S}" if deadline else ""
-    m.waiting("Draining", f"node {m.status.node_name} is being drained{' with force' if force else ''}{words}")
+    what = "looked at once more before its VM goes" if again else f"being drained{' with force' if force else ''}"
+    m.waiting("Draining", f"node {m.status.node_name} is {what}{words}")
     return m.start(
         DrainActivities.drain_node,
         DrainInput(
@@ -137,7 +178,9 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
             node_name=m.status.node_name,
             provider_id=m.status.provider_id,
             force=force,
-            dead=s.vm is not None and s.vm.state not in WELL,
+            dead=_dead(m),
+            since=s.drain_began,
+            again=again,
             story=m.journal[-1:],
             deadline=deadline,
             keep=s.deletion is None,
@@ -151,13 +194,19 @@ def _start_drain(m: MachineEntity, force: bool) -> workflow.ActivityHandle[Drain
 
 def _drained(m: MachineEntity, output: DrainOutput) -> None:
     m.s.drained, m.s.trouble = True, None
+    m.s.look_again = m.s.deletion is None
     words = f"node {m.status.node_name} is drained, pods that had to go: {output.pods}"
     if output.left:
-        words += f"; not waited for: {'; '.join(output.left[:5])}"
+        words += f"; {_not_waited_for(output.left)}"
     m.operation(OperationType.DRAIN, OperationState.SUCCESSFUL, words)
     m.note("Drained", words)
     if m.status.phase == Phase.FAILED:
         m.tell()  # the Node stays, and its Events say why it takes no work
+
+
+def _not_waited_for(left: list[str]) -> str:
+    more = f" and {len(left) - LEFT_SHOWN} more" if len(left) > LEFT_SHOWN else ""
+    return f"not waited for: {'; '.join(left[:LEFT_SHOWN])}{more}"
 
 
 def _another_class(m: MachineEntity, tried: ClassSnapshot) -> bool:
@@ -171,7 +220,10 @@ async def delete(m: MachineEntity) -> None:
     if s.attempt is None:
         s.vm_gone = True  # nothing was ever asked for
     if not s.vm_gone:
-        await hooks.hold(m, HookKind.PRE_TERMINATE, partial(begin, m), partial(_pass, m))
+        held = await hooks.hold(m, HookKind.PRE_TERMINATE, partial(begin, m), partial(_pass, m))
+        if held and s.drained:
+            s.look_again = True
+            await drain(m)
     while not s.vm_gone:
         report(m)
         tried = m.snapshot

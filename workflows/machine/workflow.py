@@ -84,7 +84,8 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             s.status.applied_generation = made_from.generation
         hot_update.look_anew(self)
         if workflow.patched("adopted-node"):
-            s.status.preserve.node_due = True  # its former life may have left something of ours on the Node
+            # What its former life may have left of ours on the Node.
+            s.status.preserve.node_due = s.status.preserve.uncordon = True
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)

@@ -244,11 +244,11 @@ def again(p: PoolEntity) -> None:
         delete(p, unheard, "")
     if asked := [n for n in going if n not in unheard]:
         repair(p, asked, "")
-    for by in (PreservedBy.ASKED, PreservedBy.AUTO):
+    for by, why in ((PreservedBy.ASKED, "somebody asked for it"), (PreservedBy.AUTO, "a slot is free")):
         if granted := [n for n, m in there.items() if m.kept is by and m.stays and not m.leaving]:
-            preserve(p, granted, by, "")
+            preserve(p, granted, by, why)
     if released := [n for n, m in there.items() if m.released is Released.TOLD and not m.leaving]:
-        take_slots(p, released, "")
+        take_slots(p, released, "autoPreserveFailedMax was lowered")
     if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
         permit(p, waiting, "")
 

@@ -9,6 +9,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.pool.keep import kept, slots
     from planners.pool.repair import in_flight
+    from planners.pool.steps import named
     from planners.pool.view import View
     from resources.pool import PoolState
     from resources.reasons import next_step
@@ -60,7 +61,7 @@ def _facts(s: PoolState, view: View) -> list[str]:
         facts.append(f"Revision {revision}, {phase}: {n}")
     if staying := kept(view):
         facts.append(
-            f"Failed and kept for a look: {', '.join(sorted(staying))}; {len(slots(staying))} of "
+            f"Failed and kept for a look: {named(sorted(staying))}; {len(slots(staying))} of "
             f"{s.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"
         )
     if busy := in_flight(view):

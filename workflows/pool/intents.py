@@ -14,7 +14,7 @@ from workflows.pool.revise import go_back, take_spec, want
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import progress
-    from planners.pool.keep import lowered
+    from planners.pool.keep import changed
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
     from planners.pool.steps import named, some
@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.messages import DeleteIntent, Intent
     from resources.names import TRIGGER_DELETION_ANNOTATION
-    from resources.pool import Gate, Released
+    from resources.pool import Gate
     from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
 
 ORDINARY = ("paused", "hibernated")
@@ -132,11 +132,11 @@ def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list
 
 
 def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
-    """Of a lower autoPreserveFailedMax. A higher one does nothing to what is there: who failed before is decided."""
-    names = lowered(p.view(), former.auto_preserve_failed_max)
-    for name in names:
-        p.s.members[name] = p.s.members[name]._replace(released=Released.TAKEN)
-    return [f"preserved no longer: {named(names)}"] if names else []
+    """Of a lower autoPreserveFailedMax. A higher one takes back what was not told yet, and does nothing else to what is
+    there: who failed before is decided."""
+    p.s.members, lost, back = changed(p.view(), former.auto_preserve_failed_max)
+    words = [f"preserved no longer: {named(lost)}"] if lost else []
+    return [*words, f"preserved on: {named(back)}"] if back else words
 
 
 def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
@@ -166,8 +166,7 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
         words.append(f"replicas {s.spec.replicas} → {intent.replicas}")
         s.spec = s.spec.model_copy(update={"replicas": intent.replicas})
     for name in intent.remove:
-        if s.members[name].marked is None:
-            s.members[name] = s.members[name]._replace(marked=now)
+        s.members[name] = s.members[name]._replace(marked=s.members[name].marked or now, removed=True)
     if intent.remove:
         words.append(f"marked for deletion: {', '.join(intent.remove)}")
     if not words:

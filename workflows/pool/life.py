@@ -91,7 +91,8 @@ def decide(p: PoolEntity) -> None:
 
 
 def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
-    """What is not done now, with since when; the journal gets a line for each new one."""
+    """What is not done now, with since when; the journal gets a line for each new one. The first one is shown in
+    lists: that machines are kept for a look is no trouble, and comes last."""
     s = p.s
     since = {w.reason: w.since for w in s.waits}
     for wait in made.waits:
@@ -110,6 +111,7 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
         s.waits.append(PoolWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if p.failure and "check" in p.deadlines:
         s.waits.append(p.trouble_of(since.get("PoolCallFailed", now)))
+    s.waits.sort(key=lambda w: w.reason == "FailedPreserved")
     if made.next_look is None:
         p.deadlines.pop("look", None)
     else:

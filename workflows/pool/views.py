@@ -14,7 +14,7 @@ from workflows.pool.revise import but_class
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import rolling_hash
     from planners.pool import template as hot
-    from planners.pool.keep import kept, lowered, slots
+    from planners.pool.keep import changed, kept, slots
     from planners.pool.order import preserved
     from planners.pool.pace import of
     from planners.pool.plan import Observed, complete
@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import Revised, Wanted, revise, undo
     from planners.pool.view import View
     from resources.machine import ClassSnapshot, Phase
-    from resources.pool import PoolState, Released, Vm
+    from resources.pool import PoolState, Vm
     from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
     from resources.preservation import PreservedBy
 
@@ -97,10 +97,9 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
         revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
     members, rolls = {**revised.members}, revised.rolls
     for name in question.remove:
-        members[name] = members[name]._replace(marked=now)
+        members[name] = members[name]._replace(marked=now, removed=True)
     revision = revised.revisions[-1].counter if revised.revisions else 0
-    for name in lowered(View(Observed(members, revision), spec, now), s.spec.auto_preserve_failed_max):
-        members[name] = members[name]._replace(released=Released.TAKEN)
+    members, *_ = changed(View(Observed(members, revision), spec, now), s.spec.auto_preserve_failed_max)
     observed = Observed(
         members=members,
         revision=revision,

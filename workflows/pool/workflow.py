@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.membership import MemberReport
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
     from resources.names import is_name
-    from resources.pool import PoolState
+    from resources.pool import Keep, PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
 
@@ -92,7 +92,9 @@ class MachineDeploymentWorkflow(PoolEntity):
             s.pace = hearing.pace_after(speed, member, report, s.timings, now, jitter)
         s.members[report.machine] = heard = hearing.hear(member, report, s.revisions, s.template)
         if member.repair and not heard.deleting:
-            self.note("RepairRefused", f"machine {report.machine} is to be preserved by now, and is not deleted")
+            preserved = heard.keep is Keep.ASKED or heard.preserved_until is not None
+            words = "to be preserved by now" if preserved else f"{heard.phase} again"
+            self.note("RepairRefused", f"machine {report.machine} is {words}, and is not deleted")
         if s.lost.pop(report.machine, None) is not None:
             # What it was told meanwhile did not reach it: template, delete, permit.
             s.told.pop(report.machine, None)
