@@ -1,5 +1,5 @@
-"""The four use cases of the preservation proposal (seed 003), end to end: by `hostler`, and by kubectl alone; real
-driver, real API client, real Temporal.
+"""The four use cases of the preservation proposal (seed 003), end to end: by `hostler`, and by kubectl alone; on the
+simulated API server and on a real one; real driver, real API client, real Temporal.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from lifekit import Stack, end_running, eventually
+import pytest_asyncio
+from lifekit import Stack, end_running, eventually, new_stack
 from poollives import Pool, pool_spec
+from realkube import ALL, real_kube, required_assets
+from temporalio.testing import WorkflowEnvironment
 from test_cli_life import hostler
 from test_life import knobs
 
@@ -34,10 +37,24 @@ LIMIT = ("--timeout", "60s")
 FAILS = timedelta(seconds=1)
 
 
+@pytest_asyncio.fixture
+async def kube() -> AsyncIterator[str]:
+    """The kubeconfig of a real API server with its controllers. Each stack needs a new one: Nodes' names come again."""
+    async with real_kube(required_assets(), ALL) as kube:
+        yield kube.kubeconfig
+
+
+@pytest.fixture(params=["simulator", "real"])
+def simulator(request: pytest.FixtureRequest) -> dict[str, str]:
+    """EC2 and the kubelets are simulated in both."""
+    return {"api_server_kubeconfig": request.getfixturevalue("kube")} if request.param == "real" else {}
+
+
 @pytest.fixture
-async def tidy(stack: Stack) -> AsyncIterator[Stack]:
-    yield stack
-    await end_running(stack)
+async def tidy(temporal: WorkflowEnvironment, simulator: dict[str, str]) -> AsyncIterator[Stack]:
+    async with new_stack(temporal.client, **simulator) as stack, stack.worker():
+        yield stack
+        await end_running(stack)
 
 
 class Operator:

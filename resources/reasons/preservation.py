@@ -31,7 +31,8 @@ PRESERVING: dict[str, Reason] = {
     ),
     "RepairRefused": Reason(
         Kind.HAPPENING,
-        "A failed machine was to be deleted, and is not: by then somebody had asked for its preservation.",
+        "A failed machine was to be deleted, and is not: by then somebody had asked for its preservation, or "
+        "it was adopted and is not Failed any more.",
         "Nothing.",
     ),
     "PreserveUnreadable": Reason(
