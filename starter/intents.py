@@ -10,13 +10,14 @@ from typing import Any
 
 from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
 from temporalio.exceptions import ApplicationError
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from resources.errors import NOT_PRESERVED
 from resources.messages import Answer, Intent
 from starter.errors import NotFound, NotPreserved, Refused, no_such_workflow
 from starter.results import Sent
 
+TRIES, PAUSE = 5, 0.2
 UPDATE_TIMEOUT = 5.0
 """Seconds that an update may wait for its answer. An update is durable only when a worker has accepted it."""
 
@@ -51,9 +52,23 @@ async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) ->
     return Sent(answer.message)
 
 
+async def ask(handle: Any, name: str, intent: Intent) -> Answer:
+    """By update. The server gives one up when the workflow task that carried it failed, as a task does that would end a
+    run while news comes in (temporalio/temporal#7296); by its id it is harmless to ask again."""
+    for left in reversed(range(TRIES)):
+        try:
+            answer: Answer = await handle.execute_update(name, intent, id=intent.id, result_type=Answer)
+            return answer
+        except RPCError as e:
+            if e.status is not RPCStatusCode.FAILED_PRECONDITION or not left:
+                raise
+        await asyncio.sleep(PAUSE)
+    raise AssertionError("unreachable: the last try raises")
+
+
 async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
     """None: no answer in time. The timer is ours and not the RPC's, whose deadline the server may take for its own."""
-    call = asyncio.create_task(handle.execute_update(name, intent, id=intent.id, result_type=Answer))
+    call = asyncio.create_task(ask(handle, name, intent))
     try:
         done, _ = await asyncio.wait({call}, timeout=UPDATE_TIMEOUT)
     finally:

@@ -41,12 +41,13 @@ from resources.machine_class import ClassNews
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import MachineSpec, SecretRef
 from resources.membership import MemberReport
-from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
+from resources.messages import ClusterNews, DeleteIntent, Intent
 from resources.names import cluster_queue, machine_id, pool_id, rollout_id
 from resources.pool import PoolState, Vm
 from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult, RolloutState
 from resources.settings import Settings
+from starter import intents
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
 
@@ -218,8 +219,7 @@ class Pool:
 
     async def ask(self, name: str, intent: Intent | None = None, id: str = "") -> str:
         intent = (intent or Intent()).model_copy(update={"id": id or uuid.uuid4().hex})
-        answer: Answer = await self.handle.execute_update(name, intent, id=intent.id, result_type=Answer)
-        return answer.message
+        return (await intents.ask(self.handle, name, intent)).message
 
     async def refused(self, name: str, intent: Intent | None = None) -> str:
         try:
