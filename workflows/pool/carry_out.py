@@ -49,7 +49,7 @@ def carry_out(p: PoolEntity, step: Step) -> None:
     match step:
         case Create(count=count, revision=revision):
             _create(p, count, revision)
-        case Delete(names=names, message=message):
+        case Delete():
             _delete(p, step)
         case Keep(names=names, by=by, message=message):
             _change(p, names, kept=by)
