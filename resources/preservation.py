@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Self
 
 from pydantic import Field
 
@@ -60,6 +61,18 @@ class Request(Value):
     reason: str = ""
     lasts: Duration | None = None
     until: datetime | None = None
+
+    @classmethod
+    def of(cls, intent: PreserveIntent, time: datetime) -> Self:
+        """That was made then."""
+        return cls(
+            value=intent.value,
+            time=time,
+            requested_by=intent.requested_by,
+            reason=intent.reason,
+            lasts=intent.lasts,
+            until=intent.until,
+        )
 
 
 class Release(Value):

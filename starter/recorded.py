@@ -141,16 +141,8 @@ def _once(state: MachineState, intent: Intent, time: datetime) -> MachineState:
         state = state.model_copy(update={"intents": {**state.intents, intent.id: ""}})
     p = state.status.preserve
     if isinstance(intent, PreserveIntent):
-        own = Request(
-            value=intent.value,
-            time=time,
-            requested_by=intent.requested_by,
-            reason=intent.reason,
-            lasts=intent.lasts,
-            until=intent.until,
-        )
         release = p.release if intent.value is PreserveValue.FALSE else None
-        return _with(state, p.model_copy(update={"own": own, "release": release}))
+        return _with(state, p.model_copy(update={"own": Request.of(intent, time), "release": release}))
     if isinstance(intent, ReleaseIntent):
         if p.expiry_time is None:
             return _with(state, Preservation(node_uid=p.node_uid))

@@ -118,10 +118,7 @@ async def test_a_failed_machine_goes_on_failed_and_is_not_drained_again(
     assert after.status.model_dump() == before.status.model_dump()
     await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
     await handle.result()
-    assert [drain.again for drain in machines.stubs.called("drain_node")] == [
-        False,
-        True,
-    ]  # one look before the VM goes
+    assert [d.again for d in machines.stubs.called("drain_node")] == [False, True]  # one look before the VM goes
     assert len(machines.stubs.called("delete_machine")) == 1
 
 

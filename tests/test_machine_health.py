@@ -82,10 +82,7 @@ async def test_a_failed_machine_is_drained_once_and_stays(temporal: WorkflowEnvi
     assert seen.deletion is None
     await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
     await handle.result()
-    assert [drain.again for drain in machines.stubs.called("drain_node")] == [
-        False,
-        True,
-    ]  # one look before the VM goes
+    assert [d.again for d in machines.stubs.called("drain_node")] == [False, True]  # one look before the VM goes
     assert len(machines.stubs.called("delete_machine")) == 1
 
 

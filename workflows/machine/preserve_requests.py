@@ -119,14 +119,7 @@ class Preservable(MachineEntity):
 
     def _want(self, intent: PreserveIntent) -> str:
         s, p = self.s, self.status.preserve
-        p.own = Request(
-            value=intent.value,
-            time=workflow.now(),
-            requested_by=intent.requested_by,
-            reason=intent.reason,
-            lasts=intent.lasts,
-            until=intent.until,
-        )
+        p.own = Request.of(intent, workflow.now())
         if intent.value == PreserveValue.FALSE:
             then = "; it had Failed, so its VM is deleted" if self._kept_failed() else ""
             return f"machine {s.name} is not preserved, also not by its pool{then}"
