@@ -45,7 +45,7 @@ from resources.machine_deployment import MachineDeployment, percent_of
 from resources.manifests import MachineClass
 from resources.pool_intents import PoolSummary
 from starter.client import HostlerClient
-from starter.errors import NoAnswer
+from starter.errors import NoAnswer, Unreachable
 
 POOL = "bench"
 LOOK_EVERY = 0.2  # seconds between two looks at the pool
@@ -171,7 +171,7 @@ async def timed(
     await act()
     last: PoolSummary | None = None
     while True:
-        with contextlib.suppress(NoAnswer):  # a worker that has much to do answers late
+        with contextlib.suppress(NoAnswer, Unreachable):  # what has much to do answers late; `check` knows what is dead
             last = await hostler.pools.summary(POOL)
             if done(last):
                 return time.monotonic() - started
