@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from datetime import datetime
 
 from resources.hooks import HookChange, HookIntent, Hooks
+from resources.machine import MachineState
 from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks, check_hook_name, check_hook_owner
 
 HELD = {HookKind.PRE_DRAIN: "the drain", HookKind.PRE_TERMINATE: "the deletion of the VM"}
@@ -87,6 +88,15 @@ def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime
     if of_spec is not None and of_spec.owner == owner:  # removed, and now wanted again
         return hooks.model_copy(update={"removed": _without(hooks.removed, made)})
     return hooks.model_copy(update={"added": [*hooks.added, made]})
+
+
+def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
+    """A machine's hooks after an intent; the same where it is refused. Also for who reads a history and has nobody to
+    ask."""
+    spec = s.spec.lifecycle_hooks
+    if refusal(s.name, spec, s.hooks, intent, s.deletion is not None):
+        return s.hooks
+    return change(spec, s.hooks, intent, now)
 
 
 def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:

@@ -174,7 +174,7 @@ def _own(o: Observed) -> Request | None:
 def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
     own = _own(o) if source is PreservedBy.ASKED else None
     expiry = own.until if own and own.until else o.now + (own.lasts if own and own.lasts else o.timeout)
-    return Preserve(expiry, source, "Preserved", f"preserved until {_time(expiry)}: {why}", why)
+    return Preserve(expiry, source, "Preserved", f"preserved until {moment(expiry)}: {why}", why)
 
 
 # -- preserved --------------------------------------------------------------------------------------------------------
@@ -184,17 +184,17 @@ def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
     if end := _end(o, value, expiry):
         return end
     if o.source is PreservedBy.AUTO and value in ASKED_FOR:
-        words = f"kept by itself before, and now on request: {_asked(o, value)}; until {_time(expiry)} as before"
+        words = f"kept by itself before, and now on request: {_asked(o, value)}; until {moment(expiry)} as before"
         return Preserve(expiry, PreservedBy.ASKED, "Preserved", words, _asked(o, value))
     if o.phase is Phase.FAILED and o.drained and o.healthy:
-        return Recover(f"healthy again; preserved until {_time(expiry)}")
+        return Recover(f"healthy again; preserved until {moment(expiry)}")
     if not o.warned and o.now >= expiry - WARN_BEFORE:
-        return Warn(f"preserved until {_time(expiry)} only; to keep it longer: `hostler extend {o.named} --for 8h`")
+        return Warn(f"preserved until {moment(expiry)} only; to keep it longer: `hostler extend {o.named} --for 8h`")
     if o.node_present and not o.protected:
         return Protect()
     next_time = expiry if o.warned else expiry - WARN_BEFORE
     if o.phase is Phase.FAILED and o.drained:
-        return Stay("Preserved", f"kept for a look until {_time(expiry)}, then its VM is deleted", next_time)
+        return Stay("Preserved", f"kept for a look until {moment(expiry)}, then its VM is deleted", next_time)
     return Stay(until=next_time)
 
 
@@ -211,7 +211,7 @@ def _end(o: Observed, value: str, expiry: datetime) -> End | None:
     if o.source is PreservedBy.ASKED and not value:
         return End("Released", "the annotation that asked for it was removed", failed)
     if o.now >= expiry:
-        return End("PreserveExpired", f"its time ended at {_time(expiry)}", failed, clear=_on_node(o))
+        return End("PreserveExpired", f"its time ended at {moment(expiry)}", failed, clear=_on_node(o))
     return None
 
 
@@ -240,5 +240,5 @@ def _by(who: Request | Release) -> str:
     return by + (f" ({who.reason})" if who.reason else "")
 
 
-def _time(time: datetime) -> str:
+def moment(time: datetime) -> str:
     return f"{time:%Y-%m-%d %H:%M:%S} UTC"

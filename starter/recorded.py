@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 from temporalio.api.common.v1 import Payload, SearchAttributes
 from temporalio.api.enums.v1 import EventType
@@ -12,19 +11,9 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter, PayloadConverter, decode_typed_search_attributes
 
 from resources.attributes import PRESERVED_UNTIL
-from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, Attempt, Deletion, MachineState
-from resources.messages import CreateInput, DeleteIntent, Intent, RecreateIntent
-from resources.preservation import (
-    ExtendIntent,
-    Preservation,
-    PreservedBy,
-    PreserveIntent,
-    PreserveValue,
-    Release,
-    ReleaseIntent,
-    Request,
-)
+from resources.machine import Attempt, MachineState
+from resources.messages import CreateInput
+from resources.preservation import Preservation, PreservedBy, PreserveValue
 from starter.live import Handle, folded, intent_of
 
 
@@ -44,7 +33,9 @@ async def _fold_event(state: MachineState, event: HistoryEvent, converter: DataC
     if (asked := await _create_of(event, converter)) is not None:
         return _attempted(state, asked)
     if (call := await intent_of(event, converter)) is not None:
-        return _fold(state, call[1], _time(event))
+        from workflows.machine.taken import taken  # not above: no command needs it that has a worker to ask
+
+        return taken(state, call[1], _time(event))
     return state
 
 
@@ -96,62 +87,6 @@ def _moment(payload: Payload) -> datetime | None:
         return None  # the SDK's own decoding takes no empty time
     alone = SearchAttributes(indexed_fields={PRESERVED_UNTIL.name: payload})
     return decode_typed_search_attributes(alone).get(PRESERVED_UNTIL)
-
-
-# -- what was asked of it ---------------------------------------------------------------------------------------------
-
-
-def _fold(state: MachineState, intent: Any, time: datetime) -> MachineState:
-    generation = state.machine_class.generation if state.machine_class else 0
-    if isinstance(intent, ApplyIntent) and intent.machine_class.generation >= generation:
-        changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
-        return state.model_copy(update=changed)
-    if isinstance(intent, HookIntent):
-        from workflows.machine import hooks  # not above: it takes a second to load, with all activities
-
-        return state.model_copy(update={"hooks": hooks.taken(state, intent, time)})
-    if isinstance(intent, DeleteIntent):
-        return _deleted(state, intent, time)
-    if isinstance(intent, PreserveIntent | ReleaseIntent | ExtendIntent):
-        return _once(state, intent, time)
-    return state
-
-
-def _deleted(state: MachineState, intent: DeleteIntent, time: datetime) -> MachineState:
-    former, recreate = state.deletion, isinstance(intent, RecreateIntent)
-    if former is None:
-        deletion = Deletion(
-            time=time,
-            requested_by=intent.requested_by,
-            reason=intent.reason,
-            force=intent.force,
-            recreate=recreate,
-        )
-        return state.model_copy(update={"deletion": deletion})
-    if not recreate and former.recreate:  # a delete after a recreate cancels the new life
-        return state.model_copy(update={"deletion": former.model_copy(update={"recreate": False})})
-    return state
-
-
-def _once(state: MachineState, intent: Intent, time: datetime) -> MachineState:
-    """Of a preservation: an intent may come by update and by signal, with another one in between."""
-    if state.deletion is not None or (intent.id and intent.id in state.intents):
-        return state
-    if intent.id:
-        state = state.model_copy(update={"intents": {**state.intents, intent.id: ""}})
-    p = state.status.preserve
-    if isinstance(intent, PreserveIntent):
-        release = p.release if intent.value is PreserveValue.FALSE else None
-        return _with(state, p.model_copy(update={"own": Request.of(intent, time), "release": release}))
-    if isinstance(intent, ReleaseIntent):
-        if p.expiry_time is None:
-            return _with(state, Preservation(node_uid=p.node_uid))
-        release = Release(time=time, requested_by=intent.requested_by, reason=intent.reason)
-        return _with(state, p.model_copy(update={"own": None, "release": release}))
-    if isinstance(intent, ExtendIntent) and p.expiry_time is not None:
-        until = intent.until or (time + intent.lasts if intent.lasts else p.expiry_time)
-        return _with(state, p.model_copy(update={"expiry_time": until, "warned": False}))
-    return state
 
 
 def _with(state: MachineState, preserve: Preservation) -> MachineState:

@@ -16,6 +16,7 @@ from reasonkit import ROOT
 from test_cli_docs import parse, typed
 from test_plain_temporal import run
 
+from planners.intents import LONGEST
 from planners.preservation import WARN_BEFORE, AskPool, End, Observed, Preserve, Stay, decide
 from resources.base import format_duration
 from resources.machine import Phase
@@ -23,7 +24,6 @@ from resources.machine_deployment import MachineDeploymentSpec
 from resources.machine_manifest import MachineSpec
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
 from resources.preservation import ExtendIntent, PreserveIntent, PreserveValue, ReleaseIntent
-from workflows.machine.preserve_requests import LONGEST
 
 PAGE = (ROOT / "docs/preservation.md").read_text()
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()

@@ -71,6 +71,7 @@ async def folded(p: Preservation, *happens: Intent | datetime | None) -> Preserv
 
 
 ask = PreserveIntent(id="p", requested_by="alice", lasts=2 * HOUR)
+now = PreserveIntent(id="n", requested_by="alice")
 bar = PreserveIntent(id="b", value=PreserveValue.FALSE)
 release = ReleaseIntent(id="r", requested_by="bob")
 extend = ExtendIntent(id="e", until=LATEST)
@@ -88,10 +89,10 @@ extend = ExtendIntent(id="e", until=LATEST)
         pytest.param(kept, [extend], LATEST, ASKED, "when-failed", id="extended, and nobody has worked on it"),
         pytest.param(kept, [extend, LATEST], LATEST, ASKED, "when-failed", id="extended"),
         pytest.param(kept, [ExtendIntent(id="e", lasts=HOUR)], NOW + HOUR, ASKED, "when-failed", id="from then on"),
-        pytest.param(slot, [ask], LATER, AUTO, "now", id="of a slot, and now on request"),
+        pytest.param(slot, [now], LATER, AUTO, "now", id="of a slot, and now on request"),
         pytest.param(kept, [release, None], None, NOBODY, "", id="released"),
         pytest.param(kept, [release, None, ask, LATEST], LATEST, ASKED, "now", id="and asked for again"),
-        pytest.param(kept, [ask, release, None, ask], None, NOBODY, "", id="an intent that comes twice counts once"),
+        pytest.param(kept, [now, release, None, now], None, NOBODY, "", id="an intent that comes twice counts once"),
         pytest.param(kept, [None], None, NOBODY, "", id="its time ended"),
         pytest.param(by_node, [None], None, NOBODY, "", id="its annotation was taken away"),
         pytest.param(slot, [bar, None], None, NOBODY, "false", id="a bar stays"),
@@ -119,7 +120,29 @@ async def test_a_release_that_nobody_has_worked_on_is_one_yet() -> None:
     after = await folded(kept, release)
     assert after.release is not None
     assert (after.release.requested_by, after.own, after.expiry_time) == ("bob", None, LATER)
-    assert (await folded(kept, release, ask)).release is None
+    assert (await folded(kept, release, now)).release is None
+
+
+@pytest.mark.parametrize(
+    ("before", "first", "refused"),
+    [
+        pytest.param(kept, release, extend, id="extended when it is released"),
+        pytest.param(kept, now, ask, id="a new time for what is preserved"),
+        pytest.param(by_node, now, PreserveIntent(id="w", value=PreserveValue.WHEN_FAILED), id="the Node says now"),
+        pytest.param(Preservation(), bar, ExtendIntent(id="e", lasts=HOUR), id="not preserved"),
+    ],
+)
+async def test_what_a_signal_asks_in_vain_changes_nothing(before: Preservation, first: Intent, refused: Intent) -> None:
+    assert await folded(before, first, refused) == await folded(before, first)
+
+
+async def test_force_that_comes_later_is_in_the_history_too() -> None:
+    loaded = examples("m-1")
+    state = MachineState(name="m-1", spec=loaded.machines[0].spec, machine_class=ClassSnapshot.of(loaded.classes[0]))
+    for intent in (DeleteIntent(id="d", requested_by="alice"), DeleteIntent(id="f", requested_by="bob", force=True)):
+        state = await _fold_event(state, await signalled(intent), data_converter)
+    assert state.deletion is not None
+    assert (state.deletion.force, state.deletion.requested_by) == (True, "alice")
 
 
 async def test_other_attributes_are_no_news_of_it() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from datetime import datetime
 from functools import partial
 
 from temporalio import workflow
@@ -12,9 +11,9 @@ from temporalio.exceptions import ApplicationError
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hooks import CONDITION, HELD, NAMED, change, forget, kind_of, names, refusal, remove_command
-    from resources.hooks import HookIntent, Hooks
-    from resources.machine import Deletion, MachineState, OperationState, OperationType, Phase
+    from planners.hooks import CONDITION, HELD, NAMED, forget, kind_of, names, refusal, remove_command, taken
+    from resources.hooks import HookIntent
+    from resources.machine import Deletion, OperationState, OperationType, Phase
     from resources.machine_manifest import Hook, HookKind
     from resources.messages import Answer
 
@@ -105,14 +104,6 @@ def _refusal(m: MachineEntity, intent: HookIntent) -> str:
     if intent.id and intent.id in m.s.intents:
         return ""
     return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None)
-
-
-def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
-    """The hooks after an intent; the same where it is refused. Also for who reads a history and has nobody to ask."""
-    spec = s.spec.lifecycle_hooks
-    if refusal(s.name, spec, s.hooks, intent, s.deletion is not None):
-        return s.hooks
-    return change(spec, s.hooks, intent, now)
 
 
 def _take(m: MachineEntity, intent: HookIntent) -> str:

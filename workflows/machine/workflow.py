@@ -18,11 +18,11 @@ from workflows.machine.entity import MachineEntity
 from workflows.machine.preserve_requests import Preservable
 
 with workflow.unsafe.imports_passed_through():
+    from planners.intents import deletion
     from planners.provider_spec import spec_hash
     from resources.machine import (
         AppliedSpec,
         ApplyIntent,
-        Deletion,
         MachineResult,
         MachineState,
         OperationState,
@@ -234,17 +234,13 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     def _want_deletion(self, intent: DeleteIntent) -> str:
         s, former = self.s, self.s.deletion
+        s.deletion = deletion(former, intent, workflow.now())
         if former is None:
-            s.deletion = Deletion(
-                time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason, force=intent.force
-            )
             then = f"; pool {s.pool} makes another, if it is to have so many" if s.pool else ""
             return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}"
         if former.recreate and not isinstance(intent, RecreateIntent):
-            s.deletion = former.model_copy(update={"recreate": False, "force": former.force or intent.force})
             return f"machine {s.name} is being deleted already, and is not recreated any more"
         if intent.force and not former.force:
-            s.deletion = former.model_copy(update={"force": True})
             return f"machine {s.name} is being deleted already, from now on with force"
         return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
 
@@ -278,9 +274,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     def _want_recreation(self, intent: RecreateIntent) -> str:
         s, former = self.s, self.s.deletion
-        self._want_deletion(intent)
-        assert s.deletion is not None
-        s.deletion = s.deletion.model_copy(update={"recreate": True})
+        s.deletion = deletion(former, intent, workflow.now())
         if former is not None:
             return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
         return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"

@@ -1,0 +1,46 @@
+"""A machine's state after an intent, for who reads its history and has nobody to ask.
+
+The workflow decides by the same planners when the intent arrives, and does what follows.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from temporalio import workflow
+
+with workflow.unsafe.imports_passed_through():
+    from planners import hooks
+    from planners.intents import PreservationIntent, deletion, preservation, refusal
+    from resources.hooks import HookIntent
+    from resources.machine import ApplyIntent, MachineState
+    from resources.messages import DeleteIntent, Intent
+    from resources.preservation import ExtendIntent, Preservation, PreserveIntent, ReleaseIntent
+
+
+def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:
+    """The same where it is refused, or is no intent that changes what was asked for."""
+    generation = s.machine_class.generation if s.machine_class else 0
+    match intent:
+        case ApplyIntent() if intent.machine_class.generation >= generation:
+            changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
+            return s.model_copy(update=changed)
+        case HookIntent():
+            return s.model_copy(update={"hooks": hooks.taken(s, intent, time)})
+        case DeleteIntent():
+            return s.model_copy(update={"deletion": deletion(s.deletion, intent, time)})
+        case PreserveIntent() | ReleaseIntent() | ExtendIntent():
+            return _once(s, intent, time)
+    return s
+
+
+def _once(s: MachineState, intent: PreservationIntent, time: datetime) -> MachineState:
+    """An intent may come by update and by signal, with another one in between."""
+    if intent.id in s.intents or refusal(s, intent, time):
+        return s
+    intents = {**s.intents, intent.id: ""} if intent.id else s.intents
+    preserve = preservation(s.status.preserve, intent, time)
+    if preserve.expiry_time is None and preserve.release is not None:  # it has not begun: no end of it will be told
+        preserve = Preservation(node_uid=preserve.node_uid)
+    status = s.status.model_copy(update={"preserve": preserve})
+    return s.model_copy(update={"intents": intents, "status": status})
