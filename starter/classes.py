@@ -12,6 +12,7 @@ import builtins
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from temporalio.api.history.v1 import HistoryEvent
@@ -40,6 +41,7 @@ from resources.manifests import MachineClass
 from resources.messages import Intent
 from starter import intents, live
 from starter.errors import NoAnswer, NotFound, Refused, WaitTimeout, translated
+from starter.patience import patiently
 from starter.results import Applied, ClassDescription, ClassSummary, Sent
 from starter.spelling import did_you_mean
 
@@ -185,7 +187,7 @@ class Classes:
         """
         end = None if timeout is None else time.monotonic() + timeout.total_seconds()
         while True:
-            state = await self.get(name, cluster=cluster)
+            state = await patiently(partial(self.get, name, cluster=cluster))
             if state.updated:
                 return state
             if progress is not None:

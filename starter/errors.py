@@ -36,6 +36,11 @@ class Unreachable(HostlerError):
     exit_code = 3
 
 
+class Interrupted(Unreachable):
+    """Temporal has answered before, and does not now: its frontend takes connections down every few minutes, and is
+    upgraded now and then. `starter.patience` asks again."""
+
+
 class WaitTimeout(HostlerError):
     """It did not happen in time; it may happen yet."""
 
@@ -59,7 +64,7 @@ def translated() -> Iterator[None]:
 def _translate(error: RPCError) -> HostlerError:
     text = error.message
     if error.status in (RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
-        return Unreachable(f"Temporal does not answer any more: {text}; try again, or look at its log")
+        return Interrupted(f"Temporal does not answer any more: {text}; try again, or look at its log")
     if "search attribute" in text:
         return Refused(f"Temporal's namespace does not know Hostler's search attributes ({text}): run `hostler setup`")
     if error.status == RPCStatusCode.NOT_FOUND and text.lower().startswith("namespace"):

@@ -7,10 +7,12 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import TYPE_CHECKING
 
 from resources.base import format_duration
 from starter.errors import NotFound, Refused, WaitTimeout
+from starter.patience import patiently
 from starter.pool_results import PoolDescription, since
 from starter.rollout_status import Stand, judge, numbers
 
@@ -42,8 +44,9 @@ async def wait(
     """`HostlerClient.pools.wait`."""
     goal, stood = Goal(until), False
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    found = first = await client.pools.look(name, cluster=cluster)
-    while not reached(found, first, goal) or await _ahead(client, found, goal):
+    look = partial(client.pools.look, name, cluster=cluster)
+    found = first = await patiently(look)
+    while not reached(found, first, goal) or await patiently(partial(_ahead, client, found, goal)):
         stands = goal is Goal.ROLLED_OUT and found.summary is not None and judge(found).stand is Stand.STANDS
         if stands and stood:
             # Twice: a person's word may have come a moment ago, and the pool has not planned by it yet.
@@ -55,7 +58,7 @@ async def wait(
         if progress is not None:
             await progress(found)
         await asyncio.sleep(INTERVAL)
-        found = await client.pools.look(name, cluster=cluster)
+        found = await patiently(look)
     return found
 
 

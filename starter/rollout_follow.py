@@ -6,11 +6,13 @@ import asyncio
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from resources.base import format_duration
 from starter import rollout_status as status
 from starter.errors import HostlerError, NotFound, Refused
+from starter.patience import patiently
 from starter.pool_waiting import where
 from starter.rollout_status import Look, Stand, Verdict
 from starter.rollout_view import View
@@ -32,8 +34,8 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
         while left:
             late = end is not None and time.monotonic() >= end
             for name in list(left):
-                look = await status.look(client, name)
-                verdict = await _verdict(client, look, first, view)
+                look = await patiently(partial(status.look, client, name))
+                verdict = await patiently(partial(_verdict, client, look, first, view))
                 if verdict.stand is Stand.DONE:
                     look = await _ended(client, look)
                 view.show(look, datetime.now(UTC))

@@ -7,11 +7,13 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING
 
 from resources.base import format_duration
 from resources.machine import Phase
 from starter.errors import Refused, WaitTimeout
+from starter.patience import patiently
 from starter.results import Description, Life
 
 if TYPE_CHECKING:
@@ -37,8 +39,9 @@ async def wait(
     """`HostlerClient.wait`."""
     target = until if until == DELETED else Phase(until)
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    life = first = await client.life(name, cluster=cluster)
-    while not await _reached(client, life, first, target, unlike):
+    look = partial(client.life, name, cluster=cluster)
+    life = first = await patiently(look)
+    while not await patiently(partial(_reached, client, life, first, target, unlike)):
         if end is not None and time.monotonic() >= end:
             after = f", after {format_duration(timeout)}" if timeout else ""
             what = f"not {until}" if unlike is None else f"not yet {until} as a new one"
@@ -47,7 +50,7 @@ async def wait(
         if progress is not None:
             await progress(life)
         await asyncio.sleep(WAIT_POLL)
-        life = await client.life(name, cluster=cluster)
+        life = await patiently(look)
     return life
 
 

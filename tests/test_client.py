@@ -41,7 +41,7 @@ from starter import intents, sources
 from starter.client import HostlerClient
 from starter.commands.describe import page
 from starter.commands.get import _node_status
-from starter.errors import HostlerError, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
+from starter.errors import HostlerError, Interrupted, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
 from starter.output import Busy, Table, age, dump, fields, moment
 from starter.plan_classes import ClassPlan
 from starter.results import Verb
@@ -431,7 +431,7 @@ def test_the_environment_cannot_be_written_to() -> None:
 @pytest.mark.parametrize(
     ("status", "message", "error", "words"),
     [
-        (RPCStatusCode.UNAVAILABLE, "tcp connect error", Unreachable, "does not answer any more"),
+        (RPCStatusCode.UNAVAILABLE, "tcp connect error", Interrupted, "does not answer any more"),
         (RPCStatusCode.NOT_FOUND, "Namespace x is not found.", Unreachable, "TEMPORAL_NAMESPACE"),
         # What the dev server says to a start and to a list without the attributes.
         (RPCStatusCode.INVALID_ARGUMENT, "no mapping defined for search attribute X", Refused, "hostler setup"),

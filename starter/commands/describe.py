@@ -335,14 +335,17 @@ def events(
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Table
+        from starter.patience import patiently
+
+        async def look() -> tuple[bool, list[Event]]:
+            """Whether it is gone, asked before the story: so its end is in it."""
+            life = await (client.pools.look(asked) if which == POOL else client.life(asked))
+            return not life.running, await (client.pools.events(asked) if which == POOL else client.events(asked))
 
         table = Table(("TIME", "REASON", "MESSAGE"))
         told: set[Event] = set()
         while True:
-            # Before the story, so that its end is in it.
-            life = await (client.pools.look(asked) if which == POOL else client.life(asked))
-            gone = not life.running
-            events = await (client.pools.events(asked) if which == POOL else client.events(asked))
+            gone, events = await patiently(look)
             news = [e for e in events if e not in told]
             rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, str(e)) for e in news]
             for line in table.lines(rows, header=not told) if news else []:

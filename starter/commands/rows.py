@@ -85,9 +85,10 @@ async def _changes(
 ) -> dict[tuple[str, ...], Row]:
     """Prints what is new, changed or gone since `seen`, and answers with what is there now."""
     from starter.errors import NotFound
+    from starter.patience import patiently
 
     try:
-        now = {r.key: r for r in await fetch()}
+        now = {r.key: r for r in await patiently(fetch)}
     except NotFound:
         now = {}  # the one that was named is gone
     changed = [r for key, r in now.items() if key not in seen or r.facts() != seen[key].facts()]
