@@ -53,6 +53,17 @@ def _have(row: Row, name: str, fields: Fields) -> list[str]:
     return _values(row, fields[name].split("."))
 
 
+def tagged(tags: Mapping[str, str], params: Params) -> bool:
+    """Whether tags pass the `tag:` filters of a call.
+
+    Asked before a row is made, which costs more than all filters. The other filters, and what is wrong with any, are
+    for `select`.
+    """
+    filters = {f.get("Name", ""): f.get("Values", []) for f in params.get("Filters", [])}
+    wanted = {name[4:]: values for name, values in filters.items() if name.startswith("tag:")}
+    return all(k in tags and any(_pattern(v).fullmatch(tags[k]) for v in values) for k, values in wanted.items())
+
+
 def select(rows: Sequence[Row], params: Params, fields: Fields) -> list[Row]:
     """Rows that pass all filters of a call; a filter passes when any of its values matches any value of the row."""
     kept = list(rows)

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from simulator.ec2.context import Context, Written
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.identifiers import VOLUME, find, find_one, new_id
-from simulator.ec2.listing import describe
+from simulator.ec2.listing import describe, tagged
 from simulator.ec2.tags import Tags
 from simulator.ec2.wire import Params, Row
 from simulator.ec2.world import Image, World
@@ -133,7 +133,8 @@ class Volumes:
     def describe_volumes(self, params: Params) -> Row:
         ids = params.get("VolumeIds")
         volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in self.records.values() if self.lookup(v.id)]
-        return describe("Volumes", [self.row(v) for v in volumes], params, FILTERS, ("VolumeId",), "VolumeIds")
+        rows = [self.row(v) for v in volumes if tagged(self._tags.seen(v.id), params)]
+        return describe("Volumes", rows, params, FILTERS, ("VolumeId",), "VolumeIds")
 
     def delete_volume(self, params: Params) -> Row:
         volume = find_one(VOLUME, params["VolumeId"], self.lookup)
