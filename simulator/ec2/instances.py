@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from simulator.ec2.context import Context, Written
 from simulator.ec2.identifiers import INSTANCE, find
-from simulator.ec2.listing import page, select, tagged
+from simulator.ec2.listing import may_pass, page, select
 from simulator.ec2.network import Interface, Network
 from simulator.ec2.tags import Tags
 from simulator.ec2.volumes import Volumes
@@ -242,7 +242,7 @@ class Instances:
     # -------------------------------------------------------------------------------------------- operations
 
     def describe_instances(self, params: Params) -> Row:
-        rows = [self.row(i) for i in self.listed(params) if tagged(self._tags.seen(i.id), params)]
+        rows = [self.row(i) for i in self.listed(params) if self._may_pass(i, params)]
         for row in rows:
             row["_LaunchTime"] = timestamp(row["LaunchTime"])
         shown, more = page(select(rows, params, FILTERS), params, ("InstanceId",), "InstanceIds")
@@ -254,6 +254,9 @@ class Instances:
             for r, members in by_reservation
         ]
         return {"Reservations": reservations, "NextToken": more}
+
+    def _may_pass(self, i: Instance, params: Params) -> bool:
+        return may_pass(params, self._tags.seen(i.id), client_token=i.client_token, instance_state_name=i.state)
 
 
 def state_row(state: State) -> Row:

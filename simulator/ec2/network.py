@@ -11,7 +11,7 @@ from simulator.ec2 import addresses
 from simulator.ec2.context import Context, Written
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.identifiers import GROUP, INTERFACE, SUBNET, find, find_one, new_id
-from simulator.ec2.listing import describe, tagged
+from simulator.ec2.listing import describe, may_pass
 from simulator.ec2.network_specs import InterfaceSpec
 from simulator.ec2.tags import Tags
 from simulator.ec2.wire import Params, Row
@@ -292,7 +292,7 @@ class Network:
     def describe_network_interfaces(self, params: Params) -> Row:
         ids = params.get("NetworkInterfaceIds")
         found = find(INTERFACE, ids, self.lookup) if ids else [n for n in self.records.values() if self.lookup(n.id)]
-        rows = [self.row(n) for n in found if tagged(self._tags.seen(n.id), params)]
+        rows = [self.row(n) for n in found if may_pass(params, self._tags.seen(n.id))]
         return describe(
             "NetworkInterfaces", rows, params, INTERFACE_FILTERS, ("NetworkInterfaceId",), "NetworkInterfaceIds"
         )

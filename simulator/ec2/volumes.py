@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from simulator.ec2.context import Context, Written
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.identifiers import VOLUME, find, find_one, new_id
-from simulator.ec2.listing import describe, tagged
+from simulator.ec2.listing import describe, may_pass
 from simulator.ec2.tags import Tags
 from simulator.ec2.wire import Params, Row
 from simulator.ec2.world import Image, World
@@ -133,7 +133,7 @@ class Volumes:
     def describe_volumes(self, params: Params) -> Row:
         ids = params.get("VolumeIds")
         volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in self.records.values() if self.lookup(v.id)]
-        rows = [self.row(v) for v in volumes if tagged(self._tags.seen(v.id), params)]
+        rows = [self.row(v) for v in volumes if may_pass(params, self._tags.seen(v.id))]
         return describe("Volumes", rows, params, FILTERS, ("VolumeId",), "VolumeIds")
 
     def delete_volume(self, params: Params) -> Row:
