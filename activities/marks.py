@@ -13,7 +13,7 @@ from temporalio import activity
 from activities.batch import each
 from activities.deps import Deps
 from activities.protection import protection, protection_patch
-from activities.rewrite import Object, rewrite
+from activities.rewrite import Object, rewrite_if_there
 from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 
@@ -36,7 +36,9 @@ class MarkActivities:
             found = await kube.get("/api/v1/nodes", labelSelector=f"{MACHINE_NAME_LABEL} in ({some})")
             nodes += found["items"]
         patch_of = lambda node: marks_patch(node, input.pool, on=input.on)  # noqa: E731
-        await each(nodes, lambda node: rewrite(kube, node, patch_of), lambda n: f"{n} of {len(nodes)} Nodes done")
+        await each(
+            nodes, lambda node: rewrite_if_there(kube, node, patch_of), lambda n: f"{n} of {len(nodes)} Nodes done"
+        )
 
 
 def marks_patch(node: Object, pool: str, *, on: bool) -> Object:

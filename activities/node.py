@@ -15,6 +15,7 @@ from activities.facts import project
 from activities.kube import Kube, KubeError, node_path
 from activities.looks import find_node, labelled_nodes, lease_renewed, provider_id_of, ready_status
 from activities.merge import template_patch
+from activities.rewrite import Object, rewrite
 from activities.tokens import revoke_tokens
 from resources.machine_class import ClassRef
 from resources.messages import (
@@ -29,8 +30,6 @@ from resources.messages import (
 )
 from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
 
-CONFLICTS = 5  # reads again so often when somebody else writes the same Node at the same time
-
 
 class NodeActivities:
     def __init__(self, deps: Deps) -> None:
@@ -41,16 +40,8 @@ class NodeActivities:
     async def join_node(self, input: JoinInput) -> None:
         """Labels, annotations and taints of the template; the bootstrap token has served and is revoked."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        for left in reversed(range(CONFLICTS)):
-            node = await kube.get(node_path(input.node_name))
-            patch = template_patch(node, input.last_applied, input.node_template)
-            try:
-                if patch:
-                    await kube.merge_patch(node_path(input.node_name), patch)
-                break
-            except KubeError as e:
-                if e.status != 409 or not left:
-                    raise
+        node = await kube.get(node_path(input.node_name))
+        await rewrite(kube, node, lambda found: template_patch(found, input.last_applied, input.node_template))
         await revoke_tokens(kube, input.machine, input.attempt)
         await tell(kube, node, input.machine, input.story)
 
@@ -85,21 +76,10 @@ class NodeActivities:
     async def remove_ready_taint(self, input: ReadyInput) -> ReadyOutput:
         """By key, whatever its value or effect. Read-modify-write: the list of taints is atomic."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        for left in reversed(range(CONFLICTS)):
-            node = await kube.get(node_path(input.node_name))
-            taints = (node.get("spec") or {}).get("taints") or []
-            rest = [t for t in taints if t.get("key") != INSTANCE_NOT_READY_TAINT]
-            removed = len(rest) < len(taints)
-            version = {"resourceVersion": node["metadata"]["resourceVersion"]}
-            try:
-                if removed:
-                    await kube.merge_patch(node_path(input.node_name), {"metadata": version, "spec": {"taints": rest}})
-                break
-            except KubeError as e:
-                if e.status != 409 or not left:
-                    raise
+        node = await kube.get(node_path(input.node_name))
+        await rewrite(kube, node, ready_patch)
         await tell(kube, node, input.machine, input.story)
-        return ReadyOutput(removed=removed)
+        return ReadyOutput(removed=bool(ready_patch(node)))
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> None:
@@ -120,6 +100,14 @@ class NodeActivities:
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
+
+
+def ready_patch(node: Object) -> Object:
+    """The merge patch that takes the ready taint off; empty when it is."""
+    taints = (node.get("spec") or {}).get("taints") or []
+    rest = [t for t in taints if t.get("key") != INSTANCE_NOT_READY_TAINT]
+    version = {"resourceVersion": node["metadata"]["resourceVersion"]}
+    return {"metadata": version, "spec": {"taints": rest}} if len(rest) < len(taints) else {}
 
 
 async def _detach(kube: Kube, node: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from activities.events import tell
 from activities.kube import node_path
 from activities.looks import another_vm
 from activities.protection import protection, protection_patch
-from activities.rewrite import Object, rewrite
+from activities.rewrite import Object, rewrite_if_there
 from resources.messages import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 
@@ -26,7 +26,7 @@ class PreserveActivities:
         """A Node that is gone, or that another VM has registered, has nothing to change."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await kube.find(node_path(input.node_name))
-        node = await rewrite(kube, node, lambda found: preserve_patch(found, input))
+        node = await rewrite_if_there(kube, node, lambda found: preserve_patch(found, input))
         if node is None or another_vm(node, input.provider_id):
             return PreserveOutput()
         await tell(kube, node, input.machine, input.story)

@@ -13,20 +13,33 @@ CONFLICTS = 5
 """Reads again so often when somebody else writes the same Node at the same time."""
 
 
-async def rewrite(kube: Kube, node: Object | None, patch_of: Callable[[Object], Object]) -> Object | None:
-    """The Node as it is after it; None when it is gone. The first try is with the Node as the caller has read it.
+async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]) -> Object:
+    """The Node as it is after it. The first try is with the Node as the caller has read it.
 
-    `patch_of` makes a merge patch that carries the resourceVersion, or an empty one where nothing is to be done.
+    `patch_of` makes a merge patch, an empty one where nothing is to be done; it carries the resourceVersion where what
+    it changes depends on what is there. Raises KubeError: 404 when the Node is gone.
     """
-    path = node_path(node["metadata"]["name"]) if node else ""
+    path = node_path(node["metadata"]["name"])
     for left in reversed(range(CONFLICTS)):
-        patch = patch_of(node) if node else {}
+        patch = patch_of(node)
         if not patch:
             return node
         try:
             return await kube.merge_patch(path, patch)
         except KubeError as e:
-            if e.status != 404 and (e.status != 409 or not left):
+            if e.status != 409 or not left:
                 raise
-        node = await kube.find(path)
-    return node
+        node = await kube.get(path)
+    raise AssertionError("unreachable: the last try raises")
+
+
+async def rewrite_if_there(kube: Kube, node: Object | None, patch_of: Callable[[Object], Object]) -> Object | None:
+    """As `rewrite`; None when the Node is gone."""
+    if node is None:
+        return None
+    try:
+        return await rewrite(kube, node, patch_of)
+    except KubeError as e:
+        if e.status != 404:
+            raise
+        return None

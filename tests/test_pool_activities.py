@@ -473,7 +473,6 @@ async def test_a_node_that_goes_meanwhile_is_no_error(pool: Pool) -> None:
     for name in ("m-1", "m-2"):
         await pool.node(name)
     pool.fault("patch nodes", match="m-1", code="NotFound")
-    pool.fault("get nodes", match="m-1", code="NotFound")
     await pool.mark("m-1", "m-2")
     assert (await pool.taints("m-1"))[1:] == []
     assert (await pool.taints("m-2"))[1:] == [MARK]

@@ -181,7 +181,9 @@ async def test_a_node_of_another_vm_has_nothing_to_change(keeper: Keeper) -> Non
 async def test_a_node_that_is_not_there_has_nothing_to_change(keeper: Keeper) -> None:
     assert await keeper.preserve(story=[said("Preserved")]) == ""
     await keeper.node(**{PRESERVE_ANNOTATION: "now"})
-    keeper.fault("patch nodes", code="NotFound")
+    keeper.fault("patch nodes", code="NotFound")  # gone since it was looked at
+    assert await keeper.preserve(story=[said("Preserved")]) == ""
+    keeper.fault("patch nodes", code="Conflict")
     keeper.fault("get nodes")  # the first look finds it
     keeper.fault("get nodes", code="NotFound")
     assert await keeper.preserve(story=[said("Preserved")]) == ""
