@@ -15,7 +15,7 @@ from planners.pool import pace
 from planners.pool.budget import limits, share
 from planners.pool.order import in_deletion_order, proportional
 from planners.pool.plan import Plan
-from planners.pool.steps import Create, Delete
+from planners.pool.steps import Create, Delete, Wait
 from resources.machine import Phase
 from resources.pool import Member, Pace, Trouble, Vm
 from resources.preservation import PreservedBy
@@ -194,6 +194,27 @@ def test_a_hundred_at_a_time() -> None:
     marked = {f"m{i}": member(2, marked=EPOCH) for i in range(60)}
     both = look(pool(0, 190) | marked, spec(10))
     assert [len(s.names) for s in both.steps if isinstance(s, Delete)] == [60, 40]
+
+
+@pytest.mark.parametrize(
+    ("leaving", "goes", "words"),
+    [
+        (0, 100, ""),
+        (399, 100, ""),
+        (400, 100, "500 machines on the way out, the most at once; 600 machines more to delete when some are gone"),
+        (450, 50, "500 machines on the way out, the most at once; 650 machines more to delete when some are gone"),
+        (500, 0, "500 machines on the way out, the most at once; 700 machines more to delete when some are gone"),
+        (620, 0, "620 machines on the way out, the most at once; 700 machines more to delete when some are gone"),
+    ],
+)
+def test_five_hundred_are_on_their_way_out_at_once(leaving: int, goes: int, words: str) -> None:
+    """Of 700 more. Those that leave by somebody else's decision count too."""
+    going = {
+        f"going-{n:03d}": member(2, Phase.TERMINATING if n % 2 else R, deleting=n % 2 == 0) for n in range(leaving)
+    }
+    made = look(going | pool(0, 700), spec(0))
+    assert len(deleted(made)) == goes
+    assert made.waits == ((Wait("MachinesLeaving", words),) if words else ())
 
 
 def test_slow_start() -> None:

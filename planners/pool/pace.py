@@ -15,6 +15,9 @@ from resources.pool import Pace
 
 CAP = 100
 """Machines made, and machines deleted, in one step."""
+LEAVING = 500
+"""Machines on their way out at the same time. Each is drained, is looked at in the cloud, and tells its pool, its class
+and its cluster of its end: those three workflows bear no more at once."""
 JOINS = 3
 JOIN_WAIT = timedelta(minutes=5)
 NEVER_JOIN = "MachinesNeverJoin"

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from planners.pool.budget import Limits, limits
-from planners.pool.pace import CAP
+from planners.pool.pace import CAP, LEAVING
 from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
@@ -109,7 +109,8 @@ class Draft:
         self.view = view
         self.steps: list[Step] = []
         self.waits: list[Wait] = []
-        self.room = CAP
+        self.leaving = sum(1 for m in view.members.values() if m.leaving)
+        self.room = max(0, min(CAP, LEAVING - self.leaving))
 
     def do(self, step: Step) -> None:
         self.steps.append(step)
@@ -134,8 +135,14 @@ class Draft:
     def delete(self, names: Iterable[str], reason: str, why: str, repair: bool = False) -> None:
         """As many as one plan may, first ones first; the rest is planned again next time. `why` goes on after "Deleting
         2 machines (a, b)"."""
-        chosen = tuple(names)[: self.room]
-        if not chosen:
-            return
+        names = tuple(names)
+        chosen = names[: self.room]
         self.room -= len(chosen)
-        self.do(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}", repair))
+        self.leaving += len(chosen)
+        if (rest := len(names) - len(chosen)) and self.leaving >= LEAVING:
+            words = (
+                f"{some(self.leaving)} on the way out, the most at once; {some(rest)} more to delete when some are gone"
+            )
+            self.wait("MachinesLeaving", words)
+        if chosen:
+            self.do(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}", repair))
