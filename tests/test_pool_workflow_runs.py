@@ -19,6 +19,7 @@ from resources import attributes as at
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, PoolState, Revision, Vm
+from workflows.pool.entity import REPLAYABLE
 
 
 @pytest_asyncio.fixture
@@ -131,6 +132,19 @@ async def test_marks_that_nobody_sets_hold_up_no_new_run(idle: Pool) -> None:
         gate.set()
         await idle.when(lambda s: not marks_due(s) and s.rollout is not None, "marked by the next run")
         assert [i.on for i in idle.deeds.of("mark_nodes")] == [True, True]
+
+
+async def test_a_large_pool_begins_a_new_run_while_the_former_can_be_replayed(pool: Pool) -> None:
+    """Each plan looks at all members, and who has lost the run makes all of its plans again within one task."""
+    await begin(pool, grown(pool, 5000))
+    run = await pool.run_id()
+    reports = 0
+    while await pool.run_id() == run:
+        reports += 1
+        await pool.report("p1-aaaaa-00000", 3 + reports, Phase.UNKNOWN if reports % 2 else Phase.RUNNING)
+        await pool.when(lambda s, seq=3 + reports: s.members["p1-aaaaa-00000"].seq >= seq)
+        assert reports <= REPLAYABLE // 5000
+    assert len((await pool.state()).members) == 5000
 
 
 async def test_many_messages_begin_a_new_run(idle: Pool) -> None:

@@ -32,6 +32,11 @@ R = TypeVar("R")
 
 RENEW_AFTER = 2000
 """Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
+REPLAYABLE = 100_000
+MESSAGE = 50
+"""What one run may cost, in members looked at (some 15 microseconds each): a plan looks at all of them, and a message
+costs as much as 50. A worker that has lost the run does all of it again within one workflow task, for which Temporal
+gives 10 s."""
 PATIENCE = timedelta(seconds=30)
 """For machines that were there before, to say how they are; and for the cluster's first news."""
 ENDED_KEPT = 200
@@ -75,6 +80,10 @@ class PoolEntity(Entity):
         """Of the last call that failed, until the next check."""
         self.plans = 0
         """In a row, without an end."""
+        self.looked_at = 0
+        """Members, by the plans of this run."""
+        self.bounded = False
+        """By REPLAYABLE; a run that began before there was this bound is not."""
         self.marking = False
         """Nodes are being marked."""
         self.reporting = False
@@ -269,7 +278,9 @@ class PoolEntity(Entity):
     @property
     def winding_up(self) -> bool:
         """A new run is due: nothing new is begun, for a busy pool would never be quiet."""
-        return self.wants_renewal(0) or self.s.messages >= RENEW_AFTER
+        if self.wants_renewal(0) or self.s.messages >= RENEW_AFTER:
+            return True
+        return self.bounded and self.looked_at + MESSAGE * self.s.messages >= REPLAYABLE
 
     @property
     def renewal_due(self) -> bool:

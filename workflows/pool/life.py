@@ -33,6 +33,7 @@ MOST_PLANS = 200
 
 async def live(p: PoolEntity) -> None:
     """Until the pool is deleted and nothing is left of it."""
+    p.bounded = workflow.patched("pool-replayable")
     while not (p.s.revisions or p.s.deleted):
         await neighbours.ask_class(p)
     await neighbours.meet(p)
@@ -72,6 +73,7 @@ def decide(p: PoolEntity) -> None:
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
         now = workflow.now()
+        p.looked_at += len(s.members)
         s.rollout = progress.follow(p.observed(), p.spec, now)
         made = plan(p.observed(), p.spec, now)
         if not made.steps:
