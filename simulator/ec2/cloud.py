@@ -259,7 +259,7 @@ class Cloud:
         self._volumes.records = {k: Volume.model_validate(v) for k, v in state["volumes"].items()}
         self._network.records = {k: Interface.model_validate(v) for k, v in state["networkInterfaces"].items()}
         self._network.last_ipv4 = dict(state["lastIpv4"])
-        self._tags.history = {r: [Snapshot.model_validate(s) for s in h] for r, h in state["tags"].items()}
+        self._tags.restore({r: [Snapshot.model_validate(s) for s in h] for r, h in state["tags"].items()})
         self._launcher.tokens.launches = {k: Launch.model_validate(v) for k, v in state["tokens"].items()}
         self.authenticator.sessions = {k: Session.model_validate(v) for k, v in state["sessions"].items()}
         self._wake.set()

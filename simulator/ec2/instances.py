@@ -123,7 +123,9 @@ class Instances:
     def listed(self, params: Params) -> list[Instance]:
         """The instances that InstanceIds names, or all."""
         ids = params.get("InstanceIds")
-        return self.find(ids) if ids else [i for i in self.records.values() if self.lookup(i.id)]
+        if ids:
+            return self.find(ids)
+        return [i for i in self._tags.candidates(self.records.values(), params) if self.lookup(i.id)]
 
     def interfaces(self, instance: Instance) -> list[Interface]:
         records = self._network.records

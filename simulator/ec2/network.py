@@ -291,7 +291,8 @@ class Network:
 
     def describe_network_interfaces(self, params: Params) -> Row:
         ids = params.get("NetworkInterfaceIds")
-        found = find(INTERFACE, ids, self.lookup) if ids else [n for n in self.records.values() if self.lookup(n.id)]
+        some = self._tags.candidates(self.records.values(), params)
+        found = find(INTERFACE, ids, self.lookup) if ids else [n for n in some if self.lookup(n.id)]
         rows = [self.row(n) for n in found if may_pass(params, self._tags.seen(n.id))]
         return describe(
             "NetworkInterfaces", rows, params, INTERFACE_FILTERS, ("NetworkInterfaceId",), "NetworkInterfaceIds"

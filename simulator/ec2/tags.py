@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -13,6 +14,13 @@ from simulator.ec2.errors import Ec2Error, unsupported
 from simulator.ec2.identifiers import find_one, kind_of
 from simulator.ec2.listing import describe
 from simulator.ec2.wire import Params, Row
+
+
+class Resource(Protocol):
+    id: str
+
+
+T = TypeVar("T", bound=Resource)
 
 MAX_TAGS = 50
 MAX_KEY, MAX_VALUE = 128, 256
@@ -34,6 +42,8 @@ class Tags:
         self._context = context
         self._exists = exists
         self.history: dict[str, list[Snapshot]] = {}
+        self._carriers: dict[tuple[str, str], set[str]] = defaultdict(set)
+        """Resources that carry a tag, or did: what reads see of it is in their history."""
 
     # ------------------------------------------------------------------------------------------------- store
 
@@ -60,9 +70,33 @@ class Tags:
             del snapshots[0]
         written = Written(at=time.time(), lag=self._context.frame.lag.tags)
         snapshots.append(Snapshot(written=written, tags=dict(tags)))
+        self._index(resource_id, tags)
+
+    def _index(self, resource_id: str, tags: Mapping[str, str]) -> None:
+        for tag in tags.items():
+            self._carriers[tag].add(resource_id)
 
     def forget(self, resource_id: str) -> None:
-        self.history.pop(resource_id, None)
+        for snapshot in self.history.pop(resource_id, []):
+            for tag in snapshot.tags.items():
+                self._carriers[tag].discard(resource_id)
+
+    def restore(self, history: dict[str, list[Snapshot]]) -> None:
+        self.history = history
+        self._carriers.clear()
+        for resource_id, snapshots in history.items():
+            for snapshot in snapshots:
+                self._index(resource_id, snapshot.tags)
+
+    def candidates(self, things: Iterable[T], params: Params) -> list[T]:
+        """Those that may pass the filters of a call that ask for one tag: looked up, and not looked at one by one."""
+        kept = list(things)
+        for f in params.get("Filters", []):
+            name, values = f.get("Name", ""), f.get("Values", [])
+            if name.startswith("tag:") and len(values) == 1 and not set(values[0]) & set("*?\\"):
+                carriers = self._carriers.get((name[4:], values[0]), set())
+                kept = [t for t in kept if t.id in carriers]
+        return kept
 
     def merged(self, resource_id: str, tags: Mapping[str, str]) -> dict[str, str]:
         """The resource's tags with these added. Raises TagLimitExceeded; AWS's own do not count."""

@@ -132,7 +132,8 @@ class Volumes:
 
     def describe_volumes(self, params: Params) -> Row:
         ids = params.get("VolumeIds")
-        volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in self.records.values() if self.lookup(v.id)]
+        some = self._tags.candidates(self.records.values(), params)
+        volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in some if self.lookup(v.id)]
         rows = [self.row(v) for v in volumes if may_pass(params, self._tags.seen(v.id))]
         return describe("Volumes", rows, params, FILTERS, ("VolumeId",), "VolumeIds")
 
