@@ -258,7 +258,7 @@ class Instances:
         return {"Reservations": reservations, "NextToken": more}
 
     def _may_pass(self, i: Instance, params: Params) -> bool:
-        return may_pass(params, self._tags.seen(i.id), client_token=i.client_token, instance_state_name=i.state)
+        return may_pass(params, client_token=i.client_token, instance_state_name=i.state)
 
 
 def state_row(state: State) -> Row:

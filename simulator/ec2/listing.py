@@ -53,24 +53,15 @@ def _have(row: Row, name: str, fields: Fields) -> list[str]:
     return _values(row, fields[name].split("."))
 
 
-def may_pass(params: Params, tags: Mapping[str, str], **known: str) -> bool:
-    """Whether a thing passes those filters of a call that ask for its tags, or for what is `known` of it: filters by
-    name, with underscores.
+def may_pass(params: Params, **known: str) -> bool:
+    """Whether a thing passes those filters of a call that ask for what is `known` of it: filters by name, with
+    underscores.
 
     Asked before a row is made, which costs more than all filters. The other filters, and what is wrong with any, are
     for `select`.
     """
-    for f in params.get("Filters", []):
-        name = f.get("Name", "")
-        if name.startswith("tag:"):
-            value = tags.get(name[4:])
-        elif (key := name.replace("-", "_")) in known:
-            value = known[key]
-        else:
-            continue
-        if value is None or not any(_pattern(v).fullmatch(value) for v in f.get("Values", [])):
-            return False
-    return True
+    filters = [(f.get("Name", "").replace("-", "_"), f.get("Values", [])) for f in params.get("Filters", [])]
+    return all(any(_pattern(v).fullmatch(known[name]) for v in values) for name, values in filters if name in known)
 
 
 def select(rows: Sequence[Row], params: Params, fields: Fields) -> list[Row]:

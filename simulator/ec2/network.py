@@ -11,7 +11,7 @@ from simulator.ec2 import addresses
 from simulator.ec2.context import Context, Written
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.identifiers import GROUP, INTERFACE, SUBNET, find, find_one, new_id
-from simulator.ec2.listing import describe, may_pass
+from simulator.ec2.listing import describe
 from simulator.ec2.network_specs import InterfaceSpec
 from simulator.ec2.tags import Tags
 from simulator.ec2.wire import Params, Row
@@ -293,7 +293,7 @@ class Network:
         ids = params.get("NetworkInterfaceIds")
         some = self._tags.candidates(self.records.values(), params)
         found = find(INTERFACE, ids, self.lookup) if ids else [n for n in some if self.lookup(n.id)]
-        rows = [self.row(n) for n in found if may_pass(params, self._tags.seen(n.id))]
+        rows = [self.row(n) for n in found]
         return describe(
             "NetworkInterfaces", rows, params, INTERFACE_FILTERS, ("NetworkInterfaceId",), "NetworkInterfaceIds"
         )

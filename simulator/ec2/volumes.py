@@ -10,7 +10,7 @@ from pydantic import BaseModel
 from simulator.ec2.context import Context, Written
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.identifiers import VOLUME, find, find_one, new_id
-from simulator.ec2.listing import describe, may_pass
+from simulator.ec2.listing import describe
 from simulator.ec2.tags import Tags
 from simulator.ec2.wire import Params, Row
 from simulator.ec2.world import Image, World
@@ -134,7 +134,7 @@ class Volumes:
         ids = params.get("VolumeIds")
         some = self._tags.candidates(self.records.values(), params)
         volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in some if self.lookup(v.id)]
-        rows = [self.row(v) for v in volumes if may_pass(params, self._tags.seen(v.id))]
+        rows = [self.row(v) for v in volumes]
         return describe("Volumes", rows, params, FILTERS, ("VolumeId",), "VolumeIds")
 
     def delete_volume(self, params: Params) -> Row:
