@@ -186,4 +186,4 @@ async def check_saboteurs(shared: Stack, flows: Mapping[str, Flow]) -> None:
         for name, words in said.items():
             print(f"{name:14} {words!r:.160}")
         rows = [row for row in rows if not str(said[row.name]).startswith(row.words)]
-    assert not rows
+    assert not {row.name: said[row.name] for row in rows}

@@ -195,14 +195,19 @@ def break_i8_must() -> None:
 def break_i9() -> None:
     """A Failed machine is kept for half its time."""
     _pass_workflows_through()
-    decide = preserve.decide
+    decide, stay = preserve.decide, preserve._stay
 
     def impatient(o: Observed) -> Decision:
         if o.phase is Phase.FAILED and o.expiry is not None:
             o = replace(o, now=o.now + o.timeout / 2)
         return decide(o)
 
-    preserve.decide = impatient
+    def early(m: MachineEntity, decision: Any) -> None:
+        stay(m, decision)
+        if m.status.phase is Phase.FAILED and "preserve" in m.deadlines:
+            m.deadlines["preserve"] -= m.s.spec.machine_preserve_timeout / 2
+
+    preserve.decide, preserve._stay = impatient, early
 
 
 def break_i10() -> None:
