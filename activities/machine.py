@@ -46,6 +46,9 @@ from resources.names import provider_key
 
 FIRST_LOOK = timedelta(seconds=1)
 GROWTH = 1.5
+RAREST = 4
+"""Looks at a VM whose node does not join become rarer, up to so many intervals: many such VMs would use up the
+account's calls."""
 MESSAGE_LENGTH = 1000
 """Characters of what is said of a VM, before the word "console"."""
 _NO_ID = (
@@ -140,7 +143,8 @@ class MachineActivities:
         if vm.state in (VmState.STOPPING, VmState.STOPPED, VmState.TERMINATING):
             return StatusOutput(gone=vm.state == VmState.TERMINATING, message=f"{vm.provider_id} is {vm.state}")
         joining = await why_not_joined(self.deps.clusters, input, vm.provider_id)
-        raise NotYet(_words(vm, joining), input.interval)
+        again = until_next_look(activity.info().attempt, RAREST * input.interval, first=input.interval)
+        raise NotYet(_words(vm, joining), again)
 
     @activity.defn
     async def look_at_vm(self, input: VmLookInput) -> VmLook:
@@ -231,10 +235,10 @@ class MachineActivities:
         await announce(self.deps, machine.cluster, told)
 
 
-def until_next_look(attempt: int, longest: timedelta) -> timedelta:
-    """Between two looks at a VM that goes: short at first, for some clouds need seconds only, and the next machine of a
-    rollout may wait for it."""
-    return min(longest, FIRST_LOOK * GROWTH ** min(attempt - 1, 20))
+def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:
+    """Between two looks at a VM. At one that goes they are dense at first, for some clouds need seconds only, and the
+    next machine of a rollout may wait for it."""
+    return min(longest, first * GROWTH ** min(attempt - 1, 20))
 
 
 def _words(vm: MachineStatus, *more: str) -> str:

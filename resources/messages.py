@@ -214,6 +214,7 @@ class StatusInput(Value):
     since: datetime
     """When the VM was made: NotFound soon after is a suspicion only."""
     interval: Duration
+    """Between the first two looks; it grows."""
 
 
 class StatusOutput(Value):

@@ -15,6 +15,7 @@ from reasonkit import ROOT, everything, find
 from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 
+from activities.machine import RAREST
 from planners.health import KUBELET_REPORTS, fails_at, fall_ill, judge
 from planners.waits import REASON, WAIT
 from resources.base import format_duration, parse_duration
@@ -177,7 +178,8 @@ def test_the_deadlines_have_the_manifests_defaults() -> None:
 @pytest.mark.parametrize(
     ("words", "value"),
     [
-        ("Node is not there after 30 s is looked at every 30 s", Timings().vm_look),
+        ("Node is not there after 30 s", Timings().vm_look),
+        ("then more rarely, in the end every 2 minutes", RAREST * Timings().vm_look),
         ("Health in one piece for 30 s: Running", Timings().settle),
         ("the cloud's lag window (1 minute)", Timings().consistency),
         ("further apart than the lag window (1 minute)", Timings().consistency),
