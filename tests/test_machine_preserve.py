@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 import pytest_asyncio
+from lifekit import eventually
 from preservekit import FULL, HOUR, SOON, Kept, keeping, noted, when
 from temporalio.testing import WorkflowEnvironment
 
@@ -182,6 +183,11 @@ async def test_an_invalid_value_changes_nothing_and_is_said(kept: Kept) -> None:
         in noted(seen, "PreserveUnreadable")[0]
     )
     assert seen.status.shown_phase == "Running"
+
+    async def told() -> list[str]:
+        return [h.reason for i in kept.stubs.called("tell_node") for h in i.story]
+
+    await eventually(told, lambda found: "PreserveUnreadable" in found, "an Event of the node")
     await kept.annotate("now")
     until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
     await kept.annotate("nwo")

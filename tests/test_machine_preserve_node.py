@@ -103,6 +103,21 @@ async def test_a_request_for_the_day_it_fails_is_not_lost(kept: Kept) -> None:
     await kept.shows("Failed:Preserved")
 
 
+async def test_what_a_lost_node_said_bars_as_it_did(kept: Kept) -> None:
+    """Its annotation was stronger than the machine's own `false`, and still is."""
+    await kept.run()
+    await kept.says("preserve", PreserveIntent(value=PreserveValue.FALSE))
+    await kept.annotate("now")
+    until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
+    kept.node.registers_anew()
+    await kept.news()
+    seen = await kept.noted("PreserveCarried")
+    assert noted(seen, "PreserveCarried") == [
+        "node node-1 is a new object without the annotation preserve=now, which goes on to count"
+    ]
+    assert (seen.status.shown_phase, seen.status.preserve.expiry_time) == ("Running:Preserved", until)
+
+
 # -- calls and news that cross ----------------------------------------------------------------------------------------
 
 

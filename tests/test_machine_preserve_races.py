@@ -3,6 +3,7 @@ time is skipped."""
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import AsyncIterator
 from datetime import timedelta
@@ -17,10 +18,10 @@ from temporalio.testing import WorkflowEnvironment
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.membership import PreserveGrant, SlotTaken
-from resources.messages import CreateOutput, RepairIntent, VmFacts
+from resources.messages import CreateOutput, DeleteIntent, RepairIntent, VmFacts
 from resources.names import PRESERVE_ANNOTATION
 from resources.pool import Keep, Vm
-from resources.preservation import PreservedBy, PreserveIntent, PreserveValue
+from resources.preservation import PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
 from workflows.machine import MachineWorkflow
 
 
@@ -183,6 +184,35 @@ async def test_without_a_request_a_repair_deletes(member: Kept) -> None:
     reasons = await member.ended()
     assert "RepairRefused" not in reasons
     assert member.did("drain_node", "delete_machine") == ["drain_node", "drain_node", "delete_machine"]
+
+
+async def test_a_deletion_during_a_repairs_look_is_the_persons_and_waits_for_nothing(member: Kept) -> None:
+    await member.run()
+    await failed(member, Keep.SLOT)
+    looked = member.stubs.holds["look_at_node"] = asyncio.Event()
+    await repairs(member)
+    await member.under_way("look_at_node")
+    await member.says("delete", DeleteIntent(id="d", requested_by="alice", reason="it is in the way"))
+    await member.ended()
+    looked.set()
+    ended = await member.state()
+    assert (ended.deletion.requested_by, ended.deletion.reason) == ("alice", "it is in the way")
+
+
+async def test_a_slot_that_is_given_is_not_taken_back_with_a_request(member: Kept) -> None:
+    """It was given to the machine, and nobody has barred it."""
+    await member.run()
+    await member.annotate("when-failed")
+    drained = member.stubs.holds["drain_node"] = asyncio.Event()
+    await member.fail()
+    await member.asks("drain_node")
+    await grants(member, PreservedBy.AUTO)
+    await member.noted("PreserveGranted")
+    await member.says("release", ReleaseIntent())
+    await member.noted("Released")
+    drained.set()
+    seen = await member.shows("Failed:Preserved")
+    assert seen.status.preserve.source is PreservedBy.AUTO
 
 
 async def test_a_repair_of_one_whose_node_cannot_be_read_waits(member: Kept) -> None:

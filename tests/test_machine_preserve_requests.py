@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources.machine import Attempt, Phase
 from resources.messages import DeleteIntent, RecreateIntent
-from resources.names import PRESERVE_ANNOTATION
+from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 from resources.preservation import (
     ExtendIntent,
     PreservedBy,
@@ -348,6 +348,7 @@ async def test_an_adopted_machine_takes_off_what_its_former_life_has_left(kept: 
     await kept.run()
     await kept.says("preserve", PreserveIntent())
     await kept.node.becomes(lambda n: n.protection == ("true", True))
+    kept.node.write({CORDON_ANNOTATION: "m-1"}, cordon=True)  # it had Failed, and was drained
     await kept.handle.terminate("by somebody")
     former = kept.machines.new_state("m-1")
     former.uid, former.status.provider_id = str(uuid.uuid4()), VM
@@ -355,7 +356,7 @@ async def test_an_adopted_machine_takes_off_what_its_former_life_has_left(kept: 
     await kept.machines.start(former)
     seen = await kept.shows("Running")
     assert seen.journal[0].reason == "Adopted"
-    await kept.node.becomes(lambda n: n.annotations == {}, "free of it")
+    await kept.node.becomes(lambda n: n.annotations == {} and not n.cordoned, "free of it")
 
 
 async def test_an_adopted_machine_honours_the_annotation(kept: Kept) -> None:
