@@ -210,13 +210,7 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
         "clouds": {"aws": {"endpoint": thread.simulator.ec2_url}},
-        "worker": {
-            "health": None,
-            "metrics": None,
-            "stickyTimeout": "1s",
-            "gracefulShutdown": "1s",
-            "strictSandbox": True,
-        },
+        "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "1s"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }
     file = root / "settings.yaml"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import replace
@@ -58,7 +57,6 @@ def _blind_create(now: Callable[[], bool]) -> None:
 
 def break_i1_recreate() -> None:
     """A new life that does not wait for the end of the former one."""
-    _pass_workflows_through()
     deleted = terminate.delete
 
     async def impatient(m: MachineEntity) -> None:
@@ -71,7 +69,6 @@ def break_i1_recreate() -> None:
 
 def break_i1_adopt() -> None:
     """An adoption that forgets whose VM it was, and whose create is then blind, too."""
-    _pass_workflows_through()
     adopted: list[str] = []
     _blind_create(lambda: bool(adopted))
     began = MachineWorkflow._begin
@@ -102,7 +99,6 @@ def break_i5() -> None:
 
 def break_i5_timer() -> None:
     """Failed on the word of the timer."""
-    _pass_workflows_through()
 
     async def hasty(m: MachineEntity) -> None:
         if m.due("health"):
@@ -138,7 +134,6 @@ def break_i6() -> None:
 
 def break_i7() -> None:
     """A clock that is slow."""
-    _pass_workflows_through()
     ring = Entity._ring
 
     async def slow(self: Entity, at: datetime, name: str) -> None:
@@ -194,7 +189,6 @@ def break_i8_must() -> None:
 
 def break_i9() -> None:
     """A Failed machine is kept for half its time."""
-    _pass_workflows_through()
     decide, stay = preserve.decide, preserve._stay
 
     def impatient(o: Observed) -> Decision:
@@ -258,7 +252,6 @@ def break_i12() -> None:
 
 def drain_again() -> None:
     """A deletion that drains what was drained in Failed."""
-    _pass_workflows_through()
     began = terminate.begin
 
     def forgetful(m: MachineEntity) -> None:
@@ -288,11 +281,6 @@ def leave_marks() -> None:
     """A rollout that takes no mark off a Node."""
     patch = marks.marks_patch
     marks.marks_patch = lambda node, pool, *, on: patch(node, pool, on=True) if on else {}
-
-
-def _pass_workflows_through() -> None:
-    """The strict sandbox would give each workflow modules of its own, which nobody has broken."""
-    os.environ["HOSTLER_WORKER__STRICT_SANDBOX"] = "false"
 
 
 def _replace_phase(phase: Any, broken: Any) -> None:
