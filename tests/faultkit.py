@@ -30,6 +30,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from temporalio.worker._worker import load_default_build_id
 
 import worker
+from drivers.aws.calls import new_session
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
 from resources.settings import load_settings
 from starter.connection import connect
@@ -174,8 +175,9 @@ def _failure(error_class: ErrorClass) -> ApplicationError:
     return ApplicationError(info.message, info, type=str(error_class), non_retryable=not retried, next_retry_delay=wait)
 
 
-# Every worker process would hash all code for itself; forked from one that has, they have it.
+# Every worker process would hash all code and parse EC2's model for itself; forked from one that has, they have it.
 load_default_build_id()
+new_session().create_client("ec2", region_name="eu-west-1")
 
 
 def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage: str | None) -> None:

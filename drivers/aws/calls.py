@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import os
 import re
 import threading
@@ -10,7 +11,6 @@ from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import boto3
 import botocore.session
 from botocore import xform_name
 from botocore.config import Config
@@ -77,6 +77,18 @@ def _secrets_of(parameters: Mapping[str, Any]) -> list[str]:
     return [text, base64.b64encode(text.encode()).decode(), *sorted(_WORD.findall(text), key=len, reverse=True)]
 
 
+def new_session() -> Any:
+    """A session of botocore. They share what they have read: to parse EC2's model takes a third of a second."""
+    session = botocore.session.Session()
+    session.register_component("data_loader", _loader())
+    return session
+
+
+@functools.cache
+def _loader() -> Any:
+    return botocore.session.Session().get_component("data_loader")
+
+
 class Clients:
     """Clients by region and credentials, made on demand and kept up to a bound."""
 
@@ -84,7 +96,6 @@ class Clients:
         self._settings = settings
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[str, str], Ec2] = OrderedDict()
-        self._loader: Any = None
 
     def get(self, region: str, secret: Mapping[str, SecretStr]) -> Ec2:
         """Raises DriverError of class auth for a Secret that is incomplete."""
@@ -101,11 +112,11 @@ class Clients:
     def _make(self, region: str, credentials: Credentials) -> Ec2:
         failure: DriverError
         try:
-            session = self._session()
+            session = new_session()
             if credentials.role_arn:
                 provider = self._web_identity(session, region, credentials)
                 session.register_component("credential_provider", CredentialResolver([provider]))
-            client = boto3.Session(botocore_session=session).client(
+            client = session.create_client(
                 "ec2",
                 region_name=region,
                 endpoint_url=self._settings.endpoint,  # None: AWS_ENDPOINT_URL_EC2, else the region's own
@@ -117,13 +128,6 @@ class Clients:
         except (BotoCoreError, ValueError) as e:  # ValueError: an endpoint that is no URL
             failure = translate("EC2 client", e, credentials.hidden)
         raise failure
-
-    def _session(self) -> Any:
-        session = botocore.session.Session()
-        if self._loader is None:
-            self._loader = session.get_component("data_loader")
-        session.register_component("data_loader", self._loader)  # EC2's model is read and parsed once
-        return session
 
     def _config(self) -> Config:
         seconds = self._settings.timeout.total_seconds()
