@@ -319,16 +319,19 @@ async def test_a_node_of_another_name_is_matched_by_its_provider_id(machines: Ma
     assert "m-1.corp" in said
 
 
+@pytest.mark.parametrize("minutes", [0, 5], ids=["in the same second", "minutes later"])
 async def test_a_node_that_joins_after_failed_is_said_and_gets_no_work(
-    temporal: WorkflowEnvironment, machines: Machines
+    temporal: WorkflowEnvironment, machines: Machines, minutes: int
 ) -> None:
+    """Kubernetes tells a Node's creation in whole seconds: one of the same second has an earlier time."""
     handle = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=timedelta(hours=1))))
     await reason(handle, "NodeNotSeen")
     await temporal.fast_forward(handle, timedelta(minutes=19, seconds=1))
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None)
     await temporal.fast_forward(handle, timedelta(minutes=1, seconds=2))
     failed = await reason(handle, "CreationTimeout")
-    late = machines.facts(created=failed.status.phase_since + timedelta(minutes=5))
+    created = failed.status.phase_since.replace(microsecond=0) + timedelta(minutes=minutes)
+    late = machines.facts(created=created)
     await handle.signal(MachineWorkflow.observe, late)
     seen = await eventually(lambda: state(handle), lambda s: s.journal[-1].reason == "JoinedLate")
     assert seen.status.phase == Phase.FAILED

@@ -122,6 +122,7 @@ async def fail(m: MachineEntity) -> None:
     if m.s.deletion is None:
         m.status.last_operation = why  # what failed, with its code, is what cluster-autoscaler reads
     (failed,) = (c for c in m.status.conditions if c.type == "Failed")
+    since = failed.since.replace(microsecond=0)  # as Kubernetes tells when a Node was created
     while m.leaving and m.s.deletion is None:
         if preserve.step(m):
             continue
@@ -129,7 +130,7 @@ async def fail(m: MachineEntity) -> None:
             await confirm.repair(m)
             continue
         node = m.s.node
-        if node and node.exists and not m.s.joined and node.created and node.created > failed.since:
+        if node and node.exists and not m.s.joined and node.created and node.created >= since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
         hot_update.keep_up(m)
         await _next(m)
