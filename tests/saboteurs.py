@@ -1,4 +1,7 @@
-"""Each breaks one invariant inside a worker's process, and that invariant's check must turn red."""
+"""Each breaks one invariant inside a worker's process, and that invariant's check must turn red.
+
+What a saboteur changes in our modules, workflows see: the sandbox that users have passes those modules through.
+"""
 
 from __future__ import annotations
 
