@@ -291,8 +291,10 @@ class Network:
 
     def describe_network_interfaces(self, params: Params) -> Row:
         ids = params.get("NetworkInterfaceIds")
-        some = self._tags.candidates(self.records.values(), params)
-        found = find(INTERFACE, ids, self.lookup) if ids else [n for n in some if self.lookup(n.id)]
+        if ids:
+            found = find(INTERFACE, ids, self.lookup)
+        else:
+            found = [n for n in self._tags.candidates(self.records.values(), params) if self.lookup(n.id)]
         rows = [self.row(n) for n in found]
         return describe(
             "NetworkInterfaces", rows, params, INTERFACE_FILTERS, ("NetworkInterfaceId",), "NetworkInterfaceIds"

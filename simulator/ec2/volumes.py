@@ -132,10 +132,11 @@ class Volumes:
 
     def describe_volumes(self, params: Params) -> Row:
         ids = params.get("VolumeIds")
-        some = self._tags.candidates(self.records.values(), params)
-        volumes = find(VOLUME, ids, self.lookup) if ids else [v for v in some if self.lookup(v.id)]
-        rows = [self.row(v) for v in volumes]
-        return describe("Volumes", rows, params, FILTERS, ("VolumeId",), "VolumeIds")
+        if ids:
+            volumes = find(VOLUME, ids, self.lookup)
+        else:
+            volumes = [v for v in self._tags.candidates(self.records.values(), params) if self.lookup(v.id)]
+        return describe("Volumes", [self.row(v) for v in volumes], params, FILTERS, ("VolumeId",), "VolumeIds")
 
     def delete_volume(self, params: Params) -> Row:
         volume = find_one(VOLUME, params["VolumeId"], self.lookup)
