@@ -177,7 +177,7 @@ def _failure(error_class: ErrorClass) -> ApplicationError:
 
 # Every worker process would hash all code and parse EC2's model for itself; forked from one that has, they have it.
 load_default_build_id()
-new_session().create_client("ec2", region_name="eu-west-1")
+new_session().get_service_model("ec2")
 
 
 def serve(settings_file: str, address: str, fault: Fault, marker: str, sabotage: str | None) -> None:

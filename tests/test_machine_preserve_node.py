@@ -103,7 +103,7 @@ async def test_a_request_for_the_day_it_fails_is_not_lost(kept: Kept) -> None:
     await kept.shows("Failed:Preserved")
 
 
-async def test_what_a_lost_node_said_bars_as_it_did(kept: Kept) -> None:
+async def test_what_a_lost_node_said_is_as_strong_as_it_was(kept: Kept) -> None:
     """Its annotation was stronger than the machine's own `false`, and still is."""
     await kept.run()
     await kept.says("preserve", PreserveIntent(value=PreserveValue.FALSE))
