@@ -7,7 +7,7 @@ import time
 from datetime import datetime
 from typing import Any
 
-from activities.kube import Kube
+from activities.kube import Kube, KubeError
 from activities.looks import lease_renewed
 
 LEASES_EVERY = 10.0  # seconds: a kubelet that lives has renewed its Lease in between
@@ -23,10 +23,15 @@ class Leases:
         """By the Node's uid: renewTime, and when it was first seen so."""
 
     async def silent(self, node: dict[str, Any]) -> bool:
-        """It has not moved for as long as a Lease lasts. Of one that was never looked at before nobody knows. Raises
-        KubeError."""
+        """It has not moved for as long as a Lease lasts. Of one that was never looked at before, or that may not be
+        read, nobody knows. Raises KubeError."""
         name, uid = node["metadata"]["name"], node["metadata"]["uid"]
-        renewed, now = await lease_renewed(self.kube, name), time.monotonic()
+        try:
+            renewed, now = await lease_renewed(self.kube, name), time.monotonic()
+        except KubeError as e:
+            if e.status != 403:
+                raise
+            return False
         former, since = self._seen.get(uid, (None, now))
         if uid not in self._seen or former != renewed:
             self._seen[uid] = renewed, now
