@@ -304,7 +304,7 @@ async def test_one_failing_call_does_not_lose_what_the_others_did(drain: Drain) 
 # -- force, and machines that stay -------------------------------------------------------------------------------------
 
 
-async def test_force_does_not_wait_for_volumes_which_are_detached_when_the_vm_is_gone(drain: Drain) -> None:
+async def test_p75_force_does_not_wait_for_volumes_which_are_detached_when_the_vm_is_gone(drain: Drain) -> None:
     """A VM that is out of reach may still write; attached elsewhere meanwhile, a file system would be lost (Kubernetes,
     non-graceful node shutdown). Attachments to other nodes are none of ours."""
     await databases(drain, "a", "b")

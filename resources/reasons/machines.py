@@ -203,23 +203,7 @@ JOINING: dict[str, Reason] = {
     "NodeTemplate": Reason(
         Kind.WAIT,
         "The Node gets its labels, annotations and taints.",
-        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`. "
-        "If the cluster never answers again: `hostler delete {machine} --force --abandon-node`.",
-    ),
-    "NodeLeft": Reason(
-        Kind.HAPPENING,
-        "A Node that has the name of the machine's stays: it has no providerID, so nobody can say whose it is.",
-        "The cloud-controller-manager removes it when it finds no VM of its name. Where there is none, see whether a "
-        "VM stands behind it; if not, delete it with `kubectl delete node`.",
-        warning=True,
-    ),
-    "NodeAbandoned": Reason(
-        Kind.HAPPENING,
-        "The cluster did not answer, and by an operator's word (--abandon-node) the machine ends without it: its VM is "
-        "gone, what the message names stays in the cluster.",
-        "If the cluster comes back: its cloud-controller-manager removes a Node without a VM. Where there is none, "
-        "delete it with `kubectl delete node`.",
-        warning=True,
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
     ),
     "StartupTaint": Reason(
         Kind.WAIT,
@@ -463,7 +447,23 @@ LEAVING: dict[str, Reason] = {
     "Forgetting": Reason(
         Kind.WAIT,
         "The VM is gone; its Node object and its bootstrap tokens are being removed.",
-        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`. "
+        "If the cluster never answers again: `hostler delete {machine} --force --abandon-node`.",
+    ),
+    "NodeLeft": Reason(
+        Kind.HAPPENING,
+        "A Node that has the name of the machine's stays: it has no providerID, so nobody can say whose it is.",
+        "The cloud-controller-manager removes it when it finds no VM of its name. Where there is none, see whether a "
+        "VM stands behind it; if not, delete it with `kubectl delete node`.",
+        warning=True,
+    ),
+    "NodeAbandoned": Reason(
+        Kind.HAPPENING,
+        "The cluster did not answer, and by an operator's word (--abandon-node) the machine ends without it: its VM is "
+        "gone, what the message names stays in the cluster.",
+        "If the cluster comes back: its cloud-controller-manager removes a Node without a VM. Where there is none, "
+        "delete it with `kubectl delete node`.",
+        warning=True,
     ),
     "Gone": Reason(
         Kind.HAPPENING,

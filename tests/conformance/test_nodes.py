@@ -42,7 +42,7 @@ def journal(s: MachineState | MachineResult, reason: str) -> list[str]:
 # -- several Nodes of one VM -------------------------------------------------------------------------------------------
 
 
-async def test_both_are_named_at_the_machine_until_one_is_gone(machines: Machines) -> None:
+async def test_p72_both_are_named_at_the_machine_until_one_is_gone(machines: Machines) -> None:
     handle = await running(machines)
     words = f"nodes {NODE} and twin have the providerID of its VM; {NODE} counts"
     for _ in range(2):  # said once, whatever else changes
@@ -57,7 +57,7 @@ async def test_both_are_named_at_the_machine_until_one_is_gone(machines: Machine
     await eventually(lambda: state(handle), lambda s: not doubled(s), "no condition")
 
 
-async def test_a_twin_that_comes_while_it_is_drained_is_drained_too(machines: Machines) -> None:
+async def test_p72_a_twin_that_comes_while_it_is_drained_is_drained_too(machines: Machines) -> None:
     """What is to be drained is looked for at the beginning of a drain: it begins anew."""
     machines.stubs.holds["drain_node"] = asyncio.Event()
     handle = await running(machines)
@@ -87,7 +87,7 @@ async def test_what_is_done_at_a_node_is_done_at_this_one(machines: Machines) ->
 # -- what cannot be said to be its own ---------------------------------------------------------------------------------
 
 
-async def test_a_node_of_which_nobody_knows_whose_it_is_is_named_in_the_result(machines: Machines) -> None:
+async def test_p73_a_node_of_which_nobody_knows_whose_it_is_is_named_in_the_result(machines: Machines) -> None:
     machines.stubs.always["forget_machine"] = ForgetOutput(left=["node x: nobody knows"])
     handle = await running(machines)
     await delete(handle)
@@ -117,7 +117,7 @@ async def failed_for_it(machines: Machines, output: CreateOutput, *, timings: Ti
     return failed
 
 
-async def test_one_that_is_nobodys_is_removed(machines: Machines) -> None:
+async def test_p74_one_that_is_nobodys_is_removed(machines: Machines) -> None:
     machines.stubs.then("look_at_vm", VmLook(state="gone"))
     failed = await failed_for_it(machines, refers_to())
     (look,), (input,) = machines.stubs.called("look_at_vm"), machines.stubs.called("remove_stale_node")
@@ -141,7 +141,7 @@ async def test_one_that_is_nobodys_is_removed(machines: Machines) -> None:
         ),
     ],
 )
-async def test_what_cannot_be_proven_stays_and_is_said(
+async def test_p74_what_cannot_be_proven_stays_and_is_said(
     machines: Machines, provider_id: str, vm: Any, node: Any, why: str
 ) -> None:
     machines.stubs.then("look_at_vm", vm)
@@ -185,7 +185,7 @@ class Farewell:
         self.who = who
 
 
-async def test_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> None:
+async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> None:
     """Its machine waits, and says how to end it; then it ends, what is left is named, and its class hears of it."""
     client = machines.client
     machines.stubs.always["forget_machine"] = classified(ErrorClass.TRANSIENT, "no route to host", last=True)
@@ -215,7 +215,7 @@ async def test_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> None:
     assert machines.stubs.called("delete_machine")
 
 
-async def test_nobody_polls_the_cluster_any_more(machines: Machines) -> None:
+async def test_p76_nobody_polls_the_cluster_any_more(machines: Machines) -> None:
     """Nor is a last Event waited for, that nobody will write."""
     handle = await running(machines, timings=BRIEF)
     await machines.workers[cluster_queue("demo", machines.prefix)].shutdown()
