@@ -135,6 +135,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                     node.remove_ready_taint,
                     node.look_at_node,
                     node.forget_machine,
+                    node.remove_stale_node,
                     marks.mark_nodes,
                     preserve.preserve_node,
                 ],

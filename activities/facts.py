@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
@@ -24,7 +25,7 @@ ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION, PRESERVE_ANNOTATION)
 """Those that a machine reads; a change of another is no news."""
 
 
-def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
+def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
     """The facts of one Node object as JSON. Heartbeat times are not among them: they would be a change every time."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
@@ -52,6 +53,7 @@ def project(node: dict[str, Any], epoch: int, seq: int) -> NodeFacts:
         deleting=bool(metadata.get("deletionTimestamp")),
         addresses=sorted({a["address"] for a in status.get("addresses") or () if a.get("address")}),
         annotations=_annotations(annotations),
+        twins=sorted(twins),
     )
 
 
@@ -76,9 +78,9 @@ def _reason(ready: dict[str, Any]) -> str:
 def digest(facts: NodeFacts) -> str:
     """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
     removal, which is our own deed; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
-    which move with every report. Without annotations it is what it was before there were any: an upgrade tells nobody
-    the same again."""
+    which move with every report. Without annotations, or twins, it is what it was before there were any: an upgrade
+    tells nobody the same again."""
     words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
-    none = set() if facts.annotations else {"annotations"}
+    none = {field for field in ("annotations", "twins") if not getattr(facts, field)}
     content = words.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint", *none})
     return base64.b64encode(hashlib.sha256(content.encode()).digest()[:8]).decode()

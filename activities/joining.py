@@ -7,8 +7,9 @@ import asyncio
 from temporalio import activity
 
 from activities.kube import Clusters, Kube, KubeError, node_path
-from activities.looks import is_of, labelled_node, provider_id_of, ready_status
+from activities.looks import labelled_node
 from activities.tokens import keep_token
+from activities.whose import is_of, provider_id_of, ready_status
 from resources.messages import StatusInput, VmLookInput
 from resources.settings import SettingsError
 

@@ -1,7 +1,6 @@
-"""Fresh reads of a machine's Node and its kubelet's Lease: a plain GET is answered by etcd's quorum, from no cache.
+"""Fresh reads of a machine's Nodes and their kubelets' Leases: a plain GET is answered by etcd's quorum, from no cache.
 
-A Node is a machine's by its providerID alone: names are given again (machine-controller-manager #633), and a kubelet
-may register under another one than the cloud promised.
+Which Node is a machine's, and which counts where there are several, says `activities.whose`.
 """
 
 from __future__ import annotations
@@ -11,8 +10,10 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-from activities.kube import Kube, node_path
-from resources.names import MACHINE_NAME_LABEL, provider_key
+from activities.kube import Kube, KubeError, node_path
+from activities.whose import Rival, Whose, is_of, ready_status, the_one, whose
+from resources.messages import AtNode
+from resources.names import MACHINE_NAME_LABEL
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
@@ -20,17 +21,21 @@ LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 @dataclass(frozen=True)
 class Found:
     node: dict[str, Any] | None = None
-    """The Node of the VM, as JSON."""
+    """The Node of the VM, as JSON; of several the one that counts."""
     namesake: dict[str, Any] | None = None
     """The Node of the expected name, where it is not, or not yet, known to be the VM's."""
 
 
-async def find_node(kube: Kube, machine: str, node_name: str | None, provider_id: str) -> Found:
-    """By name, else by label; either way the providerID decides. Raises KubeError."""
+async def find_node(kube: Kube, machine: str, node_name: str | None, provider_id: str, uid: str = "") -> Found:
+    """By name and by label. `uid`: of the Node object that the machine knows. Raises KubeError."""
     named = await kube.find(node_path(node_name)) if node_name else None
-    if named is not None and is_of(named, provider_id):
-        return Found(node=named)
-    return Found(node=await labelled_node(kube, machine, provider_id), namesake=named)
+    ours = named is not None and whose(named, provider_id, uid) is Whose.OURS
+    if ours and named is not None and ready_status(named) == "True":
+        return Found(node=named)  # no other could displace it
+    nodes = {n["metadata"]["name"]: n for n in await labelled_nodes(kube, machine, provider_id)}
+    if ours and named is not None:
+        nodes[named["metadata"]["name"]] = named
+    return Found(node=counting(list(nodes.values()), uid), namesake=None if ours else named)
 
 
 async def labelled_nodes(kube: Kube, machine: str, provider_id: str) -> list[dict[str, Any]]:
@@ -41,9 +46,30 @@ async def labelled_nodes(kube: Kube, machine: str, provider_id: str) -> list[dic
 
 async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:
     """The Node that counts. Raises KubeError."""
-    mine = await labelled_nodes(kube, machine, provider_id)
-    # Of two the newer one counts, as the watch has it; times are whole seconds, so the name decides a tie.
-    return max(mine, key=lambda n: (n["metadata"]["creationTimestamp"], n["metadata"]["name"]), default=None)
+    return counting(await labelled_nodes(kube, machine, provider_id))
+
+
+def counting(nodes: list[dict[str, Any]], uid: str = "") -> dict[str, Any] | None:
+    """Of one VM's Nodes. One look cannot see whether a Lease moves: a Ready one is taken at its word."""
+    if not nodes:
+        return None
+    one = the_one(map(Rival.of, nodes), {uid})
+    return next(n for n in nodes if n["metadata"]["name"] == one.name)
+
+
+async def our_node(kube: Kube, input: AtNode) -> dict[str, Any] | None:
+    """None when it is gone, or when the name is not, or not surely, our VM's any more. Raises KubeError."""
+    node = await kube.find(node_path(input.node_name))
+    return node if node is not None and whose(node, input.provider_id, input.node_uid) is Whose.OURS else None
+
+
+async def the_node(kube: Kube, input: AtNode) -> dict[str, Any]:
+    """Like `our_node`. Raises KubeError, 404 where that is None."""
+    node = await our_node(kube, input)
+    if node is None:
+        words = f"node {input.node_name} is gone, or is not known to be {input.provider_id}'s any more"
+        raise KubeError(404, "NotFound", words)
+    return node
 
 
 async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
@@ -51,25 +77,3 @@ async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
     lease = await kube.find(f"{LEASES}/{quote(node_name)}")
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     return datetime.fromisoformat(renewed) if renewed else None
-
-
-def ready_status(node: dict[str, Any]) -> str:
-    """Status of the condition Ready as it is: True, False, Unknown; "" when nobody has set it."""
-    conditions = (node.get("status") or {}).get("conditions") or ()
-    return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
-
-
-def provider_id_of(node: dict[str, Any]) -> str:
-    return str((node.get("spec") or {}).get("providerID") or "")
-
-
-def is_of(node: dict[str, Any], provider_id: str) -> bool:
-    theirs = provider_id_of(node)
-    return bool(theirs) and provider_key(theirs) == provider_key(provider_id)
-
-
-def another_vm(node: dict[str, Any], provider_id: str | None) -> bool:
-    """A Node that another VM has registered under the name: names are given again."""
-    if not provider_id or not provider_id_of(node):
-        return False
-    return not is_of(node, provider_id)

@@ -15,6 +15,7 @@ from activities.instances import GONE
 from activities.joining import why_not_joined
 from activities.kube import Kube, node_path
 from activities.tokens import ensure_token, render
+from activities.whose import is_of, provider_id_of
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,
@@ -34,6 +35,7 @@ from resources.messages import (
     CreateOutput,
     DeleteInput,
     DeleteOutput,
+    StaleNode,
     StatusInput,
     StatusOutput,
     Target,
@@ -42,7 +44,6 @@ from resources.messages import (
     VmLook,
     VmLookInput,
 )
-from resources.names import provider_key
 
 FIRST_LOOK = timedelta(seconds=1)
 GROWTH = 1.5
@@ -98,7 +99,8 @@ class MachineActivities:
             node_name=vm.node_name,
             addresses=vm.addresses,
             adopted=adopted,
-            stale_node=stale,
+            stale_node=stale.name if stale else None,
+            stale=stale,
             user_data_version=secret.version,
         )
 
@@ -210,7 +212,7 @@ class MachineActivities:
                 return None
             raise
 
-    async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> str | None:
+    async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
         """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).
 
         Not when the name is the machine's own: such a node may have joined before the create call answered (MCM #707).
@@ -221,11 +223,12 @@ class MachineActivities:
         if node is None:
             return None
         created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
-        provider_id = (node.get("spec") or {}).get("providerID") or ""
-        if provider_id and provider_key(provider_id) == provider_key(vm.provider_id):
+        if is_of(node, vm.provider_id):
             return None
-        # The API server cuts its times to whole seconds.
-        return vm.node_name if created < input.started.replace(microsecond=0) else None
+        provider_id = provider_id_of(node)
+        if created >= input.started.replace(microsecond=0):  # the API server cuts its times to whole seconds
+            return None
+        return StaleNode(name=vm.node_name, uid=node["metadata"]["uid"], provider_id=provider_id)
 
     async def _announce(self, target: Target, provider_id: str) -> None:
         """Tell the cluster which VM is which machine, before its node can join."""

@@ -8,27 +8,32 @@ from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.classes import ClassActivities
+from activities.clock import Clock
 from activities.deps import Deps
 from activities.draining.calls import attached, detach
 from activities.events import tell
 from activities.facts import project
 from activities.kube import Kube, KubeError, node_path
-from activities.looks import find_node, labelled_nodes, lease_renewed, provider_id_of, ready_status
+from activities.looks import find_node, labelled_nodes, lease_renewed, our_node, the_node
 from activities.merge import template_patch
 from activities.rewrite import Object, rewrite
 from activities.tokens import revoke_tokens
+from activities.whose import Whose, alive, is_of, provider_id_of, ready_status, whose
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,
+    ForgetOutput,
     JoinInput,
     LookInput,
     NodeFacts,
     NodeLook,
     ReadyInput,
     ReadyOutput,
+    StaleNodeInput,
+    StaleNodeOutput,
     TellInput,
 )
-from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
+from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id
 
 
 class NodeActivities:
@@ -40,7 +45,7 @@ class NodeActivities:
     async def join_node(self, input: JoinInput) -> None:
         """Labels, annotations and taints of the template; the bootstrap token has served and is revoked."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        node = await kube.get(node_path(input.node_name))
+        node = await the_node(kube, input)
         await rewrite(kube, node, lambda found: template_patch(found, input.last_applied, input.node_template))
         await revoke_tokens(kube, input.machine, input.attempt)
         await tell(kube, node, input.machine, input.story)
@@ -52,7 +57,7 @@ class NodeActivities:
         What cannot be read is an error, never "not there".
         """
         kube = await self.deps.clusters.get(input.machine.cluster)
-        found = await find_node(kube, input.machine.name, input.node_name, input.provider_id)
+        found = await find_node(kube, input.machine.name, input.node_name, input.provider_id, input.node_uid)
         if found.node is None:
             return NodeLook(
                 node=NodeFacts(epoch=0, seq=0, exists=False, name=input.node_name or ""),
@@ -66,9 +71,9 @@ class NodeActivities:
 
     @activity.defn
     async def tell_node(self, input: TellInput) -> None:
-        """Events on the Node; nothing when it is gone."""
+        """Events on the Node; nothing when it is gone, or another VM's."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        node = await kube.find(node_path(input.node_name))
+        node = await our_node(kube, input)
         if node is not None:
             await tell(kube, node, input.machine, input.story)
 
@@ -76,18 +81,20 @@ class NodeActivities:
     async def remove_ready_taint(self, input: ReadyInput) -> ReadyOutput:
         """By key, whatever its value or effect. Read-modify-write: the list of taints is atomic."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        node = await kube.get(node_path(input.node_name))
+        node = await the_node(kube, input)
         await rewrite(kube, node, ready_patch)
         await tell(kube, node, input.machine, input.story)
         return ReadyOutput(removed=bool(ready_patch(node)))
 
     @activity.defn
-    async def forget_machine(self, input: ForgetInput) -> None:
-        """Its Nodes, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called."""
+    async def forget_machine(self, input: ForgetInput) -> ForgetOutput:
+        """Its Nodes, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called, so
+        nothing of it writes to a volume any more, and the VolumeAttachments of its Nodes go, too."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        for node in await _nodes_of(kube, input):
+        nodes, left = await _nodes_of(kube, input)
+        await _detach(kube, nodes)
+        for node in nodes:
             metadata = node["metadata"]
-            await _detach(kube, node)
             # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
@@ -100,6 +107,33 @@ class NodeActivities:
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:
                     raise
+        return ForgetOutput(left=left)
+
+    @activity.defn
+    async def remove_stale_node(self, input: StaleNodeInput) -> StaleNodeOutput:
+        """A Node at an address that the cloud has given to another VM, whose own VM the cloud has said not to exist.
+
+        It goes only if its kubelet, too, has been silent for long, and as it was read: one that is written to meanwhile
+        is alive.
+        """
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        stale = input.node
+        node = await kube.find(node_path(stale.name))
+        if node is None or node["metadata"]["uid"] != stale.uid:
+            return StaleNodeOutput(removed=True, message="it was gone already")
+        if not is_of(node, stale.provider_id):
+            return StaleNodeOutput(message=f"its providerID is {provider_id_of(node) or 'not set'}")
+        if why := alive(node, await lease_renewed(kube, stale.name), Clock().now(), input.silent_for):
+            return StaleNodeOutput(message=why)
+        await _detach(kube, [node])
+        seen = {"uid": stale.uid, "resourceVersion": node["metadata"]["resourceVersion"]}
+        try:
+            await kube.delete(node_path(stale.name), {"preconditions": seen})
+        except KubeError as e:
+            if e.status != 409:
+                raise
+            return StaleNodeOutput(message=f"somebody has just written to node {stale.name}")
+        return StaleNodeOutput(removed=True)
 
 
 def ready_patch(node: Object) -> Object:
@@ -110,32 +144,30 @@ def ready_patch(node: Object) -> Object:
     return {"metadata": version, "spec": {"taints": rest}} if len(rest) < len(taints) else {}
 
 
-async def _detach(kube: Kube, node: dict[str, Any]) -> None:
-    """Its VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here."""
+async def _detach(kube: Kube, nodes: list[dict[str, Any]]) -> None:
+    """Their VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here."""
     try:
-        await detach(kube, await attached(kube, node))
+        if nodes:
+            await detach(kube, await attached(kube, nodes))
     except KubeError as e:
         if e.status != 403:
             raise
-        activity.logger.warning("volumes of node %s not detached: %s", node["metadata"]["name"], e.message)
+        names = ", ".join(n["metadata"]["name"] for n in nodes)
+        activity.logger.warning("volumes of node %s not detached: %s", names, e.message)
 
 
-async def _nodes_of(kube: Kube, input: ForgetInput) -> list[dict[str, Any]]:
-    """By name, and by label: a Node may have registered under another name and never joined, or have a twin."""
-    found = {}
-    if input.node_name:
-        node = await kube.find(node_path(input.node_name))
-        if node is not None and _ours(node, input):
-            found[input.node_name] = node
+async def _nodes_of(kube: Kube, input: ForgetInput) -> tuple[list[dict[str, Any]], list[str]]:
+    """By name, and by label: a Node may have registered under another name and never joined, or have a twin. And one of
+    the name of which nobody can say whose it is, in words: it may be another VM's that has just got the address."""
+    found, left = {}, []
+    named = await kube.find(node_path(input.node_name)) if input.node_name else None
+    if named is not None:
+        match whose(named, input.provider_id, input.node_uid):
+            case Whose.OURS:
+                found[named["metadata"]["name"]] = named
+            case Whose.UNSURE:
+                left.append(f"node {input.node_name}: it has no providerID, so nobody can say that it was this VM's")
     if input.provider_id:
         for node in await labelled_nodes(kube, input.machine.name, input.provider_id):
             found[node["metadata"]["name"]] = node
-    return list(found.values())
-
-
-def _ours(node: dict[str, Any], input: ForgetInput) -> bool:
-    """A Node of our name that another VM has registered is not ours to delete."""
-    theirs = (node.get("spec") or {}).get("providerID")
-    if theirs and input.provider_id:
-        return provider_key(theirs) == provider_key(input.provider_id)
-    return input.joined
+    return list(found.values()), left

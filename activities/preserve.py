@@ -9,10 +9,10 @@ from temporalio import activity
 
 from activities.deps import Deps
 from activities.events import tell
-from activities.kube import node_path
-from activities.looks import another_vm
+from activities.looks import labelled_nodes, our_node
 from activities.protection import protection, protection_patch
 from activities.rewrite import Object, rewrite_if_there
+from activities.whose import Whose, whose
 from resources.messages import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 
@@ -25,9 +25,13 @@ class PreserveActivities:
     async def preserve_node(self, input: PreserveInput) -> PreserveOutput:
         """A Node that is gone, or that another VM has registered, has nothing to change."""
         kube = await self.deps.clusters.get(input.machine.cluster)
-        node = await kube.find(node_path(input.node_name))
+        node = await our_node(kube, input)
         node = await rewrite_if_there(kube, node, lambda found: preserve_patch(found, input))
-        if node is None or another_vm(node, input.provider_id):
+        if input.uncordon and input.provider_id:  # a drain has cordoned its twins, too
+            for twin in await labelled_nodes(kube, input.machine.name, input.provider_id):
+                if twin["metadata"]["name"] != input.node_name:
+                    await rewrite_if_there(kube, twin, lambda found: preserve_patch(found, input))
+        if node is None or not _ours(node, input):
             return PreserveOutput()
         await tell(kube, node, input.machine, input.story)
         return PreserveOutput(value=(node["metadata"].get("annotations") or {}).get(PRESERVE_ANNOTATION, ""))
@@ -36,7 +40,7 @@ class PreserveActivities:
 def preserve_patch(node: Object, input: PreserveInput) -> Object:
     """The merge patch that makes a Node as it shall be; empty when it is. It carries the resourceVersion: a person may
     ask anew, or cordon, at the same time."""
-    if another_vm(node, input.provider_id):
+    if not _ours(node, input):
         return {}
     metadata = node["metadata"]
     there: dict[str, str] = metadata.get("annotations") or {}
@@ -59,3 +63,7 @@ def _protection(there: dict[str, str], machine: str, on: bool) -> dict[str, str 
     if on:
         return protection_patch(there, replace(now, machine=machine))
     return protection_patch(there, replace(now, machine="")) if now.machine == machine else {}
+
+
+def _ours(node: Object, input: PreserveInput) -> bool:
+    return whose(node, input.provider_id, input.node_uid) is Whose.OURS

@@ -17,9 +17,9 @@ async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]
     """The Node as it is after it. The first try is with the Node as the caller has read it.
 
     `patch_of` makes a merge patch, an empty one where nothing is to be done; it carries the resourceVersion where what
-    it changes depends on what is there. Raises KubeError: 404 when the Node is gone.
+    it changes depends on what is there. Raises KubeError: 404 when the Node is gone, also where another has its name.
     """
-    path = node_path(node["metadata"]["name"])
+    path, uid = node_path(node["metadata"]["name"]), node["metadata"].get("uid")
     for left in reversed(range(CONFLICTS)):
         patch = patch_of(node)
         if not patch:
@@ -30,6 +30,8 @@ async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]
             if e.status != 409 or not left:
                 raise
         node = await kube.get(path)
+        if node["metadata"].get("uid") != uid:
+            raise KubeError(404, "NotFound", f"node {node['metadata']['name']} is another object by now")
     raise AssertionError("unreachable: the last try raises")
 
 

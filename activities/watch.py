@@ -11,7 +11,6 @@ import contextlib
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 from temporalio import activity
@@ -23,7 +22,9 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.facts import digest, project
 from activities.kube import Kube, KubeError, node_path
-from resources.messages import Cursor, NodeFacts, Note, Reachability, WatchInput
+from activities.twins import LEASES_EVERY, Leases
+from activities.whose import Rival, the_one
+from resources.messages import Cursor, NodeFacts, Reachability, WatchInput
 from resources.names import MACHINE_NAME_LABEL, machine_id, provider_key
 
 SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
@@ -35,7 +36,7 @@ BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
 SIGNALS_AT_ONCE = 50
 QUERY_CHUNK = 1000
 DUPLICATE = "DuplicateNode"
-"""In place of a digest in `Cursor.told`: the cluster knows that this Node does not count."""
+"""In place of a digest in `Cursor.told`: of its machine another Node counts."""
 
 
 @dataclass
@@ -98,10 +99,9 @@ class NodeWatch:
         self.seq = 0
         self.machines: dict[str, str] = {}
         """provider_key to machine, as far as known."""
-        self.owners: dict[str, tuple[datetime, str]] = {}
-        """Machine to the Node that counts: its creation and name."""
-        self.ousted: dict[str, str] = {}
-        """Machine to the Node that counted before its newer twin came."""
+        self.nodes: dict[str, set[str]] = {}
+        """Machine to the names of its Nodes: one, or several that have its VM's providerID."""
+        self.leases = Leases(kube)
         self.unknown: dict[str, Unknown] = {}
         self.labelled: dict[str, str] = {}
         """Node uid to the machine whose name we wrote on it."""
@@ -117,6 +117,7 @@ class NodeWatch:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._ask())
+            group.create_task(self._contests())
 
     # -- list and watch -------------------------------------------------------------------------------------------
 
@@ -146,10 +147,12 @@ class NodeWatch:
         names = {n["metadata"]["name"] for n in nodes["items"]}
         self.unknown = {n: u for n, u in self.unknown.items() if n in names}
         await self._resolve(nodes["items"])
-        self.owners = {}  # a Node that went unseen must not keep its twin from counting
+        self.nodes = {}
         for node in nodes["items"]:
             self._claim(node)
-        told = await asyncio.gather(*map(self._seen, nodes["items"]), return_exceptions=True)
+        # One for each machine: of several the others are looked at with it.
+        each = {m: n for n in nodes["items"] if (m := self.machines.get(_key(n) or ""))}
+        told = await asyncio.gather(*map(self._seen, each.values()), return_exceptions=True)
         for failure in filter(None, told):  # only now: no other node's telling is left behind, still running
             raise failure
         for name in [n for n in self.cursor.told if n not in names]:
@@ -179,8 +182,7 @@ class NodeWatch:
         name = node["metadata"]["name"]
         if kind == "DELETED":
             self.unknown.pop(name, None)
-            if self._has_twin(name):
-                raise KubeError(410, "Expired", f"{name} is gone, and another Node of its VM may count now: list again")
+            self.nodes.get(self.machines.get(_key(node) or "", ""), set()).discard(name)
             await self._gone(name)
         else:
             self._claim(node)
@@ -206,19 +208,33 @@ class NodeWatch:
             self.asking.set()
             return
         self.unknown.pop(name, None)
-        # Of two Nodes with one providerID the newer one counts; times are whole seconds, so the name decides a tie.
-        claim = (datetime.fromisoformat(node["metadata"]["creationTimestamp"]), name)
-        former = self.owners.get(machine, claim)
-        self.owners[machine] = max(claim, former)
-        if former[1] != self.owners[machine][1]:
-            self.ousted[machine] = former[1]
+        self.nodes.setdefault(machine, set()).add(name)
 
-    def _has_twin(self, name: str) -> bool:
-        """Whether another Node is known of this one's machine."""
-        machine = self.cursor.told.get(name, "").partition(" ")[2]
-        return bool(machine) and any(
-            mark.endswith(f" {machine}") for other, mark in self.cursor.told.items() if other != name
-        )
+    async def _contests(self) -> None:
+        """That a Lease has stopped is no event."""
+        while True:
+            await asyncio.sleep(LEASES_EVERY)
+            for machine in [m for m, names in self.nodes.items() if len(names) > 1]:
+                async with self.turn:
+                    with contextlib.suppress(KubeError):  # the next event, or the next time, tells
+                        await self._settle(machine)
+
+    async def _settle(self, machine: str) -> None:
+        """Which of the Nodes that have its VM's providerID counts: it is told of that one, with the others' names. All
+        carry its label, by which a drain finds them."""
+        read = [await self.kube.find(node_path(name)) for name in sorted(self.nodes[machine])]
+        nodes = {n["metadata"]["name"]: n for n in read if n and self.machines.get(_key(n) or "") == machine}
+        self.nodes[machine] = set(nodes)
+        if not nodes:
+            return  # that they are gone is on its way
+        rivals = [Rival.of(n, await self.leases.silent(n)) for n in nodes.values()] if len(nodes) > 1 else []
+        known = {r.uid for r in rivals if self.cursor.told.get(r.name, DUPLICATE).partition(" ")[0] != DUPLICATE}
+        name = the_one(rivals, known).name if rivals else next(iter(nodes))
+        twins = sorted(nodes.keys() - {name})
+        await self._tell(machine, nodes[name], twins)
+        for twin in twins:
+            await self._take(nodes[twin], machine)
+            self._told(twin, f"{DUPLICATE} {machine}")
 
     async def _ask(self) -> None:
         """Ask the cluster's workflow about unknown nodes, all in one query: a query leaves no history."""
@@ -260,43 +276,42 @@ class NodeWatch:
 
     async def _seen(self, node: dict[str, Any]) -> None:
         """Tell the machine of this node, if there is one and it does not know yet."""
-        name = node["metadata"]["name"]
         machine = self.machines.get(_key(node) or "")
         if machine is None:
             return
-        owner = self.owners[machine][1]
-        if owner != name:
-            await self._duplicate(name, owner, machine)
-            return
-        if former := self.ousted.pop(machine, None):
-            # At once, and not with its next event: if the twin goes first, what was told of it must count as untold.
-            await self._duplicate(former, name, machine)
-        uid, labels = node["metadata"]["uid"], node["metadata"].get("labels") or {}
-        if machine not in (labels.get(MACHINE_NAME_LABEL), self.labelled.get(uid)):
-            await self._label(name, machine)
-            self.labelled[uid] = machine  # our own change may come back later than the next event
-        if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
-            await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
-        facts = project(node, self.epoch, self._next())
+        if len(self.nodes[machine]) > 1:
+            await self._settle(machine)
+        else:
+            await self._tell(machine, node)
+
+    async def _tell(self, machine: str, node: dict[str, Any], twins: Iterable[str] = ()) -> None:
+        name = node["metadata"]["name"]
+        await self._take(node, machine)
+        facts = project(node, self.epoch, self._next(), twins)
         mark = f"{digest(facts)} {machine}"
         if self.cursor.told.get(name) == mark:
             return
         if await self._signal(machine, facts):
             self._told(name, mark)
 
-    async def _duplicate(self, name: str, owner: str, machine: str) -> None:
-        mark = f"{DUPLICATE} {machine}"
-        if self.cursor.told.get(name) != mark:
-            await self._note(DUPLICATE, f"nodes {name} and {owner} have the providerID of {machine}; {owner} counts")
-            self._told(name, mark)
+    async def _take(self, node: dict[str, Any], machine: str) -> None:
+        """It is this machine's from now on."""
+        name = node["metadata"]["name"]
+        await self._label(node, machine)
+        if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
+            await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
 
     async def _gone(self, name: str) -> None:
+        """Tell its machine; one that has another Node is told of that."""
         mark = self.cursor.told.get(name)
         if mark is None:
             return
         machine = mark.partition(" ")[2]
-        if self.owners.get(machine, (None, name))[1] == name:
-            self.owners.pop(machine, None)
+        others = self.nodes.get(machine, set())
+        others.discard(name)
+        if others:
+            await self._settle(machine)
+        else:
             await self._signal(machine, NodeFacts(epoch=self.epoch, seq=self._next(), exists=False, name=name))
         self._told(name, None)
 
@@ -316,15 +331,20 @@ class NodeWatch:
                 return False
         return True
 
-    async def _label(self, name: str, machine: str) -> None:
+    async def _label(self, node: dict[str, Any], machine: str) -> None:
+        uid, labels = node["metadata"]["uid"], node["metadata"].get("labels") or {}
+        if machine in (labels.get(MACHINE_NAME_LABEL), self.labelled.get(uid)):
+            return
         # A node that vanished, or one that we may not label, is still told to its machine. A slot for each: the first
         # list of a large cluster must not open a connection for every node.
+        path, patch = node_path(node["metadata"]["name"]), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}}
         async with self.slots:
             try:
-                await self.kube.merge_patch(node_path(name), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}})
+                await self.kube.merge_patch(path, patch)
             except KubeError as e:
                 if e.status not in (404, 403):
                     raise
+        self.labelled[uid] = machine  # our own change may come back later than the next event
 
     async def _reach(self, reachable: bool, message: str) -> None:
         if self.reachable is reachable:
@@ -332,10 +352,6 @@ class NodeWatch:
         self.reachable = reachable
         news = Reachability(reachable=reachable, message=message, time=self.clock.now())
         await self.handle.signal("reachability", news)
-
-    async def _note(self, reason: str, message: str) -> None:
-        activity.logger.warning("%s: %s", reason, message)
-        await self.handle.signal("note", Note(reason=reason, message=message))
 
     def _next(self) -> int:
         self.seq += 1

@@ -29,13 +29,24 @@ LONGEST = timedelta(days=3650)
 
 
 def deletion(former: Deletion | None, intent: DeleteIntent, now: datetime) -> Deletion:
-    """Force is never taken back; a delete after a recreate cancels the new life."""
+    """Neither force nor that the Node is abandoned is taken back; a delete after a recreate cancels the new life."""
     recreate = isinstance(intent, RecreateIntent)
     if former is None:
         return Deletion(
-            time=now, requested_by=intent.requested_by, reason=intent.reason, force=intent.force, recreate=recreate
+            time=now,
+            requested_by=intent.requested_by,
+            reason=intent.reason,
+            force=intent.force,
+            recreate=recreate,
+            abandon_node=intent.abandon_node,
         )
-    return former.model_copy(update={"force": former.force or intent.force, "recreate": former.recreate and recreate})
+    return former.model_copy(
+        update={
+            "force": former.force or intent.force,
+            "recreate": former.recreate and recreate,
+            "abandon_node": former.abandon_node or intent.abandon_node,
+        }
+    )
 
 
 def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> Preservation:

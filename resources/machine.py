@@ -19,6 +19,7 @@ from resources.messages import (
     NodeLook,
     RepairIntent,
     ResourceUpdate,
+    StaleNode,
     VmFacts,
     VmLook,
 )
@@ -181,6 +182,8 @@ class Deletion(Value):
     force: bool = False
     recreate: bool = False
     """A new life follows, under the same name."""
+    abandon_node: bool = False
+    """Once the VM is gone, a cluster that does not answer is not waited for."""
 
 
 class AppliedSpec(Value):
@@ -211,6 +214,8 @@ class Status(Model):
     preserve: Preservation = Field(default_factory=Preservation)
     kept: list[str] = Field(default_factory=list)
     """Volumes and NICs that outlive the machine because its spec says so."""
+    left: list[str] = Field(default_factory=list)
+    """What it leaves in the cluster, because nobody could remove it or say that it was the machine's."""
 
     @property
     def shown_phase(self) -> str:
@@ -248,6 +253,8 @@ class MachineState(Model):
     attempt: Attempt | None = None
     made: datetime | None = None
     """When the cloud answered that there is a VM."""
+    stale: StaleNode | None = None
+    """The Node that its VM would have been mistaken for, until it is known whether it can be removed."""
     node: NodeFacts | None = None
     """The newest that the watch of nodes told."""
     vm: VmFacts | None = None
@@ -322,4 +329,6 @@ class MachineResult(Value):
     uid: str
     provider_id: str | None = Field(default=None, alias="providerID")
     kept: list[str] = Field(default_factory=list)
+    left: list[str] = Field(default_factory=list)
+    """In the cluster, by an operator's word or because nobody could say that it was the machine's."""
     journal: list[Happening] = Field(default_factory=list)

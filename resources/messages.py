@@ -26,6 +26,8 @@ class Intent(Value):
 class DeleteIntent(Intent):
     force: bool = False
     """Shortens the drain; never skips clean-up."""
+    abandon_node: bool = False
+    """Once the VM is gone, a cluster that does not answer is not waited for: what is left there is named."""
 
 
 class RepairIntent(DeleteIntent):
@@ -80,6 +82,8 @@ class NodeFacts(Value):
     addresses: list[str] = Field(default_factory=list)
     annotations: dict[str, str] = Field(default_factory=dict)
     """Of those on it the ones that its machine reads."""
+    twins: list[str] = Field(default_factory=list)
+    """Names of other Nodes with the VM's providerID, which do not count."""
 
     def newer_than(self, other: NodeFacts | None) -> bool:
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
@@ -166,6 +170,15 @@ class CreateInput(Value):
     generation: int = 1
 
 
+class StaleNode(Value):
+    """A Node that a new VM would have been mistaken for."""
+
+    name: str
+    uid: str
+    provider_id: str = Field(default="", alias="providerID")
+    """Of the VM that it was, where it says so."""
+
+
 class CreateOutput(Value):
     provider_id: str = Field(alias="providerID")
     node_name: str
@@ -173,6 +186,8 @@ class CreateOutput(Value):
     adopted: bool = False
     stale_node: str | None = None
     """The Node that the VM was referring to; the VM is being deleted."""
+    stale: StaleNode | None = None
+    """The same."""
     user_data_version: str = ""
     """resourceVersion of the Secret that the user data was rendered from."""
 
@@ -231,6 +246,8 @@ class LookInput(Value):
     node_name: str | None = None
     """The name that it is known by or expected to have; a Node with the machine's name label is looked for too."""
     provider_id: str = Field(alias="providerID")
+    node_uid: str = ""
+    """Of the Node object that the machine knows: of several equals it counts."""
 
 
 class NodeLook(Value):
@@ -263,26 +280,30 @@ class VmLook(Value):
     """Why its node has not joined, where that was asked for."""
 
 
-class JoinInput(Value):
+class AtNode(Value):
+    """Which Node an activity may touch: names are given again, so it must have this providerID, or be this object."""
+
     machine: MachineRef
-    attempt: int
     node_name: str
+    provider_id: str | None = Field(default=None, alias="providerID")
+    node_uid: str = ""
+    """Of the Node object that the machine knows as its own; "": of none."""
+
+
+class JoinInput(AtNode):
+    attempt: int
     node_template: NodeTemplate
     last_applied: NodeTemplate | None = None
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
 
 
-class ReadyInput(Value):
-    machine: MachineRef
-    node_name: str
+class ReadyInput(AtNode):
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node when the taint is gone."""
 
 
-class TellInput(Value):
-    machine: MachineRef
-    node_name: str
+class TellInput(AtNode):
     story: list[Happening]
     """Told as Events on the Node."""
 
@@ -292,12 +313,9 @@ class ReadyOutput(Value):
     """False: the node never carried the taint."""
 
 
-class PreserveInput(Value):
+class PreserveInput(AtNode):
     """What the Node of a machine shall carry, or carry no more. Idempotent."""
 
-    machine: MachineRef
-    node_name: str
-    provider_id: str | None = Field(default=None, alias="providerID")
     on: bool
     """scale-down-disabled=true, with our marker, which remembers what a person had set."""
     clear: str = ""
@@ -312,16 +330,15 @@ class PreserveOutput(Value):
     """The annotation `preserve` as it is on the Node after it."""
 
 
-class DrainInput(Value):
-    machine: MachineRef
-    node_name: str
-    provider_id: str | None = Field(default=None, alias="providerID")
+class DrainInput(AtNode):
+    """Every Node of the VM is drained: this one, and its twins."""
+
     force: bool = False
     """What an eviction does not move is deleted with no grace."""
     dead: bool = False
     """The VM does not run: nobody will confirm that a pod has stopped."""
     keep: bool = False
-    """The machine may stay: no volume is waited for but as part of a pod's move, and none is torn off."""
+    """The machine may stay: no volume is waited for but as part of a pod's move."""
     detach_timeout: Duration = timedelta(minutes=2)
     """How long the volumes of a pod are waited for after its grace period, and in the end those of the node (MCM)."""
     reattach_timeout: Duration = timedelta(seconds=90)
@@ -358,13 +375,34 @@ class DeleteOutput(Value):
 class ForgetInput(Value):
     machine: MachineRef
     node_name: str | None = None
-    joined: bool = True
-    """False: whether a Node of this name is the machine's, only its providerID can tell."""
+    node_uid: str = ""
+    """Of the Node object that joined; without one only its providerID tells whether a Node is the machine's."""
     provider_id: str | None = Field(default=None, alias="providerID")
     attempts: int = 0
     """Every attempt may have left a token."""
     classes: list[str] = Field(default_factory=list)
     """Names of those whose user it is no more."""
+
+
+class ForgetOutput(Value):
+    left: list[str] = Field(default_factory=list)
+    """Nodes that may have been the machine's and that nobody can prove to be, with why."""
+
+
+class StaleNodeInput(Value):
+    """A Node whose VM does not exist any more."""
+
+    machine: MachineRef
+    """The one whose new VM would have been mistaken for it."""
+    node: StaleNode
+    silent_for: Duration
+    """It is removed when its kubelet has shown no life for so long."""
+
+
+class StaleNodeOutput(Value):
+    removed: bool = False
+    message: str = ""
+    """What its last sign of life was, or why it stays."""
 
 
 # -- machines without a workflow ------------------------------------------------------------------------------------

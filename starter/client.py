@@ -211,15 +211,30 @@ class HostlerClient:
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
-    async def delete(self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None) -> Sent:
-        """Asks for the machine's end; `force` shortens the drain and never skips clean-up.
+    async def delete(
+        self,
+        name: str,
+        *,
+        force: bool = False,
+        abandon_node: bool = False,
+        reason: str = "",
+        cluster: str | None = None,
+    ) -> Sent:
+        """Asks for the machine's end; `force` shortens the drain and never skips clean-up. `abandon_node`: once the VM
+        is gone, a cluster that does not answer is not waited for, and what is left there is named.
 
         Raises NotFound when there never was one; one that is gone already is no error.
         """
         life = await self.life(name, cluster=cluster)
         if not life.running:
             return Sent(f"is gone already{since(life)}", gone=True)
-        intent = DeleteIntent(id=intents.new_id(), requested_by=self.requested_by, reason=reason, force=force)
+        intent = DeleteIntent(
+            id=intents.new_id(),
+            requested_by=self.requested_by,
+            reason=reason,
+            force=force,
+            abandon_node=abandon_node,
+        )
         return await self.send(name, "delete", intent, cluster=cluster)
 
     async def recreate(self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None) -> Sent:

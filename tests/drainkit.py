@@ -22,8 +22,9 @@ from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.draining.words import moment
+from activities.node import NodeActivities
 from resources.errors import NOT_YET
-from resources.messages import DrainInput, DrainOutput, MachineRef
+from resources.messages import DrainInput, DrainOutput, ForgetInput, ForgetOutput, MachineRef
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import Call
 
@@ -124,6 +125,15 @@ class Drain:
             await self.once(**fields)
         assert caught.value.type != NOT_YET
         return caught.value
+
+    async def forget(self, **fields: Any) -> ForgetOutput:
+        """What comes when the cloud has confirmed that the VM is gone."""
+        machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
+        input = ForgetInput(**{"machine": machine, "node_name": NODE, "provider_id": VM, **fields})
+        output: ForgetOutput = await ActivityEnvironment().run(
+            NodeActivities(self.activities.deps).forget_machine, input
+        )
+        return output
 
     @property
     def _deadline(self) -> datetime:

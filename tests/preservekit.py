@@ -21,8 +21,8 @@ from temporalio.worker import Replayer
 
 import worker
 from activities.facts import project
-from activities.looks import ready_status
 from activities.preserve import preserve_patch
+from activities.whose import ready_status
 from resources import names
 from resources.converter import data_converter
 from resources.machine import MachineState, Phase

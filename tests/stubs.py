@@ -31,6 +31,7 @@ from resources.messages import (
     DrainInput,
     DrainOutput,
     ForgetInput,
+    ForgetOutput,
     JoinInput,
     LookInput,
     NodeFacts,
@@ -39,6 +40,8 @@ from resources.messages import (
     PreserveOutput,
     ReadyInput,
     ReadyOutput,
+    StaleNodeInput,
+    StaleNodeOutput,
     StatusInput,
     StatusOutput,
     TellInput,
@@ -169,8 +172,12 @@ class Stubs:
         return await self._answer("delete_machine", input, DeleteOutput())
 
     @activity.defn(name="forget_machine")
-    async def forget(self, input: ForgetInput) -> None:
-        await self._answer("forget_machine", input, None)
+    async def forget(self, input: ForgetInput) -> ForgetOutput:
+        return await self._answer("forget_machine", input, ForgetOutput())
+
+    @activity.defn(name="remove_stale_node")
+    async def remove_stale(self, input: StaleNodeInput) -> StaleNodeOutput:
+        return await self._answer("remove_stale_node", input, StaleNodeOutput(removed=True))
 
     @activity.defn(name="report_to_class")
     async def report(self, input: ReportInput) -> bool:
@@ -225,7 +232,8 @@ class Machines:
         self.activities: dict[str, list[Callable[..., Any]]] = {
             names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
             names.cluster_queue("demo", prefix): [
-                *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget)
+                *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget),
+                stubs.remove_stale,
             ],
             names.drain_queue("demo", prefix): [stubs.drain],
             names.workflow_queue(prefix): [stubs.report, stubs.ask],

@@ -336,6 +336,7 @@ async def test_watch_prints_what_changes(working: Place) -> None:
 async def test_exit_codes_and_words(place: Place) -> None:
     usage = ("get", "pods"), ("describe", "machine"), ("delete",), ("apply",), ("nonsense",)
     wrong = [("wait", "machine", "m1", "--for=phase=Happy"), ("get", "machines", "-w", "-o", "yaml")]
+    wrong += [("delete", "machine", "m1", "--abandon-node"), ("delete", "pool", "p", "--force", "--abandon-node")]
     for args in (*usage, *wrong):
         ran = await place.run(*args)
         assert (ran.code, ran.out) == (2, ""), args

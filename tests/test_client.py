@@ -348,12 +348,13 @@ async def test_without_a_worker(place: Place) -> None:
     await hostler.apply(*parsed(class_yaml(), machine_yaml()))
     with pytest.raises(NoAnswer, match=f"nobody polls {place.queue}"):
         await hostler.get("m1")
-    sent = await hostler.delete("m1", reason="early", force=True)
+    sent = await hostler.delete("m1", reason="early", force=True, abandon_node=True)
     assert sent.recorded
     found = await hostler.describe("m1")
     assert found.state is not None
     assert found.state.deletion is not None
-    assert (found.state.deletion.reason, found.state.deletion.force) == ("early", True)
+    deletion = found.state.deletion
+    assert (deletion.reason, deletion.force, deletion.abandon_node) == ("early", True, True)
     assert [e.reason for e in await hostler.events("m1")] == ["Started", "DeleteAsked"]
     async with place.worker():
         await hostler.wait("m1", "deleted")

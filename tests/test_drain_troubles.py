@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from drainkit import CSI, NODE, VM, Drain, new_drain
+from drainkit import CSI, NODE, Drain, new_drain
 from kube_wire import NODES, PODS
-from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
+from temporalio.testing import WorkflowEnvironment
 
 from activities.draining import sweep
-from activities.node import NodeActivities
 from resources.errors import ErrorClass
-from resources.messages import DrainOutput, ForgetInput, MachineRef
+from resources.messages import DrainOutput
 from simulator.frame import FaultRule
 
 NO_RIGHT = "volumeattachments.storage.k8s.io is forbidden"
@@ -120,16 +119,6 @@ async def test_pods_go_although_volumes_are_not_known(drain: Drain, missing: str
     assert await drain.once(keep=keep) == DrainOutput(pods=2, left=left)
 
 
-async def test_with_force_the_same(drain: Drain) -> None:
-    await drain.claim("a")
-    await drain.attach("a")
-    await drain.stateful("db-a", "a")
-    fault(drain, "delete volumeattachments", code="Forbidden", message=NO_RIGHT)
-    await drain.waits(force=True)
-    left = ["volume pv-a still attached", f"volumes are not detached: {NO_RIGHT}"]
-    assert await drain.once(force=True) == DrainOutput(pods=1, left=left)
-
-
 @pytest.mark.parametrize("missing", ["list volumeattachments", "delete volumeattachments"])
 async def test_a_machine_is_forgotten_all_the_same(
     drain: Drain, missing: str, caplog: pytest.LogCaptureFixture
@@ -137,8 +126,6 @@ async def test_a_machine_is_forgotten_all_the_same(
     await drain.claim("a")
     await drain.attach("a")
     fault(drain, missing, code="Forbidden", message=NO_RIGHT)
-    machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
-    deeds = NodeActivities(drain.activities.deps)
-    await ActivityEnvironment().run(deeds.forget_machine, ForgetInput(machine=machine, node_name=NODE, providerID=VM))
+    await drain.forget()
     assert (await drain.kube.call("GET", f"{NODES}/{NODE}")).status == 404
     assert f"volumes of node {NODE} not detached: {NO_RIGHT}" in caplog.text

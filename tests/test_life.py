@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ def fault(stack: Stack, **rule: object) -> None:
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
 
 
-def node(stack: Stack, name: str) -> dict[str, object]:
-    found: dict[str, object] = json.loads(stack.kubectl("get", "node", name, "-o", "json"))
+def node(stack: Stack, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(stack.kubectl("get", "node", name, "-o", "json"))
     return found
 
 
@@ -225,8 +225,35 @@ async def test_stale_node(stack: Stack) -> None:
     failed = await stack.phase(Phase.FAILED)
     assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
     await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
+    result = await stack.delete()
+    (stays,) = [h.message for h in result.journal if h.reason == "StaleNodeStays"]
+    assert f"`kubectl delete node {name}`" in stays
+    assert name in stack.kubectl("get", "nodes", "-o", "name")  # somebody else's, as far as is known: it stays
+
+
+async def test_a_stale_node_that_is_nobodys_stops_no_second_machine(stack: Stack) -> None:
+    """The account knows no VM of its id, and its kubelet is silent: the first VM of its address finds it out."""
+    name = "ip-10-250-0-4.eu-west-1.compute.internal"
+    stack.kubectl("create", "-f", _node_file(stack, name))
+
+    async def silent() -> bool:
+        now = datetime.now(UTC)
+        said = [c for c in node(stack, name).get("status", {}).get("conditions", ()) if c["type"] == "Ready"]
+        return any(now - datetime.fromisoformat(c["lastTransitionTime"]) > timedelta(seconds=2) for c in said)
+
+    await eventually(silent, what="the control plane says that it is silent")
+    await stack.create(health_timeout=timedelta(seconds=1))
+    failed = await eventually(stack.state, lambda s: any(h.reason == "StaleNodeRemoved" for h in s.journal))
+    assert failed.status.phase == Phase.FAILED
+    assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
+    await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
+    stack.simulator.call(stack.simulator.simulator.ec2._network.last_ipv4.clear)  # the address has rested
+    await stack.create("m-2")
+    running = await stack.phase(Phase.RUNNING, "m-2")
+    assert running.status.node_name == name
     await stack.delete()
-    assert name in stack.kubectl("get", "nodes", "-o", "name")  # somebody else's: it stays
+    await stack.delete("m-2")
+    assert stack.kubectl("get", "nodes", "-o", "name") == ""
 
 
 async def _left(stack: Stack, uid: str) -> dict[str, list[str]]:

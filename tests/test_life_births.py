@@ -9,7 +9,7 @@ import json
 from datetime import timedelta
 from typing import Any
 
-from lifekit import CLUSTER, Stack, eventually, examples, write_secret
+from lifekit import Stack, eventually, examples, write_secret
 from test_life import fault, knobs, node
 from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
 
@@ -228,46 +228,40 @@ async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> Non
     await nothing_is_left(stack, failed)
 
 
-async def test_two_nodes_of_one_vm(stack: Stack) -> None:
-    """The newer one counts, and it is said; when it is gone the other one is the machine's again."""
+async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
+    """A second Node object with the VM's providerID: it is said at the machine, which stays Running; both are gone with
+    the VM."""
     await stack.create()
     running = await stack.phase(Phase.RUNNING)
     name = str(running.status.node_name)
-    older = node(stack, name)["metadata"]["creationTimestamp"]
     twin = {
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": "twin"},
         "spec": {"providerID": running.status.provider_id},
     }
-
-    async def newer() -> bool:
-        """Times are whole seconds: a twin of the same second would be told apart by its name alone."""
-        file = stack.kubeconfig.with_name("twin.json")
-        file.write_text(json.dumps(twin))
+    file = stack.kubeconfig.with_name("twin.json")
+    file.write_text(json.dumps(twin))
+    for _ in range(2):
         stack.kubectl("create", "-f", str(file))
-        if str(node(stack, "twin")["metadata"]["creationTimestamp"]) > str(older):
-            return True
-        stack.kubectl("delete", "node", "twin")
-        return False
-
-    await eventually(newer, what="a newer node")
-    unknown = await stack.phase(Phase.UNKNOWN)
-    assert unknown.status.waiting_for is not None
-    assert "node twin is not Ready" in unknown.status.waiting_for.message
-    duplicate = await eventually(lambda: _duplicate(stack), what="DuplicateNode in the cluster's journal")
-    assert name in duplicate
-    assert "twin" in duplicate
-    stack.kubectl("delete", "node", "twin")
-    again = await stack.phase(Phase.RUNNING)
-    assert again.status.node_name == name
+        doubled = await eventually(stack.state, _duplicate, "DuplicateNode at the machine")
+        assert _duplicate(doubled) == f"nodes {name} and twin have the providerID of its VM; {name} counts"
+        assert "DuplicateNode" in await described(stack)
+        await eventually(lambda: _events(stack, name), lambda text: "DuplicateNode" in text, "its Event")
+        if len([h for h in doubled.journal if h.reason == "DuplicateNode"]) == 1:
+            stack.kubectl("delete", "node", "twin")
+            await eventually(stack.state, lambda s: not _duplicate(s), "no condition")
+    assert (doubled.status.phase, doubled.status.node_name) == (Phase.RUNNING, name)
+    assert "Unknown" not in [h.reason for h in doubled.journal]
     await nothing_is_left(stack, running)
 
 
-async def _duplicate(stack: Stack) -> str:
-    """What `hostler describe cluster` tells of it."""
-    cluster = await stack.client.get_workflow_handle(f"cluster/{CLUSTER}").query("describe")
-    return "".join(h["message"] for h in cluster["journal"] if h["reason"] == "DuplicateNode")
+def _duplicate(s: MachineState) -> str:
+    return next((c.message for c in s.status.conditions if c.type == "DuplicateNode"), "")
+
+
+async def _events(stack: Stack, node: str) -> str:
+    return stack.kubectl("get", "events", "--field-selector", f"involvedObject.name={node}", "-o", "name", "-o", "yaml")
 
 
 async def test_p41_a_taint_of_the_cloud_provider(stack: Stack) -> None:

@@ -22,7 +22,21 @@ from activities.node import NodeActivities
 from activities.tokens import ensure_token, revoke_tokens, token_id
 from drivers.base import CreateMachineRequest, MachineStatus
 from resources.errors import ErrorClass, ErrorInfo
-from resources.messages import CreateInput, LookInput, StatusInput, StatusOutput, VmLookInput
+from resources.manifests import NodeTemplate
+from resources.messages import (
+    CreateInput,
+    Happening,
+    JoinInput,
+    LookInput,
+    ReadyInput,
+    StaleNode,
+    StaleNodeInput,
+    StaleNodeOutput,
+    StatusInput,
+    StatusOutput,
+    TellInput,
+    VmLookInput,
+)
 from resources.names import MACHINE_NAME_LABEL, STARTUP_TAINTS, TAG_UID
 from simulator.frame import FaultRule
 
@@ -52,11 +66,10 @@ def strike(deeds: Deeds, operation: str, **fields: Any) -> FaultRule:
 # -- the Node ----------------------------------------------------------------------------------------------------------
 
 
-def look(deeds: Deeds, node_name: str | None = "n-1") -> Any:
+def look(deeds: Deeds, node_name: str | None = "n-1", node_uid: str = "") -> Any:
     machine = ref(deeds.given())
-    return deeds.attempt(
-        NodeActivities(deeds.deps).look_at_node, LookInput(machine=machine, node_name=node_name, provider_id=VM)
-    )
+    input = LookInput(machine=machine, node_name=node_name, provider_id=VM, node_uid=node_uid)
+    return deeds.attempt(NodeActivities(deeds.deps).look_at_node, input)
 
 
 async def test_a_look_at_the_node_by_its_name(deeds: Deeds) -> None:
@@ -89,10 +102,78 @@ async def test_p35_a_node_under_another_name_is_found_by_label_and_provider_id(d
         assert seen.lease_renewed == datetime(2030, 5, 6, 7, 8, 9, tzinfo=UTC)
 
 
-async def test_of_two_nodes_of_one_vm_the_newer_counts(deeds: Deeds) -> None:
+async def test_of_two_nodes_of_one_vm_the_same_counts_as_in_the_watch(deeds: Deeds) -> None:
+    """`activities.whose.the_one` has the rows."""
+    labels = {MACHINE_NAME_LABEL: "worker-1"}
+    uids = {}
     for name in ("a-1", "b-2"):  # in this order also when both are of the same second
-        await deeds.node(name, VM, labels={MACHINE_NAME_LABEL: "worker-1"})
+        uids[name] = (await deeds.node(name, VM, labels=labels))["metadata"]["uid"]
     assert (await look(deeds)).node.name == "b-2"
+    assert (await look(deeds, node_uid=uids["a-1"])).node.name == "a-1"
+    await deeds.node("n-1", VM, ready="Unknown")  # by its name, and not labelled yet
+    await deeds.world.kube.patch(
+        f"{NODES}/b-2/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    )
+    assert (await look(deeds, node_uid=uids["a-1"])).node.name == "b-2"
+    await deeds.world.kube.patch(
+        f"{NODES}/n-1/status", {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+    )
+    assert (await look(deeds)).node.name == "n-1"
+
+
+async def test_a_node_without_provider_id_is_known_by_its_uid(deeds: Deeds) -> None:
+    uid = (await deeds.node("n-1", ready="True"))["metadata"]["uid"]
+    assert not (await look(deeds, node_uid="another")).node.exists
+    assert (await look(deeds, node_uid=uid)).node.exists
+    activities, machine = NodeActivities(deeds.deps), ref(deeds.given())
+    for known, told in (("another", 0), (uid, 1)):
+        at = {"machine": machine, "node_name": "n-1", "provider_id": VM, "node_uid": known}
+        story = [Happening(time=DEADLINE, reason="NodeJoined", message="")]
+        await deeds.attempt(activities.tell_node, TellInput(**at, story=story))
+        assert len(deeds.world.frame.calls("kubernetes", "create events")) == told
+    at["node_uid"] = "another"
+    for method, input in (
+        (activities.join_node, JoinInput(**at, attempt=1, node_template=NodeTemplate())),
+        (activities.remove_ready_taint, ReadyInput(**at)),
+    ):
+        failure = await deeds.fails(method, input)
+        assert (failure.type, "node n-1 is gone, or is not known to be" in failure.message) == ("not_found", True)
+    assert deeds.world.frame.calls("kubernetes", "patch nodes") == []
+
+
+# -- a Node that is nobody's -------------------------------------------------------------------------------------------
+
+
+async def remove(deeds: Deeds, node: Any, later: timedelta = timedelta(hours=1), **of: str) -> StaleNodeOutput:
+    """Asked so much later than the Node was made."""
+    stale = StaleNode(**{"name": "n-1", "uid": node["metadata"]["uid"], "provider_id": OTHER_VM, **of})
+    input = StaleNodeInput(machine=ref(deeds.given()), node=stale, silent_for=timedelta(minutes=10))
+    return await deeds.attempt(NodeActivities(deeds.deps).remove_stale_node, input, at=datetime.now(UTC) + later)
+
+
+async def test_a_stale_node_is_removed_when_nothing_of_it_lives(deeds: Deeds) -> None:
+    node = await deeds.node("n-1", OTHER_VM, ready="Unknown")
+    assert (await remove(deeds, node, later=timedelta(minutes=5))).message.endswith(", less than 10m ago")
+    assert deeds.world.frame.calls("kubernetes", "delete nodes") == []
+    seen = (await deeds.world.kube.get(f"{NODES}/n-1"))["metadata"]
+    assert await remove(deeds, node) == StaleNodeOutput(removed=True)
+    (gone,) = deeds.world.frame.calls("kubernetes", "delete nodes")
+    preconditions = {"uid": seen["uid"], "resourceVersion": seen["resourceVersion"]}
+    assert gone.request["body"] == {"preconditions": preconditions}
+    assert await remove(deeds, node) == StaleNodeOutput(removed=True, message="it was gone already")
+
+
+async def test_a_stale_node_that_lives_stays(deeds: Deeds) -> None:
+    node = await deeds.node("n-1", OTHER_VM, ready="Unknown")
+    await deeds.lease("n-1", (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%S.000000Z"))
+    assert "showed life at" in (await remove(deeds, node)).message
+    assert (await remove(deeds, node, provider_id=VM)).message == f"its providerID is {OTHER_VM}"
+    strike(deeds, "delete nodes", code="Conflict", status=409)
+    assert (await remove(deeds, node, timedelta(hours=9))).message == "somebody has just written to node n-1"
+    assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
+    # Of another object nothing can be said: it has come since, and is not the one that stood in the way.
+    assert (await remove(deeds, node, timedelta(hours=9), uid="another")).message == "it was gone already"
+    assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
 
 
 async def test_no_node_of_this_vm(deeds: Deeds) -> None:

@@ -199,7 +199,7 @@ async def test_who_writes_at_the_same_time_is_read_again(keeper: Keeper) -> None
     assert await keeper.seen() == (KEPT, False)
     keeper.fault("patch nodes", code="Conflict", times=CONFLICTS)
     failure = await keeper.deeds.fails(
-        keeper.activities.preserve_node, PreserveInput(machine=MACHINE, node_name="n-1", on=False)
+        keeper.activities.preserve_node, PreserveInput(machine=MACHINE, node_name="n-1", provider_id=VM, on=False)
     )
     assert failure.type == "conflict"
     await keeper.preserve(on=False)

@@ -17,12 +17,18 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world, provider_id
 
 import worker
-from activities import watch
+from activities import twins, watch
 from activities.watch import ASK_EVERY
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH
-from resources.messages import Cursor, Happening, Intent, Reachability
-from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS, provider_key
+from resources.messages import Cursor, Happening, Intent, NodeFacts, Reachability
+from resources.names import (
+    INSTANCE_NOT_READY_TAINT,
+    MACHINE_NAME_LABEL,
+    PRESERVE_ANNOTATION,
+    STARTUP_TAINTS,
+    provider_key,
+)
 from resources.settings import load_settings
 from starter.connection import connect
 from workflows.cluster import ClusterWorkflow
@@ -109,23 +115,75 @@ async def test_a_node_without_provider_id_is_nobodys(world: World) -> None:
     assert told.provider_id == provider_id("i-1")
 
 
-async def test_of_two_nodes_with_one_vm_the_newer_counts(world: World) -> None:
+async def test_a_twin_that_is_not_ready_displaces_no_node_that_is(world: World) -> None:
+    """An empty Node object with the VM's providerID: the machine hears of it, and goes on to hear of its own."""
+    await world.joined()
+    await world.empty("twin", "i-1")
+    seen = await world.told("m-1", 2)
+    assert (seen[-1].name, seen[-1].ready, seen[-1].twins) == ("n-1", True, ["twin"])
+    assert (await world.kube.get(f"{NODES}/twin"))["metadata"]["labels"][
+        MACHINE_NAME_LABEL
+    ] == "m-1"  # a drain finds it
+    for n in range(3):
+        await world.ready("twin", False, "KubeletNotReady", f"change {n * 'x'} of the twin")
+    await world.only_this_change("m-1", 2)
+    await world.delete("twin")
+    seen = await world.told("m-1", 4)
+    assert (seen[-1].exists, seen[-1].name, seen[-1].twins) == (True, "n-1", [])
+
+
+async def test_a_kubelet_that_registers_under_another_name_takes_over(world: World) -> None:
+    """Its former Node is not Ready any more. Nor does it come back when it flaps."""
     await world.joined(node="old")
-    await asyncio.sleep(1.1)  # the API server's times are whole seconds: the node must be newer by one
     await world.node("new", "i-1")
     seen = await world.told("m-1", 2)
-    assert seen[-1].name == "new"
-    for n in range(5):
-        await world.ready("old", False, "KubeletNotReady", f"change {n * 'x'} of the old one")
-    await world.only_this_change("m-1", 2, "new")
-    notes = [h for h in (await world.state()).journal if h.reason == "DuplicateNode"]
-    assert [n.message for n in notes] == ["nodes old and new have the providerID of m-1; new counts"]
-    await world.delete("new")
+    assert (seen[-1].name, seen[-1].twins) == ("old", ["new"])  # both are Ready: the one that the machine knows
+    await world.ready("old", False, "NodeStatusUnknown", "Kubelet stopped posting node status")
+    seen = await world.told("m-1", 3)
+    assert (seen[-1].name, seen[-1].ready, seen[-1].twins) == ("new", True, ["old"])
+    await world.ready("old", True, "KubeletReady", "once more")
+    await world.patch("new", {"metadata": {"annotations": {PRESERVE_ANNOTATION: "now"}}})
     seen = await world.told("m-1", 4)
-    assert (seen[-1].exists, seen[-1].name) == (True, "old")  # never "gone" in between
-    await world.delete("old")
+    assert seen[-1].name == "new"
+    await world.delete("new")
     seen = await world.told("m-1", 5)
-    assert not seen[-1].exists
+    assert (seen[-1].exists, seen[-1].name, seen[-1].twins) == (True, "old", [])  # never "gone" in between
+    await world.delete("old")
+    assert not (await world.told("m-1", 6))[-1].exists
+
+
+async def test_of_two_ready_nodes_the_one_whose_lease_moves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control plane has not written yet, or never will, that the former one's kubelet is silent."""
+    monkeypatch.setattr(watch, "LEASES_EVERY", 0.1)
+    monkeypatch.setattr(twins, "SILENT_AFTER", 2.0)
+    await world.joined(node="old")
+    for name in ("old", "new"):
+        spec = {"holderIdentity": name, "renewTime": "2030-01-01T00:00:00.000000Z"}
+        await world.kube.create(LEASES, {"metadata": {"name": name}, "spec": spec})
+    await world.node("new", "i-1")
+    await world.told("m-1", 2)
+
+    async def beat() -> list[NodeFacts]:
+        moved = {"spec": {"renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}}
+        await world.kube.patch(f"{LEASES}/new", moved)
+        return await world.facts("m-1")
+
+    seen = await eventually(beat, lambda seen: len(seen) > 2, "the machine is told of the other one")
+    assert (seen[-1].name, seen[-1].twins) == ("new", ["old"])
+
+
+async def test_twins_that_were_there_before_the_watch(temporal: WorkflowEnvironment) -> None:
+    """A Ready one counts, whichever is the older; nobody is told of both."""
+    async with new_world(temporal.client) as world:
+        await world.machine("m-1")
+        await world.node("ready", "i-1")
+        await world.empty("twin", "i-1")
+        await world.watch()
+        await world.announce("m-1", provider_id("i-1"))
+        async with world.worker():
+            (told,) = await world.told("m-1", 1)
+            assert (told.name, told.twins) == ("ready", ["twin"])
+            await world.only_this_change("m-1", 1, "ready")
 
 
 async def test_another_cluster_on_the_same_api(world: World) -> None:
@@ -430,7 +488,7 @@ def test_the_state_of_five_thousand_nodes_is_small() -> None:
         name="demo",
         machines={provider_key(provider_id(f"i-{n:017x}")): machine(n) for n in range(5000)},
         cursor=Cursor(resource_version="1", told={node(n): f"{'A' * 12} {machine(n)}" for n in range(5000)}),
-        journal=[Happening(time=now, reason="DuplicateNode", message="m" * 200)] * JOURNAL_LENGTH,
+        journal=[Happening(time=now, reason="WatchFailed", message="m" * 200)] * JOURNAL_LENGTH,
     )
     size = len(state.model_dump_json(by_alias=True))
     assert size < SIZE_LIMIT

@@ -233,6 +233,10 @@ class World:
         status = {"conditions": [_ready(True, "KubeletReady", "kubelet is posting ready status")]}
         await self.kube.create(NODES, {"metadata": {"name": name, **metadata}, "spec": spec, "status": status})
 
+    async def empty(self, name: str, vm: str) -> None:
+        """A Node object that no kubelet stands behind."""
+        await self.kube.create(NODES, {"metadata": {"name": name}, "spec": {"providerID": provider_id(vm)}})
+
     async def ready(self, name: str, ready: bool, reason: str, message: str) -> None:
         """A report of its kubelet."""
         await self.patch(name, {"status": {"conditions": [_ready(ready, reason, message)]}}, "/status")

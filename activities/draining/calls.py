@@ -2,29 +2,46 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from activities.draining.pods import Pod
 from activities.draining.volumes import Attachments, attachments, disk_of
-from activities.kube import Kube, KubeError, node_path
+from activities.kube import Kube, KubeError
+from activities.rewrite import rewrite
 from resources.names import CORDON_ANNOTATION
 
 _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 _GONE = (404, 409)  # 409: another pod of that name has come since
 
 
-async def cordon(kube: Kube, node: str, machine: str) -> None:
-    """Marked as ours, so that it can be told from a person's (I10)."""
-    patch = {"metadata": {"annotations": {CORDON_ANNOTATION: machine}}, "spec": {"unschedulable": True}}
-    await kube.merge_patch(node_path(node), patch)
+async def cordon(kube: Kube, node: dict[str, Any], machine: str) -> None:
+    """Marked as ours, so that it can be told from a person's (I10). Raises KubeError, 404 when the Node is gone."""
+    await rewrite(kube, node, lambda found: _cordon(found, machine))
 
 
-async def pods_of(kube: Kube, node: str) -> list[Pod]:
-    answer = await kube.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node}")
-    items: list[Pod] = answer.get("items") or []
-    return items
+def _cordon(node: dict[str, Any], machine: str) -> dict[str, Any]:
+    """The merge patch. With the resourceVersion: by now the name may be another VM's."""
+    if is_cordoned(node):
+        return {}
+    version = node["metadata"]["resourceVersion"]
+    return {
+        "metadata": {"resourceVersion": version, "annotations": {CORDON_ANNOTATION: machine}},
+        "spec": {"unschedulable": True},
+    }
+
+
+def is_cordoned(node: dict[str, Any]) -> bool:
+    return bool((node.get("spec") or {}).get("unschedulable"))
+
+
+async def pods_of(kube: Kube, nodes: Iterable[dict[str, Any]]) -> list[Pod]:
+    found: list[Pod] = []
+    for node in nodes:
+        answer = await kube.get("/api/v1/pods", fieldSelector=f"spec.nodeName={node['metadata']['name']}")
+        found += answer.get("items") or []
+    return found
 
 
 async def evict(kube: Kube, pod: Pod, grace: int | None) -> KubeError | None:
@@ -58,13 +75,14 @@ async def budgets_of(kube: Kube, namespace: str) -> list[dict[str, Any]]:
     return answer.get("items") or []
 
 
-async def attached(kube: Kube, node: dict[str, Any]) -> Attachments:
+async def attached(kube: Kube, nodes: Sequence[dict[str, Any]]) -> Attachments:
     answer = await kube.get(_ATTACHMENTS)
-    return attachments(answer.get("items") or (), node)
+    return attachments(answer.get("items") or (), nodes)
 
 
 async def detach(kube: Kube, found: Attachments) -> None:
-    """Delete this node's VolumeAttachments: the volumes are detached whatever its kubelet says (mcm: after force)."""
+    """Delete the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
+    may still write (Kubernetes, non-graceful node shutdown)."""
     for attachment in found.here.values():
         metadata = attachment["metadata"]
         await _delete(kube, f"{_ATTACHMENTS}/{quote(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})

@@ -42,6 +42,8 @@ class Move(Model):
 class Memory(Model):
     attempt: int = 0
     """The last that came to its end. Any other than the last one: a worker died in the middle of a pass."""
+    nodes: list[str] = Field(default_factory=list)
+    """Names of the VM's other Nodes, once they have been looked for."""
     pods: int = 0
     """The most that there were."""
     refused: dict[str, Refused] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""One pass over a node's pods: what can be done at once is done, and what is in the way is said.
+"""One pass over the pods of a VM's nodes: what can be done at once is done, and what is in the way is said.
 
 Pods without volumes go all at once. Pods with volumes go one at a time, the highest priority first: each is waited for
 until its own volumes are detached here and attached elsewhere, so that a cloud never has to move them all together
@@ -8,7 +8,7 @@ until its own volumes are detached here and attached elsewhere, so that a cloud 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
@@ -34,11 +34,18 @@ many is slow, what was done and what failed must be said all the same."""
 
 class Sweep:
     def __init__(
-        self, kube: Kube, input: DrainInput, node: dict[str, Any], memory: Memory, clock: Clock, *, dead: bool
+        self,
+        kube: Kube,
+        input: DrainInput,
+        nodes: Sequence[dict[str, Any]],
+        memory: Memory,
+        clock: Clock,
+        *,
+        dead: bool,
     ) -> None:
         self.kube = kube
         self.input = input
-        self.node = node
+        self.nodes = nodes
         self.memory = memory
         self.clock = clock
         self.dead = dead
@@ -56,7 +63,7 @@ class Sweep:
         self._attachments: Attachments | None = None
 
     async def look(self) -> None:
-        self._listed = await calls.pods_of(self.kube, self.input.node_name)
+        self._listed = await calls.pods_of(self.kube, self.nodes)
         memory, going = self.memory, self._to_go
         memory.pods = max(memory.pods, len(going))
         memory.shared = sorted({*memory.shared, *(c for c, n in pods.in_use(self._listed).items() if n > 1)})
@@ -248,24 +255,25 @@ class Sweep:
 
     async def _attached(self) -> Attachments:
         if self._attachments is None:
-            known = attachments((), self.node)
-            self._attachments = await self._permitted(calls.attached(self.kube, self.node), known)
+            known = attachments((), self.nodes)
+            self._attachments = await self._permitted(calls.attached(self.kube, self.nodes), known)
         return self._attachments
 
-    async def _permitted(self, call: Awaitable[T], otherwise: T, done: str = "known") -> T:
+    async def _permitted(self, call: Awaitable[T], otherwise: T) -> T:
         """Pods go also where the right is missing that volumes need."""
         try:
             return await call
         except KubeError as e:
             if e.status != 403:
                 raise
-            self._unknown = self.memory.unknown = f"volumes are not {done}: {e.message}"
+            self._unknown = self.memory.unknown = f"volumes are not known: {e.message}"
             return otherwise
 
     # -- the end
 
     async def _end(self) -> DrainOutput | None:
-        """No pod is waited for any more. What is still attached would be torn off with the VM."""
+        """No pod is waited for any more. What is still attached then goes with the VM, and not before: one that is out
+        of reach may still write."""
         memory = self.memory
         left = [f"{name_of(pod)}: still terminating after its grace period" for pod in self._abandoned]
         if not self.input.again:  # else it was said
@@ -282,8 +290,6 @@ class Sweep:
         if volumes and not (self.dead or self.input.force) and now <= until:
             self._volumes.append(words.moving(volumes, "", until))
             return None
-        if self.input.force:
-            await self._permitted(calls.detach(self.kube, attached), None, "detached")
         left += [f"volume {v} still attached" for v in volumes]
         return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [self._unknown])])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,7 +15,7 @@ class Attachments:
     """As the VolumeAttachments and the node's status have them. Volumes by the names of their PersistentVolumes."""
 
     here: dict[str, dict[str, Any]]
-    """On this node, or on their way to it or off it, each with its VolumeAttachment."""
+    """On the VM's nodes, or on their way to them or off them, each with its VolumeAttachment."""
     elsewhere: frozenset[str]
     """On another node, and ready there."""
     listed: tuple[str, ...]
@@ -35,18 +35,18 @@ def _is(listed: str, disk: str) -> bool:
     return listed.endswith((f"/{disk}", f"^{disk}"))
 
 
-def attachments(found: Iterable[dict[str, Any]], node: dict[str, Any]) -> Attachments:
-    here, elsewhere = {}, set()
+def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]) -> Attachments:
+    here, elsewhere, names = {}, set(), {n["metadata"]["name"] for n in nodes}
     for attachment in found:
         spec = attachment["spec"]
         volume = spec["source"].get("persistentVolumeName")
         if not volume:
             continue  # a pod's inline volume: gone with the pod
-        if spec["nodeName"] == node["metadata"]["name"]:
+        if spec["nodeName"] in names:
             here[volume] = attachment
         elif (attachment.get("status") or {}).get("attached"):
             elsewhere.add(volume)
-    listed = tuple(v["name"] for v in (node.get("status") or {}).get("volumesAttached") or ())
+    listed = tuple(v["name"] for n in nodes for v in (n.get("status") or {}).get("volumesAttached") or ())
     return Attachments(here, frozenset(elsewhere), listed)
 
 

@@ -136,8 +136,22 @@ CREATING: dict[str, Reason] = {
     "StaleNode": Reason(
         Kind.WAIT | Kind.FAILURE,
         "The cloud gave the new VM a node name that an older Node object has, so its VM is deleted.",
-        "See whose Node the message names, and delete it when its VM is gone (`kubectl delete node NODE`); then "
-        f"{REPLACE}.",
+        "If the journal says StaleNodeRemoved, the next VM gets on. Else see whose Node the message names, and delete "
+        f"it when its VM is gone (`kubectl delete node NODE`); then {REPLACE}.",
+        warning=True,
+    ),
+    "StaleNodeRemoved": Reason(
+        Kind.HAPPENING,
+        "The Node that stood in the new VM's way was provably nobody's, and is removed: the account has no VM of its "
+        "id, and its kubelet was silent for as long as healthTimeout.",
+        "Nothing: a pool's next machine gets on.",
+        warning=True,
+    ),
+    "StaleNodeStays": Reason(
+        Kind.HAPPENING,
+        "The Node that stood in the new VM's way stays, for the message's reason: nobody could prove that it is "
+        "nobody's, and each VM that gets its name is deleted again.",
+        "See whether a VM stands behind it, in any account and region; if none does, `kubectl delete node`.",
         warning=True,
     ),
 }
@@ -164,6 +178,14 @@ JOINING: dict[str, Reason] = {
         Kind.HAPPENING,
         "The Node object is a new one, because somebody deleted the former and the kubelet has registered again.",
         "Nothing.",
+        warning=True,
+    ),
+    "DuplicateNode": Reason(
+        Kind.CONDITION,
+        "Two Nodes have the providerID of the machine's VM: the one that is Ready with a Lease that moves counts, of "
+        "equals the one that the machine knew, and both are drained before the VM goes.",
+        "If no kubelet stands behind the one that does not count, delete it with `kubectl delete node`. If two "
+        "kubelets live, an image or user data gives two VMs one `--provider-id`.",
         warning=True,
     ),
     "NodeJoined": Reason(
@@ -425,7 +447,23 @@ LEAVING: dict[str, Reason] = {
     "Forgetting": Reason(
         Kind.WAIT,
         "The VM is gone; its Node object and its bootstrap tokens are being removed.",
-        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cluster's queue: `hostler doctor`. "
+        "If the cluster never answers again: `hostler delete {machine} --force --abandon-node`.",
+    ),
+    "NodeLeft": Reason(
+        Kind.HAPPENING,
+        "A Node that has the name of the machine's stays: it has no providerID, so nobody can say whose it is.",
+        "The cloud-controller-manager removes it when it finds no VM of its name. Where there is none, see whether a "
+        "VM stands behind it; if not, delete it with `kubectl delete node`.",
+        warning=True,
+    ),
+    "NodeAbandoned": Reason(
+        Kind.HAPPENING,
+        "The cluster did not answer, and by an operator's word (--abandon-node) the machine ends without it: its VM is "
+        "gone, what the message names stays in the cluster.",
+        "If the cluster comes back: its cloud-controller-manager removes a Node without a VM. Where there is none, "
+        "delete it with `kubectl delete node`.",
+        warning=True,
     ),
     "Gone": Reason(
         Kind.HAPPENING,

@@ -64,12 +64,6 @@ CLUSTER: dict[str, Reason] = {
         "The VMs of a cloud account can be listed again.",
         "Nothing.",
     ),
-    "DuplicateNode": Reason(
-        Kind.HAPPENING,
-        "Two Nodes have the providerID of one VM; the newer one counts.",
-        "Delete the older one, which the message names, if no kubelet stands behind it: `kubectl delete node NODE`.",
-        warning=True,
-    ),
     "WatchFailed": Reason(
         Kind.HAPPENING,
         "A watch of nodes or of a cloud account ended with an error.",

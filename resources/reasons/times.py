@@ -13,6 +13,8 @@ TIMES: dict[str, str] = {
     "update": "Next try of the hot update",
     "preserve": "Preserved until",
     "preserve-warning": "It is said that the preservation ends",
+    "stale": "The stale node is not looked at any longer",
+    "abandon": "Its node is abandoned",
     "protect": "Next try to write what the Node shall carry",
 }
 """By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

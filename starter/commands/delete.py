@@ -62,6 +62,13 @@ def delete(
     everything: AllOption = False,
     all_clusters: AllClustersOption = False,
     force: ForceOption = False,
+    abandon_node: Annotated[
+        bool,
+        typer.Option(
+            "--abandon-node",
+            help="With --force, where the cluster never answers again: once the VM is gone, leave its Node and say so.",
+        ),
+    ] = False,
     reason: ReasonOption = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would be deleted; delete none.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = False,
@@ -80,6 +87,8 @@ def delete(
     here = session(ctx, cluster, settings, requested_by)
     limit = span(timeout)
     which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
+    if abandon_node and (not force or which != MACHINE or files):
+        raise typer.BadParameter("--abandon-node: of machines only: delete machine NAME... --force --abandon-node")
     if which == CLUSTER:
         if selector is not None or everything or all_clusters or force or files or wait:
             raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
@@ -115,7 +124,7 @@ def delete(
             return
 
         async def ask(key: Key) -> str:
-            sent = await client.delete(key[1], force=force, reason=reason, cluster=key[0])
+            sent = await client.delete(key[1], force=force, abandon_node=abandon_node, reason=reason, cluster=key[0])
             return sent.message if sent.gone else f"deletion: {sent.message}"
 
         await tell_all(machines, chosen, ask)

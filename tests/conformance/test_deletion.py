@@ -38,6 +38,8 @@ from resources.messages import DeleteOutput, ForgetInput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
+OTHER_VM = "aws:///eu-west-1/i-2"
+
 # -- the steps ------------------------------------------------------------------------------------------------------
 
 
@@ -92,25 +94,34 @@ async def test_d16_d17_d18_the_node_goes_after_the_vm_and_then_the_machine(machi
     result = await ended(handle)
     assert way_out(machines) == ["drain_node", "delete_machine", "delete_machine", "forget_machine"]
     (forgotten,) = machines.stubs.called("forget_machine")
-    assert (forgotten.node_name, forgotten.provider_id, forgotten.joined) == (NODE, VM, True)
+    assert (forgotten.node_name, forgotten.provider_id) == (NODE, VM)
     assert [h.reason for h in result.journal][-4:] == ["Terminating", "Drained", "VMDeleted", "Gone"]
 
 
+NAMELESS = f"node {NODE}: it has no providerID, so nobody can say that it was this VM's"
+
+
 @pytest.mark.parametrize(
-    ("owner", "joined", "left"),
+    ("owner", "known", "left", "said"),
     [
-        pytest.param(VM, True, [], id="D17"),
-        pytest.param("", True, [], id="without providerID, and it had joined"),
-        pytest.param("", False, [NODE], id="without providerID, and it never joined: whose it is, nobody knows"),
-        pytest.param("aws:///eu-west-1/i-2", True, [NODE], id="another VM's of the same name"),
+        pytest.param(VM, True, [], [], id="D17"),
+        pytest.param(VM, False, [], [], id="its own, and it never joined"),
+        pytest.param("", True, [], [], id="without providerID, and it is the object that joined"),
+        pytest.param("", False, [NODE], [NAMELESS], id="without providerID, and not the object that joined"),
+        pytest.param(OTHER_VM, False, [NODE], [], id="another VM's of the same name"),
     ],
 )
-async def test_d17_the_node_object_is_deleted(one: OneMachine, owner: str, joined: bool, left: list[str]) -> None:
-    await one.deeds.node(NODE, owner)
+async def test_d17_the_node_object_is_deleted(
+    one: OneMachine, owner: str, known: bool, left: list[str], said: list[str]
+) -> None:
+    """A DNS name is given again: by its name alone nobody's Node is deleted."""
+    made = await one.deeds.node(NODE, owner)
     await one.deeds.node("other", "aws:///eu-west-1/i-3")
-    input = ForgetInput(machine=one.ref, node_name=NODE, joined=joined, provider_id=VM, attempts=1)
+    uid = made["metadata"]["uid"] if known else "another"
+    input = ForgetInput(machine=one.ref, node_name=NODE, node_uid=uid, provider_id=VM, attempts=1)
     for _ in range(2):  # again, after a crash
-        await one.deeds.attempt(NodeActivities(one.deeds.deps).forget_machine, input)
+        output = await one.deeds.attempt(NodeActivities(one.deeds.deps).forget_machine, input)
+        assert output.left == said
     assert await one.nodes() == sorted([*left, "other"])
 
 
@@ -253,7 +264,8 @@ async def test_api_outage_while_deletions_run(
         await eventually(lambda: pending_failure(handle), lambda said: said == words, "its words")
         await called(machines, step, 6)  # of other activities five tries are all
     else:
-        assert seen.status.waiting_for.message == words
+        how = "`hostler delete machine m-1 --cluster demo --force --abandon-node` ends this"
+        assert seen.status.waiting_for.message == f"{words}; its VM is gone; if the cluster never answers again, {how}"
         assert seen.status.waiting_for.next_try is not None
     assert way_out(machines)[-1] == step
     del machines.stubs.always[step]

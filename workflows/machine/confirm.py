@@ -159,7 +159,12 @@ async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False)
     name = m.status.node_name
     node = m.start(
         NodeActivities.look_at_node,
-        LookInput(machine=m.ref, node_name=s.node.name if s.node else name, provider_id=m.status.provider_id or ""),
+        LookInput(
+            machine=m.ref,
+            node_name=s.node.name if s.node else name,
+            provider_id=m.status.provider_id or "",
+            node_uid=s.joined_uid or "",
+        ),
         queue=cluster_queue(s.cluster, s.queue_prefix),
         summary=f"fresh look at node {name or 'of this VM'} and its Lease",
     )
@@ -206,7 +211,9 @@ def _take_node(m: MachineEntity, facts: NodeFacts) -> None:
     if not facts.exists and former is None:
         return
     if former is not None:
-        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": facts.name or former.name})
+        name = facts.name or former.name
+        twins = sorted({former.name, *former.twins} - {name}) if former.twins else []  # a look tells of one Node
+        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": name, "twins": twins})
     membership.take_node(m, facts)
 
 

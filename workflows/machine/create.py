@@ -115,6 +115,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     if "creation" in m.deadlines:
         confirm.arm(m, m.deadlines["creation"])
     if output.stale_node:
+        s.stale = output.stale
         m.fail(
             OperationType.CREATE,
             "StaleNode",

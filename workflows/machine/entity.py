@@ -191,7 +191,13 @@ class MachineEntity(Entity):
             return
         handle = self.start(
             NodeActivities.tell_node,
-            TellInput(machine=self.ref, node_name=self.status.node_name, story=self.journal[-1:]),
+            TellInput(
+                machine=self.ref,
+                node_name=self.status.node_name,
+                provider_id=self.status.provider_id,
+                node_uid=self.s.joined_uid or "",
+                story=self.journal[-1:],
+            ),
             queue=cluster_queue(self.s.cluster, self.s.queue_prefix),
             summary=f"Event {self.journal[-1].reason} on {self.status.node_name}",
         )
@@ -288,9 +294,9 @@ class MachineEntity(Entity):
         """What `attend` goes by, beside the times of KEPT."""
         return ()
 
-    async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False) -> None:
-        """Say what went wrong, and wait as long as its class asks for."""
-        message = self.words_of_cloud(failure)
+    async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False, way_out: str = "") -> None:
+        """Say what went wrong, and wait as long as its class asks for. `way_out`: what ends the wait otherwise."""
+        message = "; ".join(filter(None, (self.words_of_cloud(failure), way_out)))
         reason = reason_of(failure)
         next_try = workflow.now() + wait_after(failure.info, self.s.timings)
         self.note_news(reason, message)

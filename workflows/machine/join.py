@@ -120,6 +120,8 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
             machine=m.ref,
             attempt=s.attempt.number,
             node_name=node.name,
+            provider_id=m.status.provider_id,
+            node_uid=node.uid,
             node_template=template,
             last_applied=m.status.last_applied_node_template if s.joined_uid in (None, node.uid) else None,
             story=[] if s.joined else list(m.journal),
@@ -165,7 +167,13 @@ async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) ->
     m.waiting("ReadyTaint", f"the taint {INSTANCE_NOT_READY_TAINT} is being removed from node {node.name}")
     handle = m.start(
         NodeActivities.remove_ready_taint,
-        ReadyInput(machine=m.ref, node_name=node.name, story=story),
+        ReadyInput(
+            machine=m.ref,
+            node_name=node.name,
+            provider_id=m.status.provider_id,
+            node_uid=node.uid,
+            story=story,
+        ),
         queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
         summary=f"remove the instance-not-ready taint from {node.name}",
     )

@@ -76,13 +76,27 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     """What the watch or a look saw of the Node, with the mark that somebody may have set on it."""
     s = m.s
     preserve.take_node(m, facts)
-    s.node = facts
+    before, s.node = s.node, facts
+    _twins(m, before, facts)
     if not s.pool or not facts.exists:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
     if s.mark is not None and s.mark != former and time_of(s.mark.text) is None:
         words = f"{s.mark.text!r} is no RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked now"
         m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
+
+
+def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:
+    """A kubelet that has registered under another hostname leaves its former Node; or two VMs have one's providerID."""
+    if not (facts.exists and facts.twins):
+        m.drop_condition("DuplicateNode")
+        return
+    others = " and ".join(facts.twins)
+    words = f"nodes {facts.name} and {others} have the providerID of its VM; {facts.name} counts"
+    m.condition("DuplicateNode", "DuplicateNode", words)
+    if former is None or (former.name, former.twins) != (facts.name, facts.twins):
+        m.note("DuplicateNode", words)
+        m.tell()
 
 
 # -- the permit to be Failed ------------------------------------------------------------------------------------------

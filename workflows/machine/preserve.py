@@ -245,6 +245,7 @@ def _keep_node(m: MachineEntity) -> None:
             machine=m.ref,
             node_name=m.s.node.name,
             provider_id=m.status.provider_id,
+            node_uid=m.s.node.uid,
             on=on,
             clear="" if on else p.cleared,
             uncordon=p.uncordon,

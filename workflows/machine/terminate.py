@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, FailureError
 
 from workflows.calls import Urgency, failure_of
 from workflows.entity import NEVER
@@ -22,8 +22,8 @@ with workflow.unsafe.imports_passed_through():
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
     from resources.machine_manifest import HookKind
-    from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput
-    from resources.names import cluster_queue, drain_queue
+    from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput, ForgetOutput
+    from resources.names import class_id, cluster_id, cluster_queue, drain_queue
 
 
 LEFT_SHOWN = 5
@@ -77,7 +77,7 @@ async def drain(m: MachineEntity) -> None:
                 m.note("DrainForced", "force was asked for" if _insisted(m) else "the drain deadline has passed")
             gentle = False
         handle = _start_drain(m, force)
-        await _pass(m, partial(_over_or_asked, m, handle, force, _dead(m)))
+        await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
         if handle.done():
             await _end_of_pass(m, handle, force)
         else:
@@ -109,10 +109,17 @@ def _insisted(m: MachineEntity) -> bool:
     return m.s.deletion is not None and m.s.deletion.force
 
 
-def _over_or_asked(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool, dead: bool) -> bool:
+def _seen(m: MachineEntity) -> tuple[bool, list[str]]:
+    """Of the VM and its Nodes: what a pass goes by."""
+    return _dead(m), m.s.node.twins if m.s.node else []
+
+
+def _over_or_asked(
+    m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool, seen: tuple[bool, list[str]]
+) -> bool:
     """Or it has to be done in another way from now on."""
     asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
-    return handle.done() or asked or (not force and _insisted(m)) or _dead(m) != dead
+    return handle.done() or asked or (not force and _insisted(m)) or _seen(m) != seen
 
 
 async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
@@ -140,7 +147,7 @@ async def _look_again(m: MachineEntity) -> None:
     while s.look_again:
         force = _insisted(m)
         handle = _start_drain(m, force, again=True)
-        await _pass(m, partial(_over_or_asked, m, handle, force, _dead(m)))
+        await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
         if not handle.done():
             m.drop(handle)
             continue
@@ -177,6 +184,7 @@ def _start_drain(m: MachineEntity, force: bool, again: bool = False) -> workflow
             machine=m.ref,
             node_name=m.status.node_name,
             provider_id=m.status.provider_id,
+            node_uid=s.joined_uid or "",
             force=force,
             dead=_dead(m),
             since=s.drain_began,
@@ -257,7 +265,8 @@ async def forget(m: MachineEntity) -> None:
     s = m.s
     if s.attempt is None:
         return
-    await m.until(lambda: not m.in_flight, NEVER)  # a report that comes after the farewell would make it a user again
+    # A report that comes after the farewell would make it a user again.
+    await m.until(lambda: not m.in_flight or _abandons(m), NEVER)
     while True:
         if m.s.trouble is None:
             m.waiting("Forgetting", "the Node object and the bootstrap tokens are being removed")
@@ -266,7 +275,7 @@ async def forget(m: MachineEntity) -> None:
             ForgetInput(
                 machine=m.ref,
                 node_name=m.status.node_name,
-                joined=s.joined,
+                node_uid=s.joined_uid or "",
                 provider_id=m.status.provider_id,
                 attempts=s.attempt.number,
                 classes=s.classes,
@@ -275,12 +284,66 @@ async def forget(m: MachineEntity) -> None:
             summary="remove the Node and the tokens",
         )
         try:
-            await m.answer(handle)
+            if await _in_time(m, handle):
+                _forgotten(m, await m.answer(handle))
+            else:
+                await _abandon(m, "the cluster did not answer")
             break
         except ActivityError as e:
             failure = failure_of(e)
-            m.operation(OperationType.DELETE, OperationState.FAILED, describe_failure(failure), failure.info.code)
-            await m.back_off(failure)
+            words = describe_failure(failure)
+            m.operation(OperationType.DELETE, OperationState.FAILED, words, failure.info.code)
+            if _abandons(m):
+                await _abandon(m, words)
+                break
+            how = f"`hostler delete machine {s.name} --cluster {s.cluster} --force --abandon-node`"
+            await m.back_off(failure, way_out=f"its VM is gone; if the cluster never answers again, {how} ends this")
     m.status.waiting_for = None
-    m.operation(OperationType.DELETE, OperationState.SUCCESSFUL, "nothing is left of it")
-    m.note("Gone", "nothing is left of it")
+    gone = f"nothing is left of it{' but what is named: ' if m.status.left else ''}{'; '.join(m.status.left)}"
+    m.operation(OperationType.DELETE, OperationState.SUCCESSFUL, gone)
+    m.note("Gone", gone)
+
+
+def _forgotten(m: MachineEntity, output: ForgetOutput | None) -> None:
+    if output is not None and output.left:
+        m.status.left = output.left
+        m.note("NodeLeft", f"it stays: {'; '.join(output.left)}")
+
+
+# -- without the cluster ----------------------------------------------------------------------------------------------
+
+
+def _abandons(m: MachineEntity) -> bool:
+    return m.s.deletion is not None and m.s.deletion.abandon_node
+
+
+async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
+    """An absent worker is a wait, until an operator says that it has been waited for long enough: one more call's time
+    then."""
+    await m.beside(lambda: handle.done() or _abandons(m))
+    if not handle.done():
+        m.deadlines["abandon"] = workflow.now() + m.s.timings.call_timeout
+        await m.until(handle.done, "abandon")
+        del m.deadlines["abandon"]
+    if not handle.done():
+        m.drop(handle)
+    return handle.done()
+
+
+async def _abandon(m: MachineEntity, why: str) -> None:
+    """Its VM is gone: no volume is written to, and no pod runs any more. What needs no cluster is done all the same."""
+    s, name = m.s, m.status.node_name
+    twins = s.node.twins if s.node else []
+    nodes = [f"node {n}" for n in (name, *twins) if n] if s.joined or (s.node and s.node.exists) else []
+    m.status.left = nodes or [f"node {name}, if it has registered"]
+    if not s.joined:
+        m.status.left.append("its bootstrap token, which expires by itself")
+    m.note("NodeAbandoned", f"{why}; it is left: {'; '.join(m.status.left)}")
+    farewells = [(class_id(s.cluster, c), "forget_user", s.name) for c in s.classes]
+    if m.status.provider_id:
+        farewells.append((cluster_id(s.cluster), "forget", m.status.provider_id))
+    for workflow_id, signal, argument in farewells:
+        try:
+            await workflow.get_external_workflow_handle(workflow_id).signal(signal, argument)
+        except FailureError:
+            workflow.logger.info("%s is not there to hear of it", workflow_id)

@@ -12,7 +12,19 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.entity import NEVER
-from workflows.machine import ask, confirm, create, hooks, hot_update, join, membership, post_start, running, terminate
+from workflows.machine import (
+    ask,
+    confirm,
+    create,
+    hooks,
+    hot_update,
+    join,
+    membership,
+    post_start,
+    running,
+    stale_node,
+    terminate,
+)
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
 from workflows.machine.preserve_requests import Preservable
@@ -35,10 +47,13 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
     from resources.names import is_label, is_name, provider_key
 
+ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
+
 # A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
 BIRTH: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     ask.ask,
     create.create,
+    stale_node.clear,
     post_start.post_start,
     join.join,
 )
@@ -132,6 +147,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             uid=s.uid,
             provider_id=s.status.provider_id,
             kept=s.status.kept,
+            left=s.status.left,
             journal=s.journal,
         )
 
@@ -237,9 +253,12 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         s.deletion = deletion(former, intent, workflow.now())
         if former is None:
             then = f"; pool {s.pool} makes another, if it is to have so many" if s.pool else ""
-            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}"
+            abandon = ABANDON if intent.abandon_node else ""
+            return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}{abandon}"
         if former.recreate and not isinstance(intent, RecreateIntent):
             return f"machine {s.name} is being deleted already, and is not recreated any more"
+        if intent.abandon_node and not former.abandon_node:
+            return f"machine {s.name} is being deleted already, from now on with force{ABANDON}"
         if intent.force and not former.force:
             return f"machine {s.name} is being deleted already, from now on with force"
         return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,104 @@
+"""Whose Node it is, and which one counts where a VM has several. Pure: what calls have read is given.
+
+A Node is a VM's by its providerID. Names are given again (machine-controller-manager #633), so one without a providerID
+is a machine's only if it is the very object, by uid, that the machine has known by its providerID before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+
+from resources.base import format_duration
+from resources.names import provider_key
+
+Node = dict[str, Any]
+
+
+class Whose(StrEnum):
+    OURS = "ours"
+    ANOTHERS = "another's"
+    UNSURE = "unsure"
+    """It has no providerID yet: until somebody gives it one, nobody can say."""
+
+
+def whose(node: Node, provider_id: str | None, uid: str | None) -> Whose:
+    """Of a Node that has the name of a machine's.
+
+    `provider_id`: the machine's VM. `uid`: of the Node object that the machine knows as its own; empty: of none.
+    """
+    if provider_id_of(node):
+        return Whose.OURS if is_of(node, provider_id) else Whose.ANOTHERS
+    return Whose.OURS if uid and node["metadata"].get("uid") == uid else Whose.UNSURE
+
+
+def provider_id_of(node: Node) -> str:
+    return str((node.get("spec") or {}).get("providerID") or "")
+
+
+def is_of(node: Node, provider_id: str | None) -> bool:
+    theirs = provider_id_of(node)
+    return bool(theirs and provider_id) and provider_key(theirs) == provider_key(provider_id or "")
+
+
+def ready_status(node: Node) -> str:
+    """Status of the condition Ready as it is: True, False, Unknown; "" when nobody has set it."""
+    return str(ready_condition(node).get("status", ""))
+
+
+def ready_condition(node: Node) -> dict[str, Any]:
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return next((c for c in conditions if c.get("type") == "Ready"), {})
+
+
+# -- several Nodes of one VM -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rival:
+    """One of the Nodes that have a VM's providerID."""
+
+    name: str
+    uid: str
+    created: datetime
+    ready: bool
+    silent: bool = False
+    """Its kubelet's Lease has stopped. What is not known is no silence."""
+
+    @classmethod
+    def of(cls, node: Node, silent: bool = False) -> Rival:
+        metadata = node["metadata"]
+        created = datetime.fromisoformat(metadata["creationTimestamp"])
+        return cls(metadata["name"], metadata.get("uid", ""), created, ready_status(node) == "True", silent)
+
+
+def the_one(rivals: Iterable[Rival], known: Collection[str]) -> Rival:
+    """The one that counts: Ready with a Lease that moves; then one that the machine knows (`known`: uids); then the
+    newest. Times are whole seconds, so the name decides a tie.
+
+    So an empty twin displaces no Node that pods run on, and a kubelet that has registered under another hostname is
+    followed when its former Node is not Ready, or its Lease has stopped.
+    """
+    return max(rivals, key=lambda r: (r.ready and not r.silent, r.uid in known, r.created, r.name))
+
+
+# -- a Node that nobody stands behind ----------------------------------------------------------------------------------
+
+
+def alive(node: Node, renewed: datetime | None, now: datetime, silent_for: timedelta) -> str:
+    """Why its kubelet cannot be taken for dead, in words; "" when it can. `renewed`: of its Lease.
+
+    Two must say so, with clocks of their own: the control plane, which writes Ready Unknown when a Lease stands still,
+    and the last time that anything of the Node was written.
+    """
+    name, ready = node["metadata"]["name"], ready_condition(node)
+    if ready.get("status", "Unknown") != "Unknown":
+        return f"node {name} says that Ready is {ready['status']}"
+    written = (node["metadata"]["creationTimestamp"], ready.get("lastHeartbeatTime"), ready.get("lastTransitionTime"))
+    last = max([datetime.fromisoformat(t) for t in written if t] + ([renewed] if renewed else []))
+    if now - last < silent_for:
+        return f"node {name} showed life at {last:%Y-%m-%d %H:%M:%S}, less than {format_duration(silent_for)} ago"
+    return ""

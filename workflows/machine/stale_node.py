@@ -1,0 +1,78 @@
+"""A Node that its VM would have been mistaken for: its machine is Failed for it, and the next one shall not be."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import Urgency, failure_of
+from workflows.machine.entity import MachineEntity, describe_failure
+
+with workflow.unsafe.imports_passed_through():
+    from activities.machine import MachineActivities
+    from activities.node import NodeActivities
+    from resources.messages import StaleNode, StaleNodeInput, VmLookInput
+    from resources.names import cluster_queue
+
+T = TypeVar("T")
+
+GONE = "gone"
+NOBODY = "nobody has answered in time"
+
+
+async def clear(m: MachineEntity) -> None:
+    """The Node is removed if it is provably nobody's: the account in which this machine's VM was just made has no VM of
+    its id, and its kubelet has been silent for healthTimeout. Asked once; what cannot be proven stays, and is said."""
+    s = m.s
+    if s.stale is None:
+        return
+    m.deadlines["stale"] = workflow.now() + 2 * s.timings.call_timeout
+    try:
+        why = await _remove(m, s.stale)
+    except ActivityError as e:
+        why = describe_failure(failure_of(e))
+    if why:
+        words = f"node {s.stale.name} stays, and a VM that gets its name is deleted again: {why}"
+        m.note("StaleNodeStays", f"{words}; `kubectl delete node {s.stale.name}`, if nothing stands behind it")
+    s.stale = None
+    m.deadlines.pop("stale", None)
+
+
+async def _remove(m: MachineEntity, stale: StaleNode) -> str:
+    """Why it stays; "" when it is gone. Raises ActivityError."""
+    if not stale.provider_id:
+        return "it has no providerID, so nobody can say which VM it was"
+    m.waiting("StaleNode", f"is node {stale.name} anybody's? {stale.provider_id} and its Lease are being looked at")
+    vm = m.start(
+        MachineActivities.look_at_vm,
+        VmLookInput(target=m.target().model_copy(update={"provider_id": stale.provider_id})),
+        queue=m.cloud,
+        summary=f"does {stale.provider_id} of node {stale.name} exist",
+        urgency=Urgency.POLL,
+    )
+    look = await _answer(m, vm)
+    if look is None or look.state != GONE:
+        return f"{stale.provider_id} is {look.state}" if look else NOBODY
+    node = m.start(
+        NodeActivities.remove_stale_node,
+        StaleNodeInput(machine=m.ref, node=stale, silent_for=m.s.spec.health_timeout),
+        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
+        summary=f"remove node {stale.name}, if it is nobody's",
+    )
+    output = await _answer(m, node)
+    if output is None or not output.removed:
+        return output.message if output else NOBODY
+    words = output.message or f"{stale.provider_id} does not exist, and its kubelet was silent"
+    m.note("StaleNodeRemoved", f"node {stale.name} was nobody's and is removed: {words}")
+    return ""
+
+
+async def _answer(m: MachineEntity, handle: workflow.ActivityHandle[T]) -> T | None:
+    """None where nobody answers in time: the machine's own end is not held up for it."""
+    await m.beside(handle.done, "stale")
+    if handle.done():
+        return await m.answer(handle)
+    m.drop(handle)
+    return None
