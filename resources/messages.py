@@ -150,6 +150,9 @@ class Target(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     token: str = ""
     """The idempotency token of the attempt."""
+    account_id: str = ""
+    """The account that its VM was made in, or may have been by a call whose answer is not known, in the cloud's own
+    words; "": not known, or there was no such call."""
     consistency: Duration
     poll: Duration
 
@@ -175,6 +178,8 @@ class CreateOutput(Value):
     """The Node that the VM was referring to; the VM is being deleted."""
     user_data_version: str = ""
     """resourceVersion of the Secret that the user data was rendered from."""
+    account_id: str = ""
+    """The account that the VM is in."""
 
 
 class UpdateInput(Value):
@@ -261,6 +266,8 @@ class VmLook(Value):
     """In words, with what a diagnosis found."""
     joining: str = ""
     """Why its node has not joined, where that was asked for."""
+    account_id: str = ""
+    """The account that the VM is in; "" when it is gone."""
 
 
 class JoinInput(Value):
@@ -379,6 +386,8 @@ class OwnedVm(Value):
     state: str
     account: str
     """Account.key"""
+    account_id: str = ""
+    """The account that owns it, as the cloud names it."""
 
 
 class ListVmsInput(Value):

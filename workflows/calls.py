@@ -54,6 +54,14 @@ def failure_of(error: ActivityError) -> Failure:
     if isinstance(cause, ApplicationError) and cause.details:
         return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
     if isinstance(cause, TimeoutError):
-        return Failure("Timeout", ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}"))
+        info = ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}")
+        return Failure("Timeout", info.model_copy(update={"account_id": _account_id(cause)}))
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     return Failure("Unknown", ErrorInfo.of(ErrorClass.UNKNOWN, message))
+
+
+def _account_id(cause: TimeoutError) -> str:
+    """Where it may have made something before it fell silent (activities/boundary.py, ACCOUNT)."""
+    last = cause.last_heartbeat_details
+    progress = last[0] if last else None
+    return str(progress.get("account", "")) if isinstance(progress, dict) else ""

@@ -45,7 +45,12 @@ class _Pass:
                 self._clear(belonging, deletable=not there and protected)
         if self.errors:
             raise combine(self.errors)
-        return DeleteMachineResponse(evidence=self._evidence(found), left=self.left, kept=[b.id for b in kept])
+        return DeleteMachineResponse(
+            evidence=self._evidence(found),
+            left=self.left,
+            kept=[b.id for b in kept],
+            account_id=next((i[instances.OWNER_ID] for i in found), ""),
+        )
 
     def _instances(self) -> list[Resource]:
         """By uid; by token and by id what is not among them, as tags may be visible later than their VM.

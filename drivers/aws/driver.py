@@ -12,6 +12,7 @@ from drivers.base import (
     DeleteMachineRequest,
     DeleteMachineResponse,
     DriverSettings,
+    GetAccountRequest,
     GetMachineStatusRequest,
     GetVolumeIDsRequest,
     GetVolumeIDsResponse,
@@ -52,7 +53,7 @@ class AwsDriver:
             if mismatch is None:
                 raise
         else:
-            instance = reply["Instances"][0]
+            instance = next(instances.of_reservation(reply))
             if instances.is_living(instance):
                 return instances.describe(instance, ec2.region)
             mismatch = IdempotencyMismatch(
@@ -88,6 +89,11 @@ class AwsDriver:
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         ec2 = self._clients.get(instances.region_of(request.provider_spec), request.secret)
         return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
+
+    def get_account(self, request: GetAccountRequest) -> str:
+        """STS GetCallerIdentity, which needs no permission."""
+        region = instances.region_of(request.provider_spec, request.provider_id)
+        return self._clients.get(region, request.secret).account()
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
         found = []

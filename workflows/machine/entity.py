@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON, wait_after
     from resources import attributes as at
     from resources.base import format_duration
-    from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass
+    from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
         AppliedSpec,
@@ -136,6 +136,7 @@ class MachineEntity(Entity):
             credentials_secret_ref=now.credentials_secret_ref,
             provider_id=self.status.provider_id,
             token=attempt.token if attempt else "",
+            account_id=self.s.account_id,
             consistency=self.s.timings.consistency,
             poll=self.s.timings.poll,
         )
@@ -396,4 +397,6 @@ def describe_failure(failure: Failure) -> str:
 
 
 def reason_of(failure: Failure) -> str:
+    if failure.kind == WRONG_ACCOUNT:
+        return WRONG_ACCOUNT
     return MISSING_CREDENTIALS if failure.kind == MISSING_CREDENTIALS else REASON[failure.info.error_class]
