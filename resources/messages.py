@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -99,6 +100,10 @@ class VmFacts(Value):
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
 
 
+FAIRNESS_KEY_BYTES = 64
+"""Temporal's own limit; with a longer one it refuses the command."""
+
+
 class Account(Value):
     """A cloud account and region as a machine's class names it: what is listed in one go."""
 
@@ -120,6 +125,14 @@ class Account(Value):
     @property
     def key(self) -> str:
         return f"{self.provider}/{self.region}/{self.secret_ref.namespace}/{self.secret_ref.name}"
+
+    @property
+    def fairness_key(self) -> str:
+        """`key`, as long as Temporal takes it: a share of a task queue is kept for each."""
+        if len(self.key.encode()) <= FAIRNESS_KEY_BYTES:
+            return self.key
+        digest = hashlib.sha256(self.key.encode()).hexdigest()[:16]
+        return f"{self.key.encode()[: FAIRNESS_KEY_BYTES - 17].decode(errors='ignore')}~{digest}"
 
 
 class Announcement(Value):

@@ -128,6 +128,8 @@ async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
     words += f", last {age(now - seen)} ago by {who}; {waiting}"
     if answer.stats.rate_limiting_active:
         words += ", held back by its rate limit"
+    if limit := answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second:
+        words += f"; at most {limit:g} calls/s of each account"
     if waited > BACKLOG_AGE:
         return [warning(subject, f"{words}, the oldest for {age(waited)}", f"look at the workers' logs, or {start}")]
     return [ok(subject, words)]
@@ -140,6 +142,7 @@ async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.Value
             task_queue=TaskQueue(name=queue),
             task_queue_type=type,
             report_stats=True,
+            report_config=True,
         )
     )
 

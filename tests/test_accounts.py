@@ -1,4 +1,4 @@
-"""Which account is this? In a Secret's other account no VM is found: nothing is believed gone, nothing is made there."""
+"""Which account is this? In another one no VM is found: nothing is believed gone, and nothing is made there."""
 
 from __future__ import annotations
 

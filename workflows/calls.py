@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
     from resources.errors import ErrorClass, ErrorInfo
+    from resources.messages import Account
 
 SHORT = RetryPolicy(
     initial_interval=timedelta(seconds=1),
@@ -29,6 +30,12 @@ class Urgency:
     DELETE = Priority(priority_key=2)
     OTHER = Priority(priority_key=3)
     POLL = Priority(priority_key=5)
+
+
+def share(urgency: Priority, account: Account | None) -> Priority:
+    """With the account's share of its cloud's task queue, so that a busy account delays no other: the server takes the
+    accounts in turns (`matching.enableFairness`), each at its own rate (`callsPerSecondPerAccount`)."""
+    return replace(urgency, fairness_key=account.fairness_key) if account else urgency
 
 
 def poller(interval: timedelta) -> RetryPolicy:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from temporalio import workflow
 from temporalio.common import Priority
 
-from workflows.calls import SHORT, Failure, Urgency, poller
+from workflows.calls import SHORT, Failure, Urgency, poller, share
 from workflows.entity import NEVER, Entity, unheard
 from workflows.machine.details import details
 
@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
-    from resources.messages import MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
+    from resources.messages import Account, MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
     from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
@@ -118,6 +118,12 @@ class MachineEntity(Entity):
     @property
     def cloud(self) -> str:
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
+
+    @property
+    def account(self) -> Account | None:
+        """Whose calls are counted together."""
+        now = self.snapshot
+        return Account.of(now.provider, now.provider_spec, now.secret_ref, now.credentials_secret_ref)
 
     def attempted(self, spec: dict[str, Any]) -> None:
         """Remember that the VM may carry parts of this provider spec."""
@@ -245,6 +251,7 @@ class MachineEntity(Entity):
         """Start an activity. One that polls ends by itself only with success or bad news, and may be cancelled."""
         self.publish()
         timings = self.s.timings
+        polled_by_cloud = self.s.machine_class is not None and queue == self.cloud
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
@@ -253,7 +260,7 @@ class MachineEntity(Entity):
             heartbeat_timeout=timings.heartbeat,
             retry_policy=poller(timings.poll) if polls else SHORT,
             summary=summary,
-            priority=urgency,
+            priority=share(urgency, self.account if polled_by_cloud else None),
         )
         if not polls:
             self.in_flight.add(handle)
