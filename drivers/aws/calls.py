@@ -87,26 +87,27 @@ class Ec2:
         self._lock = threading.Lock()
         self._hidden = tuple(hidden)
 
-    def call(self, operation: str, **parameters: Any) -> Resource:
-        """One request, one answer. Raises DriverError."""
+    def call(self, operation: str, *, renew: bool = True, **parameters: Any) -> Resource:
+        """One request, one answer. `renew` False: not with other credentials than `account` was asked with, should they
+        be refused just now. Raises DriverError."""
 
         def ask(connection: Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
-        return self._ask(operation, ask, _secrets_of(parameters))
+        return self._ask(operation, ask, _secrets_of(parameters), renew and not self._fixed)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""
-        return self._ask("GetCallerIdentity", Connection.account)
+        return self._ask("GetCallerIdentity", Connection.account, (), not self._fixed)
 
-    def _ask(self, operation: str, ask: Callable[[Connection], T], hide: Sequence[str] = ()) -> T:
+    def _ask(self, operation: str, ask: Callable[[Connection], T], hide: Sequence[str], renew: bool) -> T:
         """Credentials that are refused are read anew, once: a role's session may have been revoked before its time, the
         worker's own profile rewritten. A call that is refused has changed nothing."""
         used = self._connection
         try:
             return self._once(operation, ask, used, hide)
         except DriverError as e:
-            if self._fixed or e.provider_code not in REFUSED:
+            if not renew or e.provider_code not in REFUSED:
                 raise
         with self._lock:
             if self._connection is used:

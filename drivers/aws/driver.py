@@ -47,7 +47,7 @@ class AwsDriver:
         root = self._root_device(ec2, spec.ami) if launch.needs_root_device(spec) else None
         parameters = launch.run_instances(request, spec, root)
         try:
-            reply = ec2.call("RunInstances", **parameters)
+            reply = ec2.call("RunInstances", renew=False, **parameters)
         except DriverError as e:
             mismatch = _mismatch(e)
             if mismatch is None:

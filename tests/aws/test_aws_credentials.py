@@ -196,6 +196,11 @@ def test_a_role_whose_session_was_revoked_is_assumed_anew_once(
     with pytest.raises(DriverError, match="AuthFailure"):
         fresh.list_machines(given.listing(secret=of_role))
     assert len(calls(cloud, "DescribeInstances", since=seen)) == 2
+    # Nothing is made with other credentials than those whose account was asked for.
+    fault(cloud, "RunInstances", "AuthFailure")
+    with pytest.raises(DriverError, match="AuthFailure"):
+        fresh.create_machine(machine(cloud).creation(secret=of_role))
+    assert len(calls(cloud, "RunInstances", since=seen)) == 1
 
 
 def test_a_token_file_is_read_at_each_session(cloud: AwsCloud, tmp_path: Path) -> None:
