@@ -139,14 +139,18 @@ def translated() -> Iterator[None]:
         raise
     except Exception as e:
         # As it is, but for one thing that its workflow must not miss.
-        if not _placed(ErrorInfo()).account_id:
+        if not _account():
             raise
         raise ApplicationError(str(e), _placed(ErrorInfo.of(ErrorClass.UNKNOWN, str(e))), type=type(e).__name__) from e
 
 
 def _placed(info: ErrorInfo) -> ErrorInfo:
     """With the account in which the failed activity may have made something."""
-    return info.model_copy(update={"account_id": _progress.get({}).get(ACCOUNT, "")})
+    return info.model_copy(update={"account_id": _account()})
+
+
+def _account() -> str:
+    return str(_progress.get({}).get(ACCOUNT, ""))
 
 
 def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
