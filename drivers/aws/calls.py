@@ -125,7 +125,7 @@ class Ec2:
 
     def pages(self, operation: str, key: str, **parameters: Any) -> Iterator[Resource]:
         """What all pages have under `key`. A page may be empty and still not be the last."""
-        more: dict[str, str] = {}
+        more: dict[str, Any] = {}
         while True:
             page = self.call(operation, MaxResults=PAGE, **parameters, **more)
             yield from page.get(key, ())
