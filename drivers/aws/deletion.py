@@ -7,6 +7,8 @@ EC2 no longer says which volume was to be kept, and a lost reply or lagging tags
 
 from __future__ import annotations
 
+from typing import Any
+
 from drivers.aws import belongings, instances
 from drivers.aws.belongings import Belonging
 from drivers.aws.calls import Ec2, Resource
@@ -100,7 +102,7 @@ class _Pass:
             self._try("DeleteTags", Resources=ours, Tags=[{"Key": key} for key in OURS])
         return mine
 
-    def _try(self, operation: str, **parameters: object) -> None:
+    def _try(self, operation: str, **parameters: Any) -> None:
         try:
             self.ec2.call(operation, **parameters)
         except DriverError as e:
