@@ -43,6 +43,7 @@ from activities.preserve import PreserveActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
+from starter import limits
 from starter.connection import connect
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
@@ -187,6 +188,8 @@ async def running(
     client: Client, settings: Settings, interceptors: Iterable[Interceptor] = ()
 ) -> AsyncIterator[list[Worker]]:
     """The workers, polling; leaving shuts them down gracefully."""
+    if "cloud" in settings.worker.roles:
+        await limits.apply(client, settings)
     deps = Deps(settings, client)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(deps.close)

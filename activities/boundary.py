@@ -13,17 +13,29 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import activity
+from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
-from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, PASSING, ErrorClass, ErrorInfo
+from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
+from resources.errors import (
+    IDEMPOTENCY,
+    MISSING_CREDENTIALS,
+    NOT_YET,
+    PASSING,
+    WRONG_ACCOUNT,
+    ErrorClass,
+    ErrorInfo,
+)
 from resources.settings import SettingsError
 
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
 RETRIED = PASSING
+
+ACCOUNT = "account"
+"""In an activity's progress: the account in which it is about to make something, or has."""
 
 _progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 
@@ -40,6 +52,16 @@ def last_progress() -> dict[str, Any]:
     """The details of the former attempt's last heartbeat; empty when there is none."""
     details = activity.info().heartbeat_details
     return dict(details[0]) if details else {}
+
+
+async def remember(client: Client, message: str, **details: Any) -> None:
+    """`progress` that the server has before this returns: intent before effect, within an activity.
+
+    Raises RPCError where the server has given this attempt up meanwhile.
+    """
+    progress(message, **details)
+    handle = client.get_async_activity_handle(task_token=activity.info().task_token)
+    await handle.heartbeat(dict(_progress.get()))
 
 
 class NotYet(Exception):
@@ -98,7 +120,9 @@ def translated() -> Iterator[None]:
             str(e), type=NOT_YET, next_retry_delay=e.again, category=ApplicationErrorCategory.BENIGN
         ) from None
     except IdempotencyMismatch as e:
-        raise ApplicationError(e.message, e.info, e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+        raise ApplicationError(e.message, _placed(e.info), e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+    except WrongAccount as e:
+        raise ApplicationError(e.message, _placed(e.info), type=WRONG_ACCOUNT, non_retryable=True) from None
     except PartialUpdate as e:
         raise _classified(e.info, e.resources) from None
     except DriverError as e:
@@ -107,17 +131,33 @@ def translated() -> Iterator[None]:
         info = ErrorInfo.of(e.error_class, f"Kubernetes API: {e.message}")
         raise _classified(info.model_copy(update={"retry_after": e.retry_after, "provider_code": e.reason})) from None
     except SecretMissing as e:
-        info = ErrorInfo.of(ErrorClass.AUTH, str(e))
+        info = _placed(ErrorInfo.of(ErrorClass.AUTH, str(e)))
         raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None
     except SettingsError as e:
         raise _classified(ErrorInfo.of(ErrorClass.INVALID, str(e))) from None
+    except ApplicationError:
+        raise
+    except Exception as e:
+        # As it is, but for one thing that its workflow must not miss.
+        if not _account():
+            raise
+        raise ApplicationError(str(e), _placed(ErrorInfo.of(ErrorClass.UNKNOWN, str(e))), type=type(e).__name__) from e
+
+
+def _placed(info: ErrorInfo) -> ErrorInfo:
+    """With the account in which the failed activity may have made something."""
+    return info.model_copy(update={"account_id": _account()})
+
+
+def _account() -> str:
+    return str(_progress.get({}).get(ACCOUNT, ""))
 
 
 def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
     retried = info.error_class in RETRIED
     return ApplicationError(
         info.message,
-        info,
+        _placed(info),
         *details,
         type=str(info.error_class),
         non_retryable=not retried,

@@ -12,6 +12,7 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.runtime import Runtime
 
+from activities.accounts import Cloud
 from activities.kube import Clusters
 from activities.metered import MeteredDriver
 from activities.secrets import SecretMissing, Secrets
@@ -23,6 +24,10 @@ from resources.settings import CloudSettings, Settings
 M = TypeVar("M", bound=MachineRequest)
 R = TypeVar("R", bound=Request)
 T = TypeVar("T")
+
+
+def credentials_of(target: Target) -> SecretRef:
+    return target.credentials_secret_ref or target.secret_ref
 
 
 class Deps:
@@ -65,12 +70,27 @@ class Deps:
                 raise
             return default
 
+    def cloud(self, target: Target) -> Cloud:
+        """Calls whose "not found" is of the account that the target's VM was made in, and of no other."""
+        return Cloud(
+            self.driver(target.provider),
+            self.blocking,
+            credentials_of(target),
+            target.account_id,
+            target.provider_id or "",
+        )
+
+    async def call(self, method: Callable[[M], T], kind: type[M], target: Target, **fields: Any) -> T:
+        """A call about the target, with its credentials. Raises DriverError, WrongAccount instead of "not found"
+        anywhere else than in the account that its VM was made in."""
+        return await self.cloud(target).call(method, lambda: self.request(kind, target, **fields))
+
     async def request(self, kind: type[M], target: Target, **fields: Any) -> M:
         """A driver request about the target, with its credentials."""
         return kind(
             machine=self.identity(target),
             provider_spec=target.provider_spec,
-            secret=await self.credentials(target.provider, target.credentials_secret_ref or target.secret_ref),
+            secret=await self.credentials(target.provider, credentials_of(target)),
             **fields,
         )
 

@@ -6,12 +6,15 @@ listing per attempt; what was seen and told is in its heartbeat details.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from pydantic import SecretStr
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.accounts import Cloud
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
@@ -37,7 +40,7 @@ class InstancesActivities:
 
     @activity.defn
     async def watch_instances(self, input: InstancesInput) -> InstancesOutput:
-        """One listing. NotFound by it is a suspicion; a fresh read by id decides."""
+        """One listing. NotFound by it is a suspicion; a fresh read by id, in the same account, decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
         try:
@@ -49,12 +52,12 @@ class InstancesActivities:
             await look.remember()  # some may have been told before the call that failed
             await look.reach(False, str(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
-            progress(message=str(e), known=look.known, told=look.told, reachable=False, **since)
+            progress(message=str(e), reachable=False, **look.seen, **since)
             raise NotYet(f"{input.account.key} cannot be listed: {e}", input.interval) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
-        progress(message=words, known=look.known, told=look.told, reachable=True)
+        progress(message=words, reachable=True, **look.seen)
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
         raise NotYet(words, input.interval)
@@ -69,9 +72,12 @@ class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
         self.deps, self.input, self.clock = deps, input, Clock()
         self.driver = deps.driver(input.account.provider)
-        self.known: dict[str, str] = dict(before.get("known", {}))
+        self.spec = {"region": input.account.region}
+        self.known: dict[str, str] = dict(before["known"]) if "owner" in before else {}
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
+        self.owner: str = before.get("owner", "")
+        """The account that they are in. While there are any, no other account's listing is theirs."""
         self.former: dict[str, str] = before.get("told", input.told)
         self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
@@ -81,11 +87,12 @@ class _Look:
         self.seq = info.attempt * TURN
 
     async def run(self) -> None:
-        account = self.input.account
-        self.secret = await self.deps.credentials(account.provider, account.secret_ref)
-        self.spec = {"region": account.region}
-        request = ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=self.secret)
-        listed = {m.provider_id: m for m in (await self.deps.blocking(self.driver.list_machines, request)).machines}
+        listing = await self._cloud().call(self.driver.list_machines, self._list)
+        listed = {vm.provider_id: vm for vm in listing.machines}
+        owner = next((vm.account_id for vm in listing.machines), self.owner)
+        if self.known:
+            self._cloud(next(iter(self.known))).check(owner)
+        self.owner = owner
         for vm in listed.values():
             if vm.name:
                 self.known[vm.provider_id] = vm.name
@@ -93,16 +100,33 @@ class _Look:
         for provider_id in [p for p in self.known if p not in listed]:
             await self._suspect(provider_id)
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """What the next attempt begins with."""
+        return {"known": self.known, "owner": self.owner, "told": self.told}
+
+    def _cloud(self, vm: str = "") -> Cloud:
+        return Cloud(self.driver, self.deps.blocking, self.input.account.secret_ref, self.owner, vm)
+
+    async def _secret(self) -> Mapping[str, SecretStr]:
+        return await self.deps.credentials(self.input.account.provider, self.input.account.secret_ref)
+
+    async def _list(self) -> ListMachinesRequest:
+        return ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=await self._secret())
+
     async def _suspect(self, provider_id: str) -> None:
         name = self.known[provider_id]
-        request = GetMachineStatusRequest(
-            machine=Identity(cluster=self.input.cluster, name=name, uid=""),
-            provider_spec=self.spec,
-            secret=self.secret,
-            provider_id=provider_id,
-        )
+
+        async def request() -> GetMachineStatusRequest:
+            return GetMachineStatusRequest(
+                machine=Identity(cluster=self.input.cluster, name=name, uid=""),
+                provider_spec=self.spec,
+                secret=await self._secret(),
+                provider_id=provider_id,
+            )
+
         try:
-            vm = await self.deps.blocking(self.driver.get_machine_status, request)
+            vm = await self._cloud(provider_id).call(self.driver.get_machine_status, request)
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+from pydantic import SecretStr
 from temporalio import activity
 
 from activities.announce import announce
-from activities.boundary import NotYet, last_progress, progress
+from activities.boundary import ACCOUNT, NotYet, last_progress, progress, remember
 from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
@@ -50,6 +51,8 @@ GROWTH = 1.5
 RAREST = 4
 """Looks at a VM whose node does not join become rarer, up to so many intervals: many such VMs would use up the
 account's calls."""
+REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
+"""Answers of a cloud that has not made a VM with this token; after the others there may be one."""
 MESSAGE_LENGTH = 1000
 """Characters of what is said of a VM, before the word "console"."""
 _NO_ID = (
@@ -78,19 +81,23 @@ class MachineActivities:
         secret = await self.deps.secrets.get(target.secret_ref)
         user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
         driver = self.deps.driver(target.provider)
+        former = target.account_id or last_progress().get(ACCOUNT, "")
+        target = target.model_copy(update={"account_id": former})
         vm = await self._find(target)
         adopted = vm is not None
         if vm is None:
-            request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
-            vm = await self.deps.blocking(driver.create_machine, request)
+            vm = await self._make(target, user_data)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
         if stale is not None:
-            delete = await self.deps.request(
-                DeleteMachineRequest, target, provider_id=vm.provider_id, token=target.token
+            await self.deps.call(
+                driver.delete_machine,
+                DeleteMachineRequest,
+                target,
+                provider_id=vm.provider_id,
+                token=target.token,
             )
-            await self.deps.blocking(driver.delete_machine, delete)
         else:
             await self._announce(target, vm.provider_id)
             await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
@@ -102,6 +109,7 @@ class MachineActivities:
             stale_node=stale.name if stale else None,
             stale=stale,
             user_data_version=secret.version,
+            account_id=vm.account_id,
         )
 
     @activity.defn
@@ -113,14 +121,14 @@ class MachineActivities:
         target = input.target
         if input.last_applied is None:
             await self._look(target)
-        request = await self.deps.request(
-            UpdateMachineRequest,
-            target,
-            provider_id=target.provider_id,
-            last_applied_provider_spec=input.last_applied,
-        )
         try:
-            response = await self.deps.blocking(self.deps.driver(target.provider).update_machine, request)
+            response = await self.deps.call(
+                self.deps.driver(target.provider).update_machine,
+                UpdateMachineRequest,
+                target,
+                provider_id=target.provider_id,
+                last_applied_provider_spec=input.last_applied,
+            )
         except Unimplemented:
             return UpdateOutput(supported=False)
         return UpdateOutput(changed=response.changed, resources=response.resources)
@@ -159,7 +167,7 @@ class MachineActivities:
                 raise
             return VmLook(state=GONE, message=e.message)
         joining = "" if input.attempt is None else await why_not_joined(self.deps.clusters, input, vm.provider_id)
-        return VmLook(state=str(vm.state), message=_words(vm), joining=joining)
+        return VmLook(state=str(vm.state), message=_words(vm), joining=joining, account_id=vm.account_id)
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
@@ -168,19 +176,24 @@ class MachineActivities:
         Gone: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag window.
         """
         target, clock = input.target, Clock()
-        request = await self.deps.request(
-            DeleteMachineRequest, target, provider_id=target.provider_id, token=target.token
+        account_id = target.account_id or last_progress().get(ACCOUNT, "")
+        found = await self.deps.call(
+            self.deps.driver(target.provider).delete_machine,
+            DeleteMachineRequest,
+            target.model_copy(update={"account_id": account_id}),
+            provider_id=target.provider_id,
+            token=target.token,
         )
-        found = await self.deps.blocking(self.deps.driver(target.provider).delete_machine, request)
+        where = {ACCOUNT: found.account_id or account_id}
         if found.evidence == Evidence.TERMINATED:
             return DeleteOutput(kept=found.kept)
         if found.evidence == Evidence.PRESENT:
             words = f"still there: {', '.join(found.left)}"
-            progress(message=words)  # without the time: what was absent and is there again was a lagging read
+            progress(message=words, **where)  # without the time: what was absent and is there again was a lagging read
             raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
         now = clock.now()
         first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
-        progress(message="the cloud finds nothing of it", absentSince=first.timestamp())
+        progress(message="the cloud finds nothing of it", absentSince=first.timestamp(), **where)
         over = first + target.consistency
         if clock.started <= over:  # this pass has read after its start, the first one before `first`
             again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
@@ -199,10 +212,14 @@ class MachineActivities:
         await self.classes.report(ClassRef(cluster=machine.cluster, name=input.class_name), report)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
-        request = await self.deps.request(
-            GetMachineStatusRequest, target, provider_id=target.provider_id, token=target.token, diagnose=diagnose
+        return await self.deps.call(
+            self.deps.driver(target.provider).get_machine_status,
+            GetMachineStatusRequest,
+            target,
+            provider_id=target.provider_id,
+            token=target.token,
+            diagnose=diagnose,
         )
-        return await self.deps.blocking(self.deps.driver(target.provider).get_machine_status, request)
 
     async def _find(self, target: Target) -> MachineStatus | None:
         try:
@@ -211,6 +228,23 @@ class MachineActivities:
             if e.error_class == ErrorClass.NOT_FOUND:
                 return None
             raise
+
+    async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
+        """The server knows before the call in which account a VM may be from now on, so that no later try believes
+        another account that there is none; but not after a refusal, which makes nothing."""
+        cloud = self.deps.cloud(target)
+        request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
+        opened = await cloud.account(request)
+        cloud.check(opened)
+        message = f"the VM is being made in account {opened}"
+        await remember(self.deps.client, message, **{ACCOUNT: opened})
+        try:
+            vm = await self.deps.blocking(cloud.driver.create_machine, request)
+        except DriverError as e:
+            if e.error_class in REFUSALS and not target.account_id:
+                progress(message)
+            raise
+        return vm if vm.account_id else vm.model_copy(update={"account_id": opened})
 
     async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
         """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).

@@ -14,6 +14,7 @@ from drivers.base import (
     DeleteMachineRequest,
     DeleteMachineResponse,
     Driver,
+    GetAccountRequest,
     GetMachineStatusRequest,
     GetVolumeIDsRequest,
     GetVolumeIDsResponse,
@@ -68,6 +69,9 @@ class MeteredDriver:
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         return self._measure(self._driver.list_machines, request)
+
+    def get_account(self, request: GetAccountRequest) -> str:
+        return self._measure(self._driver.get_account, request)
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
         return self._measure(self._driver.get_volume_ids, request)

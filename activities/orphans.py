@@ -9,6 +9,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.machine import MachineActivities
 from drivers.base import ListMachinesRequest
@@ -40,12 +41,17 @@ class OrphanActivities:
         One whose tag of name or uid somebody removed is told as well, with an empty one.
         """
         account = input.account
-        request = ListMachinesRequest(
-            cluster=input.cluster,
-            provider_spec={"region": account.region},
-            secret=await self.deps.credentials(account.provider, account.secret_ref),
-        )
-        found = await self.deps.blocking(self.deps.driver(account.provider).list_machines, request)
+        driver = self.deps.driver(account.provider)
+
+        async def request() -> ListMachinesRequest:
+            return ListMachinesRequest(
+                cluster=input.cluster,
+                provider_spec={"region": account.region},
+                secret=await self.deps.credentials(account.provider, account.secret_ref),
+            )
+
+        cloud = Cloud(driver, self.deps.blocking, account.secret_ref)
+        found = await cloud.call(driver.list_machines, request)
         return ListVmsOutput(
             vms=[
                 OwnedVm(
@@ -54,6 +60,7 @@ class OrphanActivities:
                     uid=vm.uid or "",
                     state=str(vm.state),
                     account=account.key,
+                    account_id=vm.account_id,
                 )
                 for vm in found.machines
             ]

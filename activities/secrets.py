@@ -84,9 +84,17 @@ class Secrets:
         if root is None:
             raise SettingsError("secrets.directory: needed when secrets.source is directory")
         folder = self._settings.path(root) / ref.namespace / ref.name
-        if not folder.is_dir():
-            return {}
-        return _texts({f.name: f.read_bytes() for f in sorted(folder.iterdir()) if f.is_file()})
+        for _ in range(3):
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # not there, or swapped meanwhile
+                return _texts(_files(folder))
+        return {}
+
+
+def _files(folder: Path) -> dict[str, bytes]:
+    """One generation's: kubelet swaps a mounted Secret as a whole, by the link `..data`, and a key pair of which one
+    half is from before would be refused."""
+    one = (folder / "..data").resolve() if (folder / "..data").exists() else folder
+    return {f.name: f.read_bytes() for f in sorted(one.iterdir()) if f.is_file()}
 
 
 def _texts(data: Mapping[str, bytes]) -> dict[str, SecretStr]:

@@ -1,7 +1,11 @@
 """The contract of every cloud's driver (seed 000; machine-controller-manager docs/development/cp_support_new.md).
 
 Methods block: the clouds' SDKs do, and activities call them in a thread. Every method is idempotent and its docstring
-says how; get_machine_status, list_machines and get_volume_ids make no changing call. All raise DriverError.
+says how; get_account, get_machine_status, list_machines and get_volume_ids make no changing call. All raise
+DriverError.
+
+"Not found" is said of the account that the credentials open, and a Secret may open another one tomorrow. So a VM tells
+its account, and whoever is about to believe that a VM is gone asks get_account first (activities/accounts.py).
 """
 
 from __future__ import annotations
@@ -71,6 +75,8 @@ class MachineStatus(Request):
     """The machine uid in its tags."""
     name: str | None = None
     """The machine name in its tags."""
+    account_id: str = ""
+    """The account that owns it, as the cloud names accounts (AWS: 12 digits); "" where the cloud does not tell."""
     console: str | None = None
     """The last lines of the console, when a diagnosis was asked for."""
 
@@ -117,6 +123,8 @@ class DeleteMachineResponse(Request):
     """Ids of what is still there, with their state: `i-1 shutting-down`."""
     kept: list[str] = Field(default_factory=list)
     """Ids that outlive the machine because the spec says so; retagged as released."""
+    account_id: str = ""
+    """The account that owns the VM which was found; "" when none was."""
 
 
 class ListMachinesRequest(Request):
@@ -129,6 +137,15 @@ class ListMachinesRequest(Request):
 
 class ListMachinesResponse(Request):
     machines: list[MachineStatus] = Field(default_factory=list)
+
+
+class GetAccountRequest(Request):
+    """Whose the credentials are, asked where a provider spec's machines are."""
+
+    provider_spec: dict[str, Any]
+    provider_id: str | None = None
+    """Of a machine there, for a spec that does not say where."""
+    secret: Mapping[str, SecretStr] = Field(default_factory=dict)
 
 
 class GetVolumeIDsRequest(Request):
@@ -167,6 +184,12 @@ class Driver(Protocol):
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         """Read only. Living VMs, all pages."""
+
+    def get_account(self, request: GetAccountRequest) -> str:
+        """Read only. The account that the credentials open, in the words of MachineStatus.account_id; never empty.
+
+        It may be remembered for the very credentials that it was asked with, for some minutes at most.
+        """
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
         """No call at all: the ids are in the specs."""

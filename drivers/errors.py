@@ -48,6 +48,13 @@ class IdempotencyMismatch(DriverError):
         self.terminated = terminated
 
 
+class WrongAccount(DriverError):
+    """The credentials open another account than the one in question: what is not found there says nothing."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ErrorClass.AUTH, message)
+
+
 class PartialUpdate(DriverError):
     """A hot update failed on some resources and went on with the others: one error, of the class that is waited for
     longest, with what became of each."""

@@ -88,7 +88,9 @@ def may_update_after_start(
     )
 
 
-def after_failed_update(info: ErrorInfo, made: datetime, now: datetime, timings: Timings) -> Retry | None:
+def after_failed_update(
+    info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None
+) -> Retry | None:
     """The post-start update failed: Pending, Update/Failed, create is not repeated. None: the VM is gone.
 
     Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
@@ -103,7 +105,7 @@ def after_failed_update(info: ErrorInfo, made: datetime, now: datetime, timings:
         operation=OperationType.UPDATE,
         state=OperationState.FAILED,
         code=info.code,
-        reason=REASON[info.error_class],
+        reason=reason or REASON[info.error_class],
         message=info.message,
         next_try=now + wait,
     )

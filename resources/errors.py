@@ -72,6 +72,8 @@ class ErrorInfo(Value):
     """Seconds that the provider asked to wait."""
     provider_code: str = ""
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
+    account_id: str = ""
+    """Of a creation: the account in which it may have made a VM all the same."""
 
     @classmethod
     def of(cls, error_class: ErrorClass, message: str) -> ErrorInfo:
@@ -86,6 +88,8 @@ IDEMPOTENCY = "IdempotencyMismatch"
 """The attempt's token is bound to other parameters or to a machine that is dead: the attempt is over."""
 MISSING_CREDENTIALS = "CredentialsMissing"
 """A Secret that holds credentials or user data cannot be read."""
+WRONG_ACCOUNT = "WrongAccount"
+"""The credentials open another account than the one in which the VM was made."""
 NOT_PRESERVED = "NotPreserved"
 """A machine has refused to end or move its preservation: there is none."""
 

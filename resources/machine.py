@@ -266,6 +266,10 @@ class MachineState(Model):
     """What its class was told last: generation, applied, state, reason."""
     account: str = ""
     """Key of the account in which the cluster was told to look for the VM."""
+    account_id: str = ""
+    """The account that the VM was made in, as the cloud names accounts, or may have been by a create call whose answer
+    is not known: Secrets may open another one later. "": there was no such call, or it was made before this was asked,
+    and is learnt when the VM is read next."""
     joined: bool = False
     """The Node carries the template and the token is revoked."""
     joined_uid: str | None = None

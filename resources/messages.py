@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -103,6 +104,10 @@ class VmFacts(Value):
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
 
 
+FAIRNESS_KEY_BYTES = 64
+"""Temporal's own limit; with a longer one it refuses the command."""
+
+
 class Account(Value):
     """A cloud account and region as a machine's class names it: what is listed in one go."""
 
@@ -124,6 +129,14 @@ class Account(Value):
     @property
     def key(self) -> str:
         return f"{self.provider}/{self.region}/{self.secret_ref.namespace}/{self.secret_ref.name}"
+
+    @property
+    def fairness_key(self) -> str:
+        """`key`, as long as Temporal takes it: a share of a task queue is kept for each."""
+        if len(self.key.encode()) <= FAIRNESS_KEY_BYTES:
+            return self.key
+        digest = hashlib.sha256(self.key.encode()).hexdigest()[:16]
+        return f"{self.key.encode()[: FAIRNESS_KEY_BYTES - 17].decode(errors='ignore')}~{digest}"
 
 
 class Announcement(Value):
@@ -154,6 +167,9 @@ class Target(Value):
     provider_id: str | None = Field(default=None, alias="providerID")
     token: str = ""
     """The idempotency token of the attempt."""
+    account_id: str = ""
+    """The account that its VM was made in, or may have been by a call whose answer is not known, in the cloud's own
+    words; "": not known, or there was no such call."""
     consistency: Duration
     poll: Duration
 
@@ -190,6 +206,8 @@ class CreateOutput(Value):
     """The same."""
     user_data_version: str = ""
     """resourceVersion of the Secret that the user data was rendered from."""
+    account_id: str = ""
+    """The account that the VM is in."""
 
 
 class UpdateInput(Value):
@@ -278,6 +296,8 @@ class VmLook(Value):
     """In words, with what a diagnosis found."""
     joining: str = ""
     """Why its node has not joined, where that was asked for."""
+    account_id: str = ""
+    """The account that the VM is in; "" when it is gone."""
 
 
 class AtNode(Value):
@@ -417,6 +437,8 @@ class OwnedVm(Value):
     state: str
     account: str
     """Account.key"""
+    account_id: str = ""
+    """The account that owns it, as the cloud names it."""
 
 
 class ListVmsInput(Value):

@@ -69,6 +69,8 @@ class CloudSettings(Section):
     """Replaces the cloud's own, e.g. a simulator."""
     calls_per_second: float | None = Field(default=None, gt=0)
     """Of the whole task queue, enforced by the server."""
+    calls_per_second_per_account: float | None = Field(default=None, gt=0)
+    """Of each account (Secret and region) in the task queue, enforced by the server: no account waits for another's."""
     call_timeout: Duration = timedelta(seconds=20)
     default_secret: dict[str, Path] = Field(default_factory=dict)
     """The account's default credentials, key to file, where a machine's own Secret is missing."""

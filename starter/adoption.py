@@ -226,7 +226,9 @@ def _state(
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
         begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it
+    begun["account_id"] = vm.account_id
     if former is not None and former.uid == vm.uid:
+        begun["account_id"] = vm.account_id or former.account_id
         goes_on = ("last_applied_provider_spec", "applied_generation")
         carried = {k: getattr(former.status, k) for k in goes_on}
         # What its pool granted it grants anew; what its Node carries is seen.

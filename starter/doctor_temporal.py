@@ -50,6 +50,8 @@ class Queue:
     name: str
     role: Role
     """Of the worker that polls it."""
+    per_account: float | None = None
+    """Calls a second of each account, as the settings want it."""
 
     @property
     def type(self) -> TaskQueueType.ValueType:
@@ -64,8 +66,8 @@ def queues(settings: Settings, clusters: Sequence[str]) -> Iterator[Queue]:
         yield Queue(names.cluster_queue(cluster, prefix), "cluster")
         yield Queue(names.watch_queue(cluster, prefix), "watch")
         yield Queue(names.drain_queue(cluster, prefix), "drain")
-    for provider in settings.clouds:
-        yield Queue(names.cloud_queue(provider, prefix), "cloud")
+    for provider, cloud in settings.clouds.items():
+        yield Queue(names.cloud_queue(provider, prefix), "cloud", cloud.calls_per_second_per_account)
 
 
 async def examine(client: HostlerClient, clusters: Sequence[str]) -> list[Finding]:
@@ -128,6 +130,12 @@ async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
     words += f", last {age(now - seen)} ago by {who}; {waiting}"
     if answer.stats.rate_limiting_active:
         words += ", held back by its rate limit"
+    limit = answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second
+    if limit:
+        words += f"; at most {limit:g} calls/s of each account"
+    if queue.per_account not in (None, limit):
+        words += f", and callsPerSecondPerAccount is {queue.per_account:g} in these settings"
+        return [warning(subject, words, "start the worker again: it tells Temporal; or correct the settings")]
     if waited > BACKLOG_AGE:
         return [warning(subject, f"{words}, the oldest for {age(waited)}", f"look at the workers' logs, or {start}")]
     return [ok(subject, words)]
@@ -140,6 +148,7 @@ async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.Value
             task_queue=TaskQueue(name=queue),
             task_queue_type=type,
             report_stats=True,
+            report_config=True,
         )
     )
 

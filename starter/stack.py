@@ -285,6 +285,7 @@ class Stack:
         # SQLite's default journal halves the rate of workflows; with WAL a file is as fast as memory.
         argv += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"]
         argv += ["--dynamic-config-value", 'history.timerProcessorMaxTimeShift="20ms"']  # timers fire on time
+        argv += ["--dynamic-config-value", "matching.enableFairness=true"]  # a busy account delays no other
         return self._command("Temporal", argv, ready=self._temporal_ready)
 
     async def _temporal_ready(self, _: Child) -> None:

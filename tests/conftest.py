@@ -25,6 +25,7 @@ KNOBS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",
     # Timers have a granularity of a second else.
     "history.timerProcessorMaxTimeShift": '"20ms"',
+    "matching.enableFairness": "true",
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }

@@ -49,6 +49,8 @@ class NoServer:
         self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
         self.started: list[str] = []
         self.signals: list[tuple[str, Any]] = []
+        self.beats: list[Any] = []
+        """Heartbeats that were sent and awaited."""
 
     async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> None:
         self.started.append(options["id"])
@@ -58,6 +60,12 @@ class NoServer:
             self.signals.append((name, argument))
 
         return SimpleNamespace(signal=signal, id=id)
+
+    def get_async_activity_handle(self, *, task_token: bytes) -> Any:
+        async def heartbeat(details: Any) -> None:
+            self.beats.append(details)
+
+        return SimpleNamespace(heartbeat=heartbeat)
 
 
 @dataclass

@@ -24,6 +24,7 @@ from drivers.base import (
     Driver,
     DriverSettings,
     Evidence,
+    GetAccountRequest,
     GetMachineStatusRequest,
     Identity,
     ListMachinesRequest,
@@ -32,6 +33,7 @@ from drivers.base import (
 )
 from resources.errors import ErrorClass
 from simulator.ec2 import Ec2, World
+from simulator.ec2.auth import AccessKey
 from simulator.frame import Call, FaultRule, Frame, Lag
 
 T = TypeVar("T")
@@ -47,6 +49,13 @@ class Cloud(Protocol):
     codes: Mapping[ErrorClass, str]
     """For each class, a code that the create operation may answer."""
     secret: dict[str, SecretStr]
+    account: str
+    """That `secret` opens."""
+    other_secret: dict[str, SecretStr]
+    other_account: str
+    """That `other_secret` opens."""
+    whose: str
+    """The operation that tells whose credentials are."""
     wrong_secret: dict[str, SecretStr]
 
     def driver_with(self, settings: DriverSettings) -> Driver: ...
@@ -82,8 +91,11 @@ class AwsCloud:
 
     def __post_init__(self) -> None:
         ((key, secret),) = World().access_keys.items()
-        self.secret = {"accessKeyID": SecretStr(key), "secretAccessKey": SecretStr(secret)}
-        self.wrong_secret = {"accessKeyID": SecretStr(key), "secretAccessKey": SecretStr("wrong-canary-key")}
+        self.secret = key_pair(key, secret)
+        ((self.other_account, keys),) = World().other_accounts.items()
+        (other,) = keys.items()
+        self.account, self.other_secret, self.whose = World().account_id, key_pair(*other), "GetCallerIdentity"
+        self.wrong_secret = key_pair(key, "wrong-canary-key")
         self.driver = self.driver_with(DriverSettings(endpoint=self.endpoint))
         self.empty = self.do(self.ec2.dump)
 
@@ -131,8 +143,25 @@ class AwsCloud:
             self.ec2.load(self.empty)
             self.set_delays(0.0, 0.0)
             self.ec2.settings.terminated_visible = 3600.0
+            self.ec2.authenticator.longest_session = None
 
         self.do(work)
+
+    def rotate(self, key: str) -> dict[str, SecretStr]:
+        """Another key pair in place of the account's, which is deleted."""
+
+        def work() -> None:
+            keys = self.ec2.authenticator.access_keys
+            keys[key] = AccessKey(secret=f"secret-of-{key}", account=self.account)
+            for old in [k for k, v in keys.items() if v.account == self.account and k != key]:
+                del keys[old]
+
+        self.do(work)
+        return key_pair(key, f"secret-of-{key}")
+
+
+def key_pair(key: str, secret: str) -> dict[str, SecretStr]:
+    return {"accessKeyID": SecretStr(key), "secretAccessKey": SecretStr(secret)}
 
 
 @contextmanager
@@ -198,6 +227,10 @@ class Given:
     def deletion(self, provider_id: str | None = None, **changes: Any) -> DeleteMachineRequest:
         plain = {**self.common, "provider_id": provider_id, "token": self.token}
         return DeleteMachineRequest(**{**plain, **changes})
+
+    def whose(self, **changes: Any) -> GetAccountRequest:
+        plain = {"provider_spec": self.spec, "secret": self.cloud.secret}
+        return GetAccountRequest(**{**plain, **changes})
 
     def listing(self, **changes: Any) -> ListMachinesRequest:
         plain = {"cluster": self.machine.cluster, "provider_spec": self.spec, "secret": self.cloud.secret}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from invariants import FOREIGN_TAG, USER_KEY, Witness
-from lifekit import Stack, eventually
+from lifekit import Stack, eventually, examples, write_secret
 
 from resources.machine import MachineState, Phase
 from resources.manifests import NodeTemplate
@@ -47,6 +47,13 @@ async def running(stack: Stack, name: str, **spec: Any) -> Witness:
     seen = Witness([await stack.born(name)])
     assert seen.last.status.phase == Phase.RUNNING, seen.last.journal
     return seen
+
+
+async def give(stack: Stack, secret: str, key: str, value: str) -> None:
+    """A Secret as the examples', with these credentials from now on."""
+    (example,) = examples().secrets
+    keys = {"providerAccessKeyId": key.encode(), "providerSecretAccessKey": value.encode()}
+    await write_secret(stack, secret, {**example.plain(), **keys})
 
 
 def knobs(stack: Stack, name: str, **knobs: object) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from datetime import timedelta
 
 from faultkit import arm
-from flowkit import Flow, deafen, flow, knobs, mark, new_name, run_pod, running, template
+from flowkit import Flow, deafen, flow, give, knobs, mark, new_name, run_pod, running, template
 from invariants import (
     USER_KEY,
     Population,
@@ -25,11 +26,12 @@ from invariants import (
     check_one_at_a_time,
     check_ready,
 )
-from lifekit import Stack, eventually
+from lifekit import DEADLINE, Stack, eventually
 
-from resources.machine import ApplyIntent, Phase
-from resources.messages import RecreateIntent
+from resources.machine import ApplyIntent, MachineState, Phase
+from resources.messages import DeleteIntent, RecreateIntent
 from resources.names import machine_id
+from simulator.ec2 import World
 from starter.client import HostlerClient
 from starter.errors import HostlerError
 from workflows.machine import MachineWorkflow
@@ -152,6 +154,33 @@ async def adopt(stack: Stack) -> None:
     check_i5(stack, seen)
     check_ready(stack, seen)
     await stack.delete(name)
+    check_i1(stack, seen)
+    check_i6(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "delete_machine 1")
+async def another_account(stack: Stack) -> None:
+    """The Secret opens another account when the deletion comes: what is not found there is not gone."""
+    name = new_name()
+    ((key, value),) = World().access_keys.items()
+    ((_, others),) = World().other_accounts.items()
+    await give(stack, name, key, value)
+    seen = await running(stack, name, secret=name)
+    mark(stack, seen)
+    await give(stack, name, *next(iter(others.items())))
+    arm(stack)
+    intent = DeleteIntent(id=str(uuid.uuid4()), requested_by="test")
+    await stack.started[name].execute_update(MachineWorkflow.delete, intent, id=intent.id)
+
+    def decided(s: MachineState) -> bool:
+        return s.vm_gone or (s.status.waiting_for is not None and s.status.waiting_for.reason == "WrongAccount")
+
+    seen.states.append(await eventually(lambda: stack.state(name), decided, "the refusal to believe"))
+    assert not seen.last.vm_gone, f"I5: {name} was believed gone by the word of an account that did not make it"
+    assert stack.leftovers(seen.last.uid)["instances"], "nobody else has ended it"
+    await give(stack, name, key, value)
+    await asyncio.wait_for(stack.started[name].result(), DEADLINE)
     check_i1(stack, seen)
     check_i6(stack, seen)
     await check_i11(stack, machine_id(stack.cluster, name))

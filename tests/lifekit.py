@@ -27,7 +27,7 @@ from temporalio.worker import Interceptor
 import worker
 from resources.errors import TOO_EARLY
 from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.manifests import Loaded, load_manifests
+from resources.manifests import Loaded, SecretRef, load_manifests
 from resources.messages import DeleteIntent
 from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
@@ -101,13 +101,16 @@ class Stack:
         *,
         timings: Timings | None = None,
         provider_spec: dict[str, Any] | None = None,
+        secret: str = "",
         **spec: Any,
     ) -> WorkflowHandle[Any, Any]:
-        """Start a machine of the examples' class, as the command line does."""
+        """Start a machine of the examples' class, as the command line does; `secret`: with one of its own."""
         loaded = examples(name, **spec)
         snapshot = ClassSnapshot.of(loaded.classes[0])
         if provider_spec:
             snapshot = snapshot.model_copy(update={"provider_spec": {**snapshot.provider_spec, **provider_spec}})
+        if secret:
+            snapshot = snapshot.model_copy(update={"secret_ref": SecretRef(name=secret)})
         machine = loaded.machines[0]
         self.started[name] = handle = await self.client.start_workflow(
             MachineWorkflow.run,

@@ -16,6 +16,7 @@ from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 
 from activities import marks, merge
+from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
@@ -110,6 +111,15 @@ def break_i5_timer() -> None:
             m.deadlines["confirm"] = m.deadlines["health"]
 
     confirm.health = hasty
+
+
+def break_i5_account() -> None:
+    """Who believes whatever account."""
+
+    async def credulous(self: Cloud, request: Any) -> None:
+        pass
+
+    Cloud.prove = credulous  # type: ignore[method-assign]
 
 
 def break_i5_look() -> None:
@@ -321,6 +331,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I5": break_i5,
     "I5 timer": break_i5_timer,
     "I5 look": break_i5_look,
+    "I5 account": break_i5_account,
     "I6": break_i6,
     "I7": break_i7,
     "I8": break_i8,

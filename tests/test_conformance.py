@@ -26,6 +26,9 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "another account",
+    "rotated secret",
+    "busy account",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

@@ -27,9 +27,10 @@ from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import MachineDeployment
 from resources.messages import Reachability
-from resources.names import class_id, cluster_id, drain_queue, machine_id, pool_id, rollout_id
+from resources.names import class_id, cloud_queue, cluster_id, drain_queue, machine_id, pool_id, rollout_id
 from resources.pool import PoolState
 from resources.rollout import RolloutState
+from resources.settings import load_settings
 from starter import doctor_temporal
 from starter.doctor import Finding, Level, clock, examine
 from starter.doctor_clusters import RIGHTS
@@ -373,6 +374,21 @@ def test_a_slow_answer_is_no_skew() -> None:
     theirs, after = NOW + timedelta(seconds=20), NOW + timedelta(seconds=30)
     assert clock("temporal", theirs, NOW, after, timedelta(0)).level is Level.OK
     assert clock("temporal", theirs, NOW, NOW, timedelta(0)).level is Level.WARNING
+
+
+async def test_what_each_account_may_take_is_what_the_server_keeps(idle: Stack) -> None:
+    subject = f"queue {cloud_queue('aws', idle.settings.queue_prefix)}"
+    aws = {"endpoint": idle.settings.clouds["aws"].endpoint}
+    change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 4}})
+    async with worker.running(idle.client, load_settings(idle.settings_file)):
+
+        async def polled() -> str:
+            return next(f.message for f in await examine(idle.settings_file) if f.subject == subject)
+
+        await eventually(polled, lambda words: "polled by" in words and "; at most 4 calls/s of each account" in words)
+        change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 3}})
+        found = await seen(idle, subject, "callsPerSecondPerAccount is 3 in these settings")
+    assert "start the worker again" in bad(found)[subject]
 
 
 async def test_queues_are_those_that_a_worker_polls(idle: Stack) -> None:

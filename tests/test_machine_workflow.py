@@ -18,9 +18,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from planners import creation
-from resources.errors import CODE_OF, IDEMPOTENCY, Code, ErrorClass, ErrorInfo
+from resources.errors import CODE_OF, IDEMPOTENCY, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
-from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
+from resources.messages import CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
@@ -127,6 +127,26 @@ async def test_a_dead_token_makes_a_new_attempt_after_the_lag_window(
     await temporal.fast_forward(handle, timedelta(seconds=61))
     await reason(handle, "NodeNotSeen")
     assert [i.attempt for i in machines.stubs.called("create_machine")] == [1, 2]
+
+
+async def test_the_account_of_a_call_without_an_answer_is_that_of_each_later_call(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    lost = classified(ErrorClass.UNKNOWN, "no answer", account_id="1")
+    other = ErrorInfo.of(ErrorClass.AUTH, "the credentials of default/demo-aws open account 2")
+    refused = ApplicationError(other.message, other, type=WRONG_ACCOUNT, non_retryable=True)
+    made = CreateOutput(provider_id=VM, node_name="node-1", adopted=True, account_id="1")
+    machines.stubs.then("create_machine", lost, refused, made)
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "ProviderError")
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    seen = await reason(handle, "WrongAccount")
+    assert (seen.status.phase, seen.status.waiting_for.message) == (Phase.CRASH_LOOP_BACK_OFF, other.message)
+    await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
+    seen = await reason(handle, "NodeNotSeen")
+    assert seen.account_id == "1"
+    assert [i.target.account_id for i in machines.stubs.called("create_machine")] == ["", "1", "1"]
+    assert machines.stubs.called("update_machine")[0].target.account_id == "1"
 
 
 async def test_an_absent_worker_is_a_wait_and_not_a_failure(temporal: WorkflowEnvironment, machines: Machines) -> None:

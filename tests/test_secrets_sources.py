@@ -165,6 +165,35 @@ async def test_a_mounted_secret(source: Source) -> None:
     assert await source.read("userData") == "x"
 
 
+@pytest.mark.parametrize("source", ["directory"], indirect=True)
+async def test_a_mounted_secret_is_read_as_of_one_moment(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As kubelet mounts it: files of a generation behind `..data`, which is swapped while they are being read."""
+    folder = source.root / "secrets" / "garden" / "demo-aws"
+    folder.mkdir(parents=True)
+    for generation in ("1", "2"):
+        (folder / f"..{generation}").mkdir()
+        for key in ("accessKeyID", "secretAccessKey"):
+            (folder / f"..{generation}" / key).write_text(f"{key}-{generation}")
+    for key in ("accessKeyID", "secretAccessKey"):
+        (folder / key).symlink_to(f"..data/{key}")
+    (folder / "..data").symlink_to("..1")
+    read = Path.read_bytes
+
+    def swapping(file: Path) -> bytes:
+        content = read(file)
+        (folder / "..data").unlink()
+        (folder / "..data").symlink_to("..2")
+        return content
+
+    monkeypatch.setattr(Path, "read_bytes", swapping)
+    for generation in ("1", "2"):
+        found = (await source.secrets.get(REF)).values
+        assert {v.get_secret_value() for v in found.values()} == {
+            f"accessKeyID-{generation}",
+            f"secretAccessKey-{generation}",
+        }
+
+
 async def test_a_directory_must_be_configured() -> None:
     settings = Settings(secrets=SecretsSettings(source="directory"))
     with pytest.raises(SettingsError, match=r"secrets\.directory: needed"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
     from resources.errors import ErrorClass, ErrorInfo
+    from resources.messages import Account
 
 SHORT = RetryPolicy(
     initial_interval=timedelta(seconds=1),
@@ -29,6 +30,12 @@ class Urgency:
     DELETE = Priority(priority_key=2)
     OTHER = Priority(priority_key=3)
     POLL = Priority(priority_key=5)
+
+
+def share(urgency: Priority, account: Account | None) -> Priority:
+    """With the account's share of its cloud's task queue, so that a busy account delays no other: the server takes the
+    accounts in turns (`matching.enableFairness`), each at its own rate (`callsPerSecondPerAccount`)."""
+    return replace(urgency, fairness_key=account.fairness_key) if account else urgency
 
 
 def poller(interval: timedelta) -> RetryPolicy:
@@ -54,6 +61,14 @@ def failure_of(error: ActivityError) -> Failure:
     if isinstance(cause, ApplicationError) and cause.details:
         return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
     if isinstance(cause, TimeoutError):
-        return Failure("Timeout", ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}"))
+        info = ErrorInfo.of(ErrorClass.TRANSIENT, f"no answer: {cause.message}")
+        return Failure("Timeout", info.model_copy(update={"account_id": _account_id(cause)}))
     message = cause.message if isinstance(cause, ApplicationError) else str(cause)
     return Failure("Unknown", ErrorInfo.of(ErrorClass.UNKNOWN, message))
+
+
+def _account_id(cause: TimeoutError) -> str:
+    """Where it may have made something before it fell silent (activities/boundary.py, ACCOUNT)."""
+    last = cause.last_heartbeat_details
+    progress = last[0] if last else None
+    return str(progress.get("account", "")) if isinstance(progress, dict) else ""

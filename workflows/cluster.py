@@ -14,7 +14,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import SHORT, Urgency, failure_of, poller
+from workflows.calls import SHORT, Urgency, failure_of, poller, share
 from workflows.cluster_words import details, held, pause_words, phase_of, refusal
 from workflows.entity import NEVER, Entity, unheard
 
@@ -122,7 +122,7 @@ class ClusterWorkflow(Entity):
                 heartbeat_timeout=s.heartbeat,
                 retry_policy=poller(s.cloud_watch),
                 summary=f"watch the VMs of {key}",
-                priority=Urgency.POLL,
+                priority=share(Urgency.POLL, account),
             )
 
     def _tell_machines(self) -> None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from temporalio import workflow
 from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType
 
-from workflows.calls import SHORT, Urgency, failure_of
+from workflows.calls import SHORT, Urgency, failure_of, share
 
 with workflow.unsafe.imports_passed_through():
     from activities.orphans import OrphanActivities
@@ -58,7 +58,7 @@ class OrphanSweepWorkflow:
                 heartbeat_timeout=input.heartbeat,
                 retry_policy=SHORT,
                 summary=f"list the VMs of {account.key}",
-                priority=Urgency.POLL,
+                priority=share(Urgency.POLL, account),
             )
         except ActivityError as e:
             if isinstance(e.cause, TimeoutError) and e.cause.type == TimeoutType.SCHEDULE_TO_START:

@@ -1,4 +1,4 @@
-"""Calls to EC2: one client per region and credentials, no retries of its own, every failure a DriverError."""
+"""Calls to EC2 and STS: clients per region and credentials, no retries of their own, every failure a DriverError."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import functools
 import os
 import re
 import threading
+import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 import botocore.session
 from botocore import xform_name
@@ -26,36 +28,104 @@ from drivers.errors import DriverError
 
 MAX_CLIENTS = 64
 """A client is some megabytes; the least recently used one goes first."""
+ACCOUNT_KNOWN_FOR = 300.0
+"""Seconds that an access key's account is remembered. AWS never gives a key to another account."""
+REFUSED = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "InvalidClientTokenId",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+"""Codes that say that the credentials are none (any more), and not that they may not do something."""
 PAGE = 500
 """Resources a page; EC2 takes 5 to 1000."""
 
 _WORD = re.compile(r"[^\s\"'`,;:=]{16,}")
 
+T = TypeVar("T")
 Resource = dict[str, Any]
 """An instance, a volume, …, as EC2 describes it."""
+
+
+class Connection:
+    """Clients of one region with what the credentials are now. A new one has read them anew."""
+
+    def __init__(self, session: Any, ec2: Any, sts: Any) -> None:
+        self._session = session
+        self.ec2 = ec2
+        self._sts = sts
+        self._known: tuple[str, str, float] | None = None
+        """An access key id, the account that it is of, and until when that is remembered."""
+
+    def account(self) -> str:
+        """Remembered for the access key that botocore uses now: roles and profiles get others."""
+        credentials = self._session.get_credentials()
+        key = credentials.get_frozen_credentials().access_key if credentials else ""
+        known = self._known
+        if known is None or known[0] != key or time.monotonic() > known[2]:
+            account = str(self._sts.get_caller_identity()["Account"])
+            known = self._known = (key, account, time.monotonic() + ACCOUNT_KNOWN_FOR)
+        return known[1]
 
 
 class Ec2:
     """The API of one region with one set of credentials. Thread-safe, as botocore's clients are."""
 
-    def __init__(self, client: Any, region: str, hidden: Sequence[str] = ()) -> None:
+    def __init__(
+        self, connect: Callable[[], Connection], region: str, *, fixed: bool, hidden: Sequence[str] = ()
+    ) -> None:
+        """`fixed`: to connect anew would give the same credentials."""
         self.region = region
-        self._client = client
+        self._fixed = fixed
+        self._connect = connect
+        self._connection = connect()
+        self._lock = threading.Lock()
         self._hidden = tuple(hidden)
 
-    def call(self, operation: str, **parameters: Any) -> Resource:
-        """One request, one answer. Raises DriverError."""
+    def call(self, operation: str, *, renew: bool = True, **parameters: Any) -> Resource:
+        """One request, one answer. `renew` False: not with other credentials than `account` was asked with, should they
+        be refused just now. Raises DriverError."""
+
+        def ask(connection: Connection) -> Resource:
+            return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
+
+        return self._ask(operation, ask, _secrets_of(parameters), renew and not self._fixed)
+
+    def account(self) -> str:
+        """The account that the credentials open. Raises DriverError."""
+        return self._ask("GetCallerIdentity", Connection.account, (), not self._fixed)
+
+    def _ask(self, operation: str, ask: Callable[[Connection], T], hide: Sequence[str], renew: bool) -> T:
+        """Credentials that are refused are read anew, once: a role's session may have been revoked before its time, the
+        worker's own profile rewritten. A call that is refused has changed nothing."""
+        used = self._connection
+        try:
+            return self._once(operation, ask, used, hide)
+        except DriverError as e:
+            if not renew or e.provider_code not in REFUSED:
+                raise
+        with self._lock:
+            if self._connection is used:
+                self._connection = self._connect()
+        return self._once(operation, ask, self._connection, hide)
+
+    def _once(self, operation: str, ask: Callable[[Connection], T], use: Connection, hide: Sequence[str]) -> T:
         failure: DriverError
         try:
-            return dict(getattr(self._client, xform_name(operation))(**parameters))
+            return ask(use)
         except (ClientError, BotoCoreError, ResponseParserError, OSError) as e:
-            failure = translate(operation, e, (*self._hidden, *_secrets_of(parameters)))
+            failure = translate(operation, e, (*self._hidden, *hide))
         # Raised out here, where it has neither cause nor context: botocore's exceptions hold the request.
         raise failure
 
     def pages(self, operation: str, key: str, **parameters: Any) -> Iterator[Resource]:
         """What all pages have under `key`. A page may be empty and still not be the last."""
-        more: dict[str, str] = {}
+        more: dict[str, Any] = {}
         while True:
             page = self.call(operation, MaxResults=PAGE, **parameters, **more)
             yield from page.get(key, ())
@@ -110,24 +180,34 @@ class Clients:
             return self._kept[key]
 
     def _make(self, region: str, credentials: Credentials) -> Ec2:
+        connect = partial(self._connect, region, credentials)
+        return Ec2(connect, region, fixed=bool(credentials.access_key), hidden=credentials.hidden)
+
+    def _connect(self, region: str, credentials: Credentials) -> Connection:
         failure: DriverError
         try:
             session = new_session()
             if credentials.role_arn:
                 provider = self._web_identity(session, region, credentials)
                 session.register_component("credential_provider", CredentialResolver([provider]))
-            client = session.create_client(
-                "ec2",
-                region_name=region,
-                endpoint_url=self._settings.endpoint,  # None: AWS_ENDPOINT_URL_EC2, else the region's own
-                aws_access_key_id=credentials.access_key or None,
-                aws_secret_access_key=credentials.secret_key or None,
-                config=self._config(),
+            elif credentials.access_key:
+                session.set_credentials(credentials.access_key, credentials.secret_key)
+            return Connection(
+                session,
+                # None: AWS_ENDPOINT_URL_EC2, else the region's own
+                ec2=self._client(session, "ec2", region, self._settings.endpoint),
+                sts=self._client(session, "sts", region, self._sts_endpoint()),
             )
-            return Ec2(client, region, credentials.hidden)
         except (BotoCoreError, ValueError) as e:  # ValueError: an endpoint that is no URL
             failure = translate("EC2 client", e, credentials.hidden)
         raise failure
+
+    def _client(self, session: Any, service: str, region: str, endpoint: str | None) -> Any:
+        return session.create_client(service, region_name=region, endpoint_url=endpoint, config=self._config())
+
+    def _sts_endpoint(self) -> str | None:
+        """Where AWS_ENDPOINT_URL_STS says, else at the endpoint of the settings, else the region's own."""
+        return None if "AWS_ENDPOINT_URL_STS" in os.environ else self._settings.endpoint
 
     def _config(self) -> Config:
         seconds = self._settings.timeout.total_seconds()
@@ -141,17 +221,13 @@ class Clients:
         )
 
     def _web_identity(self, session: Any, region: str, credentials: Credentials) -> Any:
-        """botocore's own provider: it reads the token file again and assumes the role anew before it expires.
-
-        STS is where AWS_ENDPOINT_URL_STS says, else at the endpoint of the settings, else the region's own.
-        """
+        """botocore's own provider: it reads the token file again and assumes the role anew before it expires."""
 
         def client_creator(service: str, **kwargs: Any) -> Any:
-            endpoint = None if "AWS_ENDPOINT_URL_STS" in os.environ else self._settings.endpoint
             # The caller's configuration only says "unsigned"; merged with ours it also has the time-outs.
             config = self._config().merge(kwargs.pop("config", Config()))
             kwargs["region_name"] = region
-            return session.create_client(service, endpoint_url=endpoint, config=config, **kwargs)
+            return session.create_client(service, endpoint_url=self._sts_endpoint(), config=config, **kwargs)
 
         profile = {
             "role_arn": credentials.role_arn,

@@ -7,6 +7,8 @@ EC2 no longer says which volume was to be kept, and a lost reply or lagging tags
 
 from __future__ import annotations
 
+from typing import Any
+
 from drivers.aws import belongings, instances
 from drivers.aws.belongings import Belonging
 from drivers.aws.calls import Ec2, Resource
@@ -45,7 +47,12 @@ class _Pass:
                 self._clear(belonging, deletable=not there and protected)
         if self.errors:
             raise combine(self.errors)
-        return DeleteMachineResponse(evidence=self._evidence(found), left=self.left, kept=[b.id for b in kept])
+        return DeleteMachineResponse(
+            evidence=self._evidence(found),
+            left=self.left,
+            kept=[b.id for b in kept],
+            account_id=next((i[instances.OWNER_ID] for i in found), ""),
+        )
 
     def _instances(self) -> list[Resource]:
         """By uid; by token and by id what is not among them, as tags may be visible later than their VM.
@@ -95,7 +102,7 @@ class _Pass:
             self._try("DeleteTags", Resources=ours, Tags=[{"Key": key} for key in OURS])
         return mine
 
-    def _try(self, operation: str, **parameters: object) -> None:
+    def _try(self, operation: str, **parameters: Any) -> None:
         try:
             self.ec2.call(operation, **parameters)
         except DriverError as e:

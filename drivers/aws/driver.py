@@ -12,6 +12,7 @@ from drivers.base import (
     DeleteMachineRequest,
     DeleteMachineResponse,
     DriverSettings,
+    GetAccountRequest,
     GetMachineStatusRequest,
     GetVolumeIDsRequest,
     GetVolumeIDsResponse,
@@ -46,13 +47,13 @@ class AwsDriver:
         root = self._root_device(ec2, spec.ami) if launch.needs_root_device(spec) else None
         parameters = launch.run_instances(request, spec, root)
         try:
-            reply = ec2.call("RunInstances", **parameters)
+            reply = ec2.call("RunInstances", renew=False, **parameters)
         except DriverError as e:
             mismatch = _mismatch(e)
             if mismatch is None:
                 raise
         else:
-            instance = reply["Instances"][0]
+            instance = next(instances.of_reservation(reply))
             if instances.is_living(instance):
                 return instances.describe(instance, ec2.region)
             mismatch = IdempotencyMismatch(
@@ -88,6 +89,11 @@ class AwsDriver:
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         ec2 = self._clients.get(instances.region_of(request.provider_spec), request.secret)
         return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
+
+    def get_account(self, request: GetAccountRequest) -> str:
+        """STS GetCallerIdentity, which needs no permission."""
+        region = instances.region_of(request.provider_spec, request.provider_id)
+        return self._clients.get(region, request.secret).account()
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
         found = []

@@ -16,6 +16,7 @@ from resources.names import OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID
 
 NOT_FOUND = "InvalidInstanceID.NotFound"
 TERMINATED = "terminated"
+OWNER_ID = "OwnerId"
 _STATES = {
     "pending": VmState.PENDING,
     "running": VmState.RUNNING,
@@ -65,9 +66,15 @@ def is_living(instance: Resource) -> bool:
     return state_of(instance) not in (TERMINATED, "shutting-down")
 
 
+def of_reservation(reservation: Resource) -> Iterator[Resource]:
+    """Its instances, each with the account that owns them all: EC2 tells it once."""
+    for instance in reservation.get("Instances", ()):
+        yield {**instance, OWNER_ID: reservation.get(OWNER_ID, "")}
+
+
 def find(ec2: Ec2, filters: dict[str, str]) -> Iterator[Resource]:
     for reservation in ec2.find("DescribeInstances", "Reservations", filters):
-        yield from reservation.get("Instances", ())
+        yield from of_reservation(reservation)
 
 
 def by_id(ec2: Ec2, wanted: str) -> Resource | None:
@@ -78,7 +85,7 @@ def by_id(ec2: Ec2, wanted: str) -> Resource | None:
         if e.provider_code == NOT_FOUND:
             return None
         raise
-    return next((i for r in reply.get("Reservations", ()) for i in r.get("Instances", ())), None)
+    return next((i for r in reply.get("Reservations", ()) for i in of_reservation(r)), None)
 
 
 def by_uid(ec2: Ec2, uid: str) -> dict[str, Resource]:
@@ -149,6 +156,7 @@ def describe(instance: Resource, region: str) -> MachineStatus:
         state=_STATES[state_of(instance)],
         uid=tags.get(TAG_UID),
         name=tags.get(TAG_MACHINE),
+        account_id=instance.get(OWNER_ID, ""),
     )
 
 

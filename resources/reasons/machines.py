@@ -83,6 +83,14 @@ CREATING: dict[str, Reason] = {
         "`hostler doctor` checks the source of secrets. It is tried again every 3 minutes, a hot update every 10.",
         warning=True,
     ),
+    "WrongAccount": Reason(
+        Kind.WAIT,
+        "The Secret's credentials open another cloud account than the one in which the VM was made, or in which a "
+        "create call without an answer may have made one.",
+        "Give the Secret credentials of the account in which the VM was made: `hostler apply -f SECRET-FILE --cluster "
+        "{cluster}`. It is tried again every 3 minutes, a hot update every 10; nothing is believed gone before.",
+        warning=True,
+    ),
     "InvalidSpec": Reason(
         Kind.WAIT,
         "The request as it is will never be accepted; the message says what is wrong with it.",

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from simulator.ec2.attachments import Attachments
-from simulator.ec2.auth import Authenticator, Session
+from simulator.ec2.auth import AccessKey, Authenticator, Session
 from simulator.ec2.context import Context
 from simulator.ec2.identifiers import INSTANCE, find_one, kind_of
 from simulator.ec2.images import Images
@@ -50,10 +50,14 @@ class Vm:
     instance_type: str
     user_data: bytes
     tags: dict[str, str]
+    account: str
 
 
 class Cloud:
-    """All state of the simulated account. Every method belongs to the event loop that serves it; nothing is locked."""
+    """All state of the simulated accounts; what lies behind the curtain is of all of them.
+
+    Every method belongs to the event loop that serves it; nothing is locked.
+    """
 
     def __init__(
         self,
@@ -237,6 +241,7 @@ class Cloud:
             instance_type=instance.instance_type,
             user_data=base64.b64decode(instance.user_data),
             tags=tags,
+            account=instance.created.account or self.world.account_id,
         )
 
     # ------------------------------------------------------------------------------------------------- state
@@ -251,6 +256,7 @@ class Cloud:
             "tags": {r: [s.model_dump(mode="json") for s in history] for r, history in self._tags.history.items()},
             "tokens": _dump(self._launcher.tokens.launches),
             "sessions": _dump(self.authenticator.sessions),
+            "accessKeys": _dump(self.authenticator.access_keys),
         }
 
     def load(self, state: dict[str, Any]) -> None:
@@ -262,6 +268,8 @@ class Cloud:
         self._tags.restore({r: [Snapshot.model_validate(s) for s in h] for r, h in state["tags"].items()})
         self._launcher.tokens.launches = {k: Launch.model_validate(v) for k, v in state["tokens"].items()}
         self.authenticator.sessions = {k: Session.model_validate(v) for k, v in state["sessions"].items()}
+        if "accessKeys" in state:
+            self.authenticator.access_keys = {k: AccessKey.model_validate(v) for k, v in state["accessKeys"].items()}
         self._wake.set()
         for instance in list(self._instances.records.values()):
             if instance.state != "terminated":

@@ -1,9 +1,11 @@
-"""What the parts of the simulated EC2 share: the world, the settings, the clock of reads that lag behind writes."""
+"""What the parts of the simulated EC2 share: the world, the settings, who calls, the clock of reads that lag behind
+writes."""
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from pydantic import BaseModel
@@ -19,6 +21,8 @@ class Written(BaseModel):
     """Seconds since the epoch."""
     lag: float
     """Seconds."""
+    account: str = ""
+    """Whose it is; "": the world's `account_id`."""
 
     def seen(self, lag: float) -> bool:
         """Whether reads see it. Switching the lag off shows everything; switching it on hides nothing already seen."""
@@ -37,9 +41,25 @@ class Context:
     """Seconds that a terminated instance is still described."""
     wake: Callable[[], None] = field(default=lambda: None)
     """Tells the background task that a state will change earlier than it thought."""
+    caller: str | None = None
+    """The account of the call that is worked on; None between calls."""
+
+    @property
+    def account_id(self) -> str:
+        return self.caller or self.world.account_id
+
+    @contextlib.contextmanager
+    def acting(self, account_id: str) -> Iterator[None]:
+        """Operations are of this account meanwhile: they make what is its own, and see nothing else."""
+        self.caller = account_id
+        try:
+            yield
+        finally:
+            self.caller = None
 
     def created(self) -> Written:
-        return Written(at=time.time(), lag=self.frame.lag.describe_after_create)
+        return Written(at=time.time(), lag=self.frame.lag.describe_after_create, account=self.account_id)
 
     def sees(self, created: Written) -> bool:
-        return created.seen(self.frame.lag.describe_after_create)
+        mine = self.caller in (None, created.account or self.world.account_id)
+        return mine and created.seen(self.frame.lag.describe_after_create)

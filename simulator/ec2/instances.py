@@ -252,7 +252,7 @@ class Instances:
             del row["_LaunchTime"]
         by_reservation = itertools.groupby(shown, key=lambda row: self.records[row["InstanceId"]].reservation_id)
         reservations = [
-            {"ReservationId": r, "OwnerId": self._context.world.account_id, "Groups": [], "Instances": list(members)}
+            {"ReservationId": r, "OwnerId": self._context.account_id, "Groups": [], "Instances": list(members)}
             for r, members in by_reservation
         ]
         return {"Reservations": reservations, "NextToken": more}

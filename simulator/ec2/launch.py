@@ -50,7 +50,7 @@ class Launcher:
         self._network = network
         self._volumes = volumes
         self._tags = tags
-        self.tokens = ClientTokens()
+        self.tokens = ClientTokens(context)
 
     def run_instances(self, params: Params) -> Row:
         if params.get("DryRun"):
@@ -82,7 +82,7 @@ class Launcher:
     def _answer(self, instances: list[Instance]) -> Row:
         return {
             "ReservationId": instances[0].reservation_id,
-            "OwnerId": self._context.world.account_id,
+            "OwnerId": self._context.account_id,
             "Groups": [],
             "Instances": [self._instances.row(i, seen=False) for i in instances],
         }

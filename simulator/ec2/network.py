@@ -240,7 +240,7 @@ class Network:
             "SubnetId": interface.subnet_id,
             "VpcId": self.subnet(interface).vpc_id,
             "Description": interface.description,
-            "OwnerId": self._context.world.account_id,
+            "OwnerId": self._context.account_id,
             "Status": "in-use" if interface.instance_id else "available",
             "SourceDestCheck": interface.source_dest_check,
             "InterfaceType": interface.type,
@@ -370,7 +370,7 @@ class Network:
             "GroupId": group.id,
             "GroupName": group.name,
             "Description": group.name,
-            "OwnerId": self._context.world.account_id,
+            "OwnerId": self._context.account_id,
             "VpcId": group.vpc_id,
             "Tags": self._tags.rows(group.id),
         }

@@ -1,6 +1,6 @@
 """The HTTP side of the simulated EC2.
 
-`/` speaks EC2's query protocol (any AWS SDK with an endpoint URL) and AssumeRoleWithWebIdentity of STS;
+`/` speaks EC2's query protocol (any AWS SDK with an endpoint URL) and three operations of STS;
 `/_world/<verb>` does what no API of a cloud does, for a hypervisor in another process.
 """
 
@@ -99,10 +99,10 @@ class Ec2(Cloud):
         body = await request.read()
         form = parse_qsl(body.decode(errors="replace"), keep_blank_values=True)
         exchange = Exchange(action=dict(form).get("Action", ""))
-        web_identity = exchange.action == sts.ACTION
+        of_sts = exchange.action in sts.ACTIONS
         try:
-            if web_identity:
-                text = await self._assume_role(exchange, dict(form))
+            if of_sts:
+                text = await self._sts(exchange, request, body, dict(form))
             else:
                 text = await self._ec2(exchange, request, body, form)
         except Ec2Error as e:
@@ -116,32 +116,40 @@ class Ec2(Cloud):
                 request.transport.abort()
             return web.Response()
         if exchange.error is not None:
-            text = (sts.error_answer if web_identity else error_answer)(exchange.error, exchange.request_id)
+            text = (sts.error_answer if of_sts else error_answer)(exchange.error, exchange.request_id)
         headers = exchange.rule.headers if exchange.rule is not None else None
         return web.Response(text=text, status=exchange.status, content_type="text/xml", headers=headers)
 
     async def _ec2(self, exchange: Exchange, request: web.Request, body: bytes, form: list[tuple[str, str]]) -> str:
         action = exchange.action
         exchange.caller = claimed_key(request.headers)
-        self.authenticator.caller(request.method, str(request.url), request.headers, body)
+        caller = self.authenticator.caller(request.method, str(request.url), request.headers, body)
         check_action(action)
         params = decode(action, form)
         exchange.params = _without_secrets(params)
         check_fields(action, params)
-        await self._strike(exchange, params)
+        await self._strike(exchange, params, caller.account)
         self.settle()
         if params.get("DryRun") and action != "RunInstances":
             raise Ec2Error("DryRunOperation", "Request would have succeeded, but DryRun flag is set.")
-        result = self.operations[action](params)
+        with self.settings.acting(caller.account):
+            result = self.operations[action](params)
         exchange.result = _changed(action, params, result)
         return answer(action, result, exchange.request_id)
 
-    async def _assume_role(self, exchange: Exchange, form: dict[str, str]) -> str:
-        exchange.params = {"RoleArn": form.get("RoleArn", "")}
+    async def _sts(self, exchange: Exchange, request: web.Request, body: bytes, form: dict[str, str]) -> str:
+        caller = None
+        if exchange.action != sts.WEB_IDENTITY:
+            exchange.caller = claimed_key(request.headers)
+            try:
+                caller = self.authenticator.caller(request.method, str(request.url), request.headers, body, "sts")
+            except Ec2Error as e:
+                raise sts.refusal(e) from None
+        exchange.params = {"RoleArn": form["RoleArn"]} if "RoleArn" in form else {}
         await self._strike(exchange, exchange.params)
-        return sts.assume_role_with_web_identity(form, self.authenticator, exchange.request_id)
+        return sts.answer(exchange.action, form, caller, self.authenticator, exchange.request_id)
 
-    async def _strike(self, exchange: Exchange, params: Params) -> None:
+    async def _strike(self, exchange: Exchange, params: Params, account: str = "") -> None:
         """Lets a fault rule do to the call what it says."""
         rule = exchange.rule = self.frame.intercept("ec2", exchange.action, json.dumps(params))
         if rule is None:
@@ -150,7 +158,8 @@ class Ec2(Cloud):
             await asyncio.sleep(rule.delay)
         if rule.code:
             if exchange.action == "RunInstances":
-                self.launch_failed(params)
+                with self.settings.acting(account):
+                    self.launch_failed(params)
             raise Ec2Error(rule.code, rule.message or f"{rule.code} by fault rule {rule.id}", rule.status)
 
     def _record(self, exchange: Exchange) -> None:

@@ -1,36 +1,58 @@
-"""The one operation of STS that EC2 clients with a web identity need: AssumeRoleWithWebIdentity.
+"""What clients of EC2 need of STS: who they are, and roles.
 
-It is served on EC2's port (`AWS_ENDPOINT_URL_STS`), unsigned as in AWS.
+It is served on EC2's port (`AWS_ENDPOINT_URL_STS`). AssumeRoleWithWebIdentity is unsigned, as in AWS; the others are
+signed. GetCallerIdentity needs no permission there either.
 """
 
 from __future__ import annotations
 
 import secrets
+from typing import Any
 from xml.sax.saxutils import escape
 
-from simulator.ec2.auth import Authenticator
+from simulator.ec2.auth import Authenticator, Caller, Session, assumed
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.wire import encode, model
 
-ACTION = "AssumeRoleWithWebIdentity"
+WEB_IDENTITY = "AssumeRoleWithWebIdentity"
+_ROLE = ("RoleArn", "RoleSessionName")
+REQUIRED = {"GetCallerIdentity": (), "AssumeRole": _ROLE, WEB_IDENTITY: (*_ROLE, "WebIdentityToken")}
+ACTIONS = frozenset(REQUIRED)
 NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
-REQUIRED = ("RoleArn", "RoleSessionName", "WebIdentityToken")
 DEFAULT_DURATION, MIN_DURATION, MAX_DURATION = 3600, 900, 43200  # seconds (STS API reference)
+_CODES = {"AuthFailure": ("InvalidClientTokenId", 403), "RequestExpired": ("ExpiredToken", 403)}
+"""What EC2 says of credentials, in STS' words (STS API reference, *Common errors*)."""
 
 
-def assume_role_with_web_identity(form: dict[str, str], authenticator: Authenticator, request_id: str) -> str:
-    """The XML answer with fresh temporary credentials."""
-    for name in REQUIRED:
+def answer(action: str, form: dict[str, str], caller: Caller | None, authenticator: Authenticator, request: str) -> str:
+    """The XML answer. `caller` is None of an unsigned request."""
+    for name in REQUIRED[action]:
         if not form.get(name):
             raise Ec2Error("MissingParameter", f"The request must contain the parameter {name}")
-    for name in set(form) - {*REQUIRED, "Action", "Version", "DurationSeconds"}:
-        raise Ec2Error("UnsupportedOperation", f"The simulator does not emulate {name} of {ACTION}.")
+    duration = {"DurationSeconds"} if REQUIRED[action] else set()
+    for name in set(form) - {*REQUIRED[action], *duration, "Action", "Version"}:
+        raise Ec2Error("UnsupportedOperation", f"The simulator does not emulate {name} of {action}.")
+    if action == "GetCallerIdentity":
+        assert caller is not None
+        user = f"AIDA{caller.account}"
+        return _xml(action, {"UserId": user, "Account": caller.account, "Arn": caller.arn}, request)
+    role, seconds = form["RoleArn"], _duration(form)
+    if action == WEB_IDENTITY:
+        key, session = authenticator.assume_role(role, form["WebIdentityToken"], seconds)
+    else:
+        key, session = authenticator.assume_role_by_key(role, seconds)
+    return _xml(action, _credentials(form, key, session), request)
+
+
+def _duration(form: dict[str, str]) -> float:
     duration = form.get("DurationSeconds", str(DEFAULT_DURATION))
     if not duration.isdigit() or not MIN_DURATION <= int(duration) <= MAX_DURATION:
         raise Ec2Error("ValidationError", f"DurationSeconds must be from {MIN_DURATION} to {MAX_DURATION}")
-    role = form["RoleArn"]
-    key, session = authenticator.assume_role(role, form["WebIdentityToken"], float(duration))
-    result = {
+    return float(duration)
+
+
+def _credentials(form: dict[str, str], key: str, session: Session) -> dict[str, Any]:
+    return {
         "Credentials": {
             "AccessKeyId": key,
             "SecretAccessKey": session.secret,
@@ -39,14 +61,25 @@ def assume_role_with_web_identity(form: dict[str, str], authenticator: Authentic
         },
         "AssumedRoleUser": {
             "AssumedRoleId": f"AROA{secrets.token_hex(8).upper()}:{form['RoleSessionName']}",
-            "Arn": role.replace(":iam:", ":sts:").replace(":role/", ":assumed-role/") + f"/{form['RoleSessionName']}",
+            "Arn": f"{assumed(form['RoleArn'])}/{form['RoleSessionName']}",
         },
     }
-    body = encode(model("sts").operation_model(ACTION).output_shape, result)
+
+
+def _xml(action: str, result: dict[str, Any], request: str) -> str:
+    body = encode(model("sts").operation_model(action).output_shape, result)
     return (
-        f'<{ACTION}Response xmlns="{NAMESPACE}"><{ACTION}Result>{body}</{ACTION}Result>'
-        f"<ResponseMetadata><RequestId>{request_id}</RequestId></ResponseMetadata></{ACTION}Response>"
+        f'<{action}Response xmlns="{NAMESPACE}"><{action}Result>{body}</{action}Result>'
+        f"<ResponseMetadata><RequestId>{request}</RequestId></ResponseMetadata></{action}Response>"
     )
+
+
+def refusal(error: Ec2Error) -> Ec2Error:
+    """EC2's refusal of credentials, as STS says it."""
+    if error.code not in _CODES:
+        return error
+    code, status = _CODES[error.code]
+    return Ec2Error(code, "The security token included in the request is invalid or expired.", status)
 
 
 def error_answer(error: Ec2Error, request_id: str) -> str:

@@ -2,7 +2,7 @@
 
 EC2 user guide, "Ensuring idempotency", and what was seen of the real service: a failed launch has already bound its
 token to its parameters (ubicloud/ubicloud#5898), and since 2025 the token of a terminated instance is refused
-(boto/boto3#4406). Tokens are regional here and are kept for the life of the simulator.
+(boto/boto3#4406). Tokens are an account's and regional here, and are kept for the life of the simulator.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import json
 
 from pydantic import BaseModel
 
+from simulator.ec2.context import Context
 from simulator.ec2.errors import Ec2Error
 from simulator.ec2.wire import Params
 
@@ -28,8 +29,10 @@ class Launch(BaseModel):
 
 
 class ClientTokens:
-    def __init__(self) -> None:
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self.launches: dict[str, Launch] = {}
+        """By account and token."""
 
     def bind(self, params: Params) -> Launch | None:
         """The launch that this call is or repeats; None for a call without a token.
@@ -39,7 +42,7 @@ class ClientTokens:
         token = params.get("ClientToken")
         if not token:
             return None
-        launch = self.launches.setdefault(token, Launch(digest=_digest(params)))
+        launch = self.launches.setdefault(self._key(token), Launch(digest=_digest(params)))
         if launch.digest != _digest(params):
             raise Ec2Error(
                 "IdempotentParameterMismatch",
@@ -51,7 +54,10 @@ class ClientTokens:
         """A launch that fails before anything is looked at binds its token all the same."""
         token = params.get("ClientToken")
         if token:
-            self.launches.setdefault(token, Launch(digest=_digest(params)))
+            self.launches.setdefault(self._key(token), Launch(digest=_digest(params)))
+
+    def _key(self, token: str) -> str:
+        return f"{self._context.account_id}/{token}"
 
 
 def _digest(params: Params) -> str:

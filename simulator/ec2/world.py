@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 REGION = "eu-west-1"
 ACCOUNT = "123456789012"
+OTHER_ACCOUNT = "210987654321"
 VPC = "vpc-0a1b2c3d4e5f60001"
 
 
@@ -92,7 +93,7 @@ def _instance_types() -> dict[str, InstanceType]:
 
 
 class World(BaseModel):
-    """The account, as a value: give another one to `Ec2` for other subnets, types or credentials."""
+    """The accounts, as a value: give another one to `Ec2` for other subnets, types or credentials."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -127,9 +128,16 @@ class World(BaseModel):
     hosts: tuple[str, ...] = ("h-0a1b2c3d4e5f60001",)
     capacity_reservations: tuple[str, ...] = ("cr-0a1b2c3d4e5f60001",)
     access_keys: dict[str, str] = {"AKIAHOSTLERSIMULATOR": "hostler-simulator-secret"}
-    """Secret by access key id."""
+    """Secret by access key id, of `account_id`."""
+    other_accounts: dict[str, dict[str, str]] = {
+        OTHER_ACCOUNT: {"AKIAHOSTLEROTHERACCT": "hostler-other-account-secret"}
+    }
+    """Secrets by access key id, of accounts beside it. All see the same network and images, as accounts do that share a
+    VPC, and nothing of each other's instances, volumes and interfaces."""
     web_identities: dict[str, str] = {f"arn:aws:iam::{ACCOUNT}:role/hostler": "hostler-web-identity-token"}
     """The token that may assume a role, by role ARN."""
+    roles: tuple[str, ...] = (f"arn:aws:iam::{ACCOUNT}:role/hostler",)
+    """ARNs of the roles that every access key may assume."""
 
     @property
     def zones(self) -> tuple[str, ...]:

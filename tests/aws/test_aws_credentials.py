@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from aws_helpers import secret
-from driver_clouds import AwsCloud, calls, machine
+from driver_clouds import AwsCloud, calls, fault, machine, mark
 from pydantic import SecretStr
 
 from drivers.aws.calls import Clients
@@ -98,6 +98,120 @@ def test_a_web_identity_that_is_refused_or_unreadable(cloud: AwsCloud, tmp_path:
         fresh.list_machines(given.listing(secret=web_identity(file)))
     assert refused.value.error_class is ErrorClass.AUTH
     assert "canary" not in str(refused.value)
+
+
+# -- credentials that change ---------------------------------------------------------------------------------------
+
+
+def test_a_rotated_secret_serves_at_the_next_call(cloud: AwsCloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    rotated = cloud.rotate("AKIAHOSTLERROTATED01")
+    assert cloud.driver.get_machine_status(given.status(made.provider_id, secret=rotated)).account_id == cloud.account
+    seen = mark(cloud)
+    with pytest.raises(DriverError, match="AuthFailure"):
+        cloud.driver.get_machine_status(given.status(made.provider_id))
+    assert len(calls(cloud, since=seen)) == 1  # a key pair that was refused is not asked again
+
+
+def test_a_profile_that_was_rewritten_serves_once_its_former_keys_are_refused(
+    cloud: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(file))
+
+    def write(pair: dict[str, SecretStr]) -> None:
+        key, value = (v.get_secret_value() for v in pair.values())
+        file.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = {value}\n")
+
+    write(cloud.secret)
+    fresh, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    listing = given.listing(secret=secret(userData="x"))
+    assert fresh.list_machines(listing).machines == []
+    rotated = cloud.rotate("AKIAHOSTLERROTATED02")
+    with pytest.raises(DriverError, match="AuthFailure"):  # read anew once, and they are the same
+        fresh.list_machines(listing)
+    write(rotated)
+    seen = mark(cloud)
+    assert fresh.list_machines(listing).machines == []
+    assert fresh.get_account(given.whose(secret=secret(userData="x"))) == cloud.account
+    assert [(c.error, c.caller) for c in calls(cloud, "DescribeInstances", since=seen)] == [
+        ("AuthFailure", cloud.secret["accessKeyID"].get_secret_value()),
+        (None, "AKIAHOSTLERROTATED02"),
+    ]
+
+
+@pytest.fixture(params=["web identity", "profile"])
+def role(
+    request: pytest.FixtureRequest, cloud: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[dict[str, SecretStr], str]:
+    """A Secret whose credentials are those of a role, and the operation that assumes it."""
+    if request.param == "web identity":
+        ((_, token),) = World().web_identities.items()
+        (tmp_path / "token").write_text(token)
+        return web_identity(tmp_path / "token"), "AssumeRoleWithWebIdentity"
+    key, value = (v.get_secret_value() for v in cloud.secret.values())
+    (tmp_path / "config").write_text(
+        f"[profile hostler]\nrole_arn = {World().roles[0]}\nsource_profile = keys\n"
+        f"[profile keys]\naws_access_key_id = {key}\naws_secret_access_key = {value}\n"
+    )
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_PROFILE", "hostler")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", cloud.endpoint)
+    monkeypatch.setenv("AWS_REGION", "eu-west-1")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    return {}, "AssumeRole"
+
+
+def test_a_role_is_assumed_anew_before_its_session_expires(
+    cloud: AwsCloud, role: tuple[dict[str, SecretStr], str]
+) -> None:
+    of_role, assume = role
+    fresh, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    for _ in range(2):
+        assert fresh.list_machines(given.listing(secret=of_role)).machines == []
+    assert len(calls(cloud, assume)) == 1
+    # As one that has five minutes left: botocore does not begin a call with it.
+    cloud.do(lambda: setattr(cloud.ec2.authenticator, "longest_session", 300.0))
+    young = cloud.driver_with(DriverSettings())
+    for _ in range(3):
+        assert young.list_machines(given.listing(secret=of_role)).machines == []
+    assert len({c.caller for c in calls(cloud, "DescribeInstances")}) == 4
+    assert not any(c.error for c in calls(cloud))
+
+
+def test_a_role_whose_session_was_revoked_is_assumed_anew_once(
+    cloud: AwsCloud, role: tuple[dict[str, SecretStr], str]
+) -> None:
+    of_role, assume = role
+    fresh, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    made = fresh.create_machine(given.creation(secret=of_role))
+    assert fresh.get_account(given.whose(secret=of_role)) == cloud.account
+    cloud.do(cloud.ec2.authenticator.sessions.clear)
+    assert fresh.get_machine_status(given.status(made.provider_id, secret=of_role)).provider_id == made.provider_id
+    assert len(calls(cloud, assume)) == 2
+    assert [c.error for c in calls(cloud, "DescribeInstances")] == ["AuthFailure", None]
+    fault(cloud, "DescribeInstances", "AuthFailure", times=None)
+    seen = mark(cloud)
+    with pytest.raises(DriverError, match="AuthFailure"):
+        fresh.list_machines(given.listing(secret=of_role))
+    assert len(calls(cloud, "DescribeInstances", since=seen)) == 2
+    # Nothing is made with other credentials than those whose account was asked for.
+    fault(cloud, "RunInstances", "AuthFailure")
+    with pytest.raises(DriverError, match="AuthFailure"):
+        fresh.create_machine(machine(cloud).creation(secret=of_role))
+    assert len(calls(cloud, "RunInstances", since=seen)) == 1
+
+
+def test_a_token_file_is_read_at_each_session(cloud: AwsCloud, tmp_path: Path) -> None:
+    ((_, token),) = World().web_identities.items()
+    file = tmp_path / "token"
+    file.write_text("of-yesterday")
+    fresh, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    with pytest.raises(DriverError, match="InvalidIdentityToken"):
+        fresh.list_machines(given.listing(secret=web_identity(file)))
+    file.write_text(token)
+    assert fresh.list_machines(given.listing(secret=web_identity(file))).machines == []
 
 
 def test_clients_are_shared_and_bounded(cloud: AwsCloud, monkeypatch: pytest.MonkeyPatch) -> None:

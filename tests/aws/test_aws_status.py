@@ -9,6 +9,7 @@ import pytest
 from driver_clouds import AwsCloud, calls, fault, machine, mark, until
 
 from drivers.aws import instances
+from drivers.aws.calls import Connection
 from drivers.aws.calls import Ec2 as Ec2Calls
 from drivers.base import (
     GetVolumeIDsRequest,
@@ -130,7 +131,10 @@ def test_an_empty_page_is_not_the_last() -> None:
                 return {"Volumes": [], "NextToken": "more"}
             return {"Volumes": [{"VolumeId": "vol-1"}], "NextToken": ""}
 
-    found = list(Ec2Calls(Pages(), "eu-west-1").find("DescribeVolumes", "Volumes", {"status": "available"}))
+    def connect() -> Connection:
+        return Connection(None, ec2=Pages(), sts=None)
+
+    found = list(Ec2Calls(connect, "eu-west-1", fixed=True).find("DescribeVolumes", "Volumes", {"status": "available"}))
     assert found == [{"VolumeId": "vol-1"}]
     assert [p.get("NextToken") for p in Pages.asked] == [None, "more"]
 

@@ -148,8 +148,9 @@ def test_reads_change_nothing(cloud: Cloud) -> None:
     cloud.driver.get_machine_status(given.status(made.provider_id, diagnose=True))
     cloud.driver.get_machine_status(given.status())
     cloud.driver.list_machines(given.listing())
+    cloud.driver.get_account(given.whose())
     cloud.driver.get_volume_ids(GetVolumeIDsRequest(persistent_volume_specs=[{"csi": {"driver": "x"}}]))
-    assert len(calls(cloud, since=before)) >= 3  # they were calls, and the journal has them
+    assert len(calls(cloud, since=before)) >= 4  # they were calls, and the journal has them
     other = machine(cloud)
     cloud.driver.create_machine(other.creation())
     assert mutating(cloud, before) == [cloud.create]  # the only change is the creation that followed
@@ -318,6 +319,61 @@ def test_wrong_credentials_are_an_auth_error(cloud: Cloud) -> None:
         cloud.driver.create_machine(given.creation(secret=cloud.wrong_secret))
     assert failure.value.error_class is ErrorClass.AUTH
     assert "canary" not in failure.value.message
+
+
+# -- accounts ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_vm_tells_its_account_whoever_reads_it(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    by_id = cloud.driver.get_machine_status(given.status(made.provider_id))
+    by_uid = cloud.driver.get_machine_status(given.status())
+    (listed,) = cloud.driver.list_machines(given.listing()).machines
+    deleted = cloud.driver.delete_machine(given.deletion(made.provider_id))
+    assert {x.account_id for x in (made, by_id, by_uid, listed, deleted)} == {cloud.account}
+
+
+def test_credentials_tell_their_account_and_need_be_asked_only_once(cloud: Cloud) -> None:
+    driver, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    for _ in range(2):
+        assert driver.get_account(given.whose()) == cloud.account
+        assert driver.get_account(given.whose(secret=cloud.other_secret)) == cloud.other_account
+    assert len(calls(cloud, cloud.whose)) == 2
+    no_place = given.whose(provider_spec={}, provider_id=cloud.driver.create_machine(given.creation()).provider_id)
+    assert driver.get_account(no_place) == cloud.account
+
+
+def test_another_account_finds_nothing_and_says_who_it_is(cloud: Cloud) -> None:
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    elsewhere: dict[str, Any] = {"secret": cloud.other_secret}
+    for provider_id in (made.provider_id, None):
+        with pytest.raises(DriverError) as unknown:
+            cloud.driver.get_machine_status(given.status(provider_id, **elsewhere))
+        assert unknown.value.error_class is ErrorClass.NOT_FOUND
+        answer = cloud.driver.delete_machine(given.deletion(provider_id, **elsewhere))
+        assert (answer.evidence, answer.account_id) == (Evidence.NOT_FOUND, "")
+    assert cloud.driver.list_machines(given.listing(**elsewhere)).machines == []
+    assert cloud.driver.get_account(given.whose(**elsewhere)) == cloud.other_account
+    assert len(cloud.living(given.machine.uid)) == 1
+    # A token is an account's own: the same one there is another VM's.
+    other = cloud.driver.create_machine(given.creation(**elsewhere))
+    assert other.account_id == cloud.other_account
+    assert len(cloud.living(given.machine.uid)) == 2
+
+
+def test_who_they_are_is_not_believed_of_credentials_that_cannot_be_asked(cloud: Cloud) -> None:
+    driver, given = cloud.driver_with(DriverSettings()), machine(cloud)
+    fault(cloud, cloud.whose, cloud.codes[ErrorClass.TRANSIENT])
+    with pytest.raises(DriverError) as silent:
+        driver.get_account(given.whose())
+    assert silent.value.error_class is ErrorClass.TRANSIENT
+    with pytest.raises(DriverError) as refused:
+        driver.get_account(given.whose(secret=cloud.wrong_secret))
+    assert refused.value.error_class is ErrorClass.AUTH
+    assert "canary" not in refused.value.message
+    assert driver.get_account(given.whose()) == cloud.account
 
 
 def test_a_spec_that_is_wrong_is_refused_before_any_call(cloud: Cloud) -> None:

@@ -181,7 +181,10 @@ async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False)
         m.drop(node)
         m.drop(vm)
         return None
-    return Seen(await _answer(node), await _answer(vm))
+    seen = Seen(await _answer(node), await _answer(vm))
+    if isinstance(seen.vm, VmLook):
+        s.account_id = seen.vm.account_id or s.account_id
+    return seen
 
 
 async def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:

@@ -70,6 +70,7 @@ async def _try(m: MachineEntity) -> Retry | None:
         failure = failure_of(e)
         info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
         s.create_failure, s.create_failures = info, s.create_failures + 1
+        s.account_id = info.account_id or s.account_id
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
@@ -104,6 +105,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     else:
         s.attempted_specs = []
     s.made = workflow.now()
+    s.account_id = output.account_id or s.account_id
     s.create_failure = None
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from temporalio import workflow
 from temporalio.common import Priority
 
-from workflows.calls import SHORT, Failure, Urgency, poller
+from workflows.calls import SHORT, Failure, Urgency, poller, share
 from workflows.entity import NEVER, Entity, unheard
 from workflows.machine.details import details
 
@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON, wait_after
     from resources import attributes as at
     from resources.base import format_duration
-    from resources.errors import MISSING_CREDENTIALS, Code, ErrorClass
+    from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
         AppliedSpec,
@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
-    from resources.messages import MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
+    from resources.messages import Account, MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
     from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
@@ -119,6 +119,12 @@ class MachineEntity(Entity):
     def cloud(self) -> str:
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
 
+    @property
+    def account(self) -> Account | None:
+        """Whose calls are counted together."""
+        now = self.snapshot
+        return Account.of(now.provider, now.provider_spec, now.secret_ref, now.credentials_secret_ref)
+
     def attempted(self, spec: dict[str, Any]) -> None:
         """Remember that the VM may carry parts of this provider spec."""
         if spec not in self.s.attempted_specs:
@@ -136,6 +142,7 @@ class MachineEntity(Entity):
             credentials_secret_ref=now.credentials_secret_ref,
             provider_id=self.status.provider_id,
             token=attempt.token if attempt else "",
+            account_id=self.s.account_id,
             consistency=self.s.timings.consistency,
             poll=self.s.timings.poll,
         )
@@ -250,6 +257,7 @@ class MachineEntity(Entity):
         """Start an activity. One that polls ends by itself only with success or bad news, and may be cancelled."""
         self.publish()
         timings = self.s.timings
+        polled_by_cloud = self.s.machine_class is not None and queue == self.cloud
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
@@ -258,7 +266,7 @@ class MachineEntity(Entity):
             heartbeat_timeout=timings.heartbeat,
             retry_policy=poller(timings.poll) if polls else SHORT,
             summary=summary,
-            priority=urgency,
+            priority=share(urgency, self.account if polled_by_cloud else None),
         )
         if not polls:
             self.in_flight.add(handle)
@@ -402,4 +410,6 @@ def describe_failure(failure: Failure) -> str:
 
 
 def reason_of(failure: Failure) -> str:
+    if failure.kind == WRONG_ACCOUNT:
+        return WRONG_ACCOUNT
     return MISSING_CREDENTIALS if failure.kind == MISSING_CREDENTIALS else REASON[failure.info.error_class]

@@ -7,7 +7,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.machine import confirm
-from workflows.machine.entity import MachineEntity
+from workflows.machine.entity import MachineEntity, reason_of
 from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
@@ -65,7 +65,7 @@ async def _failed(m: MachineEntity, e: ActivityError) -> None:
     failure = failure_of(e)
     info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
     assert m.s.made is not None
-    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings)
+    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings, reason_of(failure))
     if retry is None:
         words = f"{m.status.provider_id} is gone before its node joined: {info.message}; it is not created again"
         m.fail(OperationType.UPDATE, "VMGone", words)

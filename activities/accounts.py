@@ -1,0 +1,104 @@
+"""In which cloud account something is true.
+
+A driver says "not found" of the account that the credentials open. After a Secret was exchanged for one of another
+account no VM is found there, and none is gone. So that something is not found is passed on only when the credentials
+open the account that the VM was made in; else it is WrongAccount, which waits like every refusal of credentials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from pydantic import SecretStr
+
+from drivers.base import DeleteMachineResponse, Driver, Evidence, GetAccountRequest
+from drivers.errors import DriverError, WrongAccount
+from resources.errors import ErrorClass
+from resources.manifests import SecretRef
+
+T = TypeVar("T")
+
+
+class Authorized(Protocol):
+    """A request that carries credentials."""
+
+    @property
+    def provider_spec(self) -> dict[str, Any]: ...
+    @property
+    def secret(self) -> Mapping[str, SecretStr]: ...
+
+
+A = TypeVar("A", bound=Authorized)
+Blocking = Callable[[Callable[[Any], Any], Any], Awaitable[Any]]
+"""Deps.blocking"""
+
+
+class Cloud:
+    """Calls of one driver with the credentials of one Secret.
+
+    `account_id`: where the VM in question was made; "" when nobody knows, or nothing was made yet. `vm`: how messages
+    call it.
+    """
+
+    def __init__(
+        self, driver: Driver, blocking: Blocking, secret_ref: SecretRef, account_id: str = "", vm: str = ""
+    ) -> None:
+        self.driver = driver
+        self._blocking = blocking
+        self._ref = secret_ref
+        self._account_id = account_id
+        self._vm = vm
+
+    async def call(self, method: Callable[[A], T], request: Callable[[], Awaitable[A]]) -> T:
+        """One call. Credentials that were refused are read once more: their Secret may just have been rotated.
+
+        Raises DriverError, WrongAccount instead of one of class not_found.
+        """
+        first = await request()
+        try:
+            return await self._once(method, first)
+        except DriverError as e:
+            if e.error_class is not ErrorClass.AUTH or isinstance(e, WrongAccount):
+                raise
+            again = await request()
+            if again.secret == first.secret:
+                raise
+        return await self._once(method, again)
+
+    async def account(self, request: Authorized) -> str:
+        """The account that a request's credentials open."""
+        asked = GetAccountRequest(
+            provider_spec=request.provider_spec,
+            provider_id=getattr(request, "provider_id", None),
+            secret=request.secret,
+        )
+        found: str = await self._blocking(self.driver.get_account, asked)
+        return found
+
+    async def prove(self, request: Authorized) -> None:
+        """Raises WrongAccount unless the request's credentials open the account that the VM was made in."""
+        if self._account_id:
+            self.check(await self.account(request))
+
+    def check(self, opened: str) -> None:
+        """Raises WrongAccount where the credentials open another account."""
+        if self._account_id in ("", opened):
+            return
+        made = f"{self._vm} was made in" if self._vm else "a create call for it went to"
+        raise WrongAccount(
+            f"the credentials of {self._ref.namespace}/{self._ref.name} open account {opened}, but {made} account "
+            f"{self._account_id}: what is not found in another account is not gone. Give that Secret credentials of "
+            f"account {self._account_id} again"
+        )
+
+    async def _once(self, method: Callable[[A], T], request: A) -> T:
+        try:
+            answer: T = await self._blocking(method, request)
+        except DriverError as e:
+            if e.error_class is ErrorClass.NOT_FOUND:
+                await self.prove(request)
+            raise
+        if isinstance(answer, DeleteMachineResponse) and answer.evidence is Evidence.NOT_FOUND:
+            await self.prove(request)
+        return answer

@@ -1,0 +1,300 @@
+"""Which account is this? In another one no VM is found: nothing is believed gone, and nothing is made there."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deedkit import CONSISTENCY, Deeds, new_deeds
+from driver_clouds import AwsCloud, Given, aws, calls, fault
+from pydantic import SecretStr
+from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.instances import GONE, InstancesActivities
+from activities.machine import MachineActivities
+from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
+from resources.manifests import SecretRef
+from resources.messages import (
+    Account,
+    CreateInput,
+    DeleteInput,
+    InstancesInput,
+    StatusInput,
+    StatusOutput,
+    Target,
+    UpdateInput,
+    VmLookInput,
+)
+from workflows.calls import failure_of
+
+SECRET = SecretRef(name="credentials")
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[AwsCloud]:
+    with aws() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
+    running.reset()
+    async with new_deeds(running, tmp_path) as deeds:
+        yield deeds
+
+
+def exchange(deeds: Deeds, secret: Mapping[str, SecretStr]) -> None:
+    """What the Secret holds from now on."""
+    folder = deeds.deps.settings.secrets.directory
+    assert folder is not None
+    for key, value in secret.items():
+        (folder / SECRET.namespace / SECRET.name / key).write_text(value.get_secret_value())
+
+
+def made(deeds: Deeds) -> tuple[Given, Target]:
+    """A VM of the account that the Secret opens."""
+    given = deeds.given()
+    vm = deeds.cloud.driver.create_machine(given.creation())
+    target = deeds.target(given, vm.provider_id)
+    return given, target.model_copy(update={"account_id": vm.account_id})
+
+
+def forget(deeds: Deeds, given: Given) -> None:
+    """The VM dies, and its own account does not know it any more."""
+    (vm,) = deeds.cloud.living(given.machine.uid)
+    deeds.cloud.do(lambda: setattr(deeds.cloud.ec2.settings, "terminated_visible", 0.0))
+    deeds.cloud.do(lambda: deeds.cloud.ec2.kill(vm))
+
+
+def creation(target: Target) -> CreateInput:
+    now = datetime.now(UTC)
+    return CreateInput(target=target, attempt=1, started=now, deadline=now + timedelta(minutes=20))
+
+
+def check_words(deeds: Deeds, message: str) -> None:
+    for word in (deeds.cloud.account, deeds.cloud.other_account, "default/credentials"):
+        assert word in message
+
+
+def look(deeds: Deeds, target: Target) -> tuple[Any, Any]:
+    return MachineActivities(deeds.deps).look_at_vm, VmLookInput(target=target)
+
+
+def watch(deeds: Deeds, target: Target) -> tuple[Any, Any]:
+    since = datetime.now(UTC) - 2 * CONSISTENCY
+    return MachineActivities(deeds.deps).watch_machine, StatusInput(target=target, since=since, interval=target.poll)
+
+
+def update(deeds: Deeds, target: Target) -> tuple[Any, Any]:
+    return MachineActivities(deeds.deps).update_machine, UpdateInput(target=target)
+
+
+def hot_update(deeds: Deeds, target: Target) -> tuple[Any, Any]:
+    changed = target.model_copy(update={"provider_spec": {**target.provider_spec, "vmTags": {"cost": "b"}}})
+    update = UpdateInput(target=changed, last_applied=target.provider_spec)
+    return MachineActivities(deeds.deps).update_machine, update
+
+
+def delete(deeds: Deeds, target: Target) -> tuple[Any, Any]:
+    return MachineActivities(deeds.deps).delete_machine, DeleteInput(target=target)
+
+
+Deed = Callable[[Deeds, Target], tuple[Callable[[Any], Awaitable[Any]], Any]]
+
+
+@pytest.mark.parametrize("deed", [look, watch, update, hot_update, delete])
+async def test_what_another_account_does_not_know_is_not_gone(deeds: Deeds, deed: Deed) -> None:
+    given, target = made(deeds)
+    exchange(deeds, deeds.cloud.other_secret)
+    method, input = deed(deeds, target)
+    for _ in range(2):
+        failure = await deeds.fails(method, input)
+        assert (failure.type, failure.details[0].error_class) == (WRONG_ACCOUNT, ErrorClass.AUTH)
+        assert failure.non_retryable
+        check_words(deeds, failure.message)
+    assert len(deeds.cloud.living(given.machine.uid)) == 1
+    exchange(deeds, deeds.cloud.secret)
+    if deed in (watch, delete):
+        assert target.provider_id
+        assert target.provider_id.rsplit("/", 1)[-1] in await deeds.waits(method, input)
+    else:
+        await deeds.attempt(method, input)
+
+
+async def test_in_its_own_account_what_is_gone_is_believed(deeds: Deeds) -> None:
+    given, target = made(deeds)
+    forget(deeds, given)
+    assert (await deeds.attempt(*look(deeds, target))).state == GONE
+    output = await deeds.attempt(*watch(deeds, target))
+    assert output == StatusOutput(gone=True, message=output.message)
+    assert "finds nothing" in await deeds.waits(*delete(deeds, target))
+    assert len(calls(deeds.cloud, deeds.cloud.whose)) == 1  # it is remembered
+
+
+async def test_who_cannot_say_whose_credentials_are_believes_nothing(deeds: Deeds) -> None:
+    _, target = made(deeds)
+    exchange(deeds, deeds.cloud.other_secret)
+    fault(deeds.cloud, deeds.cloud.whose, deeds.cloud.codes[ErrorClass.TRANSIENT], times=None)
+    for deed in (look, watch, delete):
+        failure = await deeds.fails(*deed(deeds, target))
+        assert failure.type == str(ErrorClass.TRANSIENT)
+
+
+async def test_a_deletion_learns_the_account_of_a_vm_that_was_made_before_it_was_recorded(deeds: Deeds) -> None:
+    _, target = made(deeds)
+    old = target.model_copy(update={"account_id": ""})
+    assert "still there" in await deeds.waits(*delete(deeds, old))
+    exchange(deeds, deeds.cloud.other_secret)
+    check_words(deeds, (await deeds.fails(*delete(deeds, old))).message)
+
+
+# -- creating ----------------------------------------------------------------------------------------------------------
+
+
+def launches(deeds: Deeds) -> int:
+    return len([c for c in calls(deeds.cloud, deeds.cloud.create) if c.error is None])
+
+
+async def test_a_create_call_whose_reply_was_lost_is_not_made_again_in_another_account(deeds: Deeds) -> None:
+    given = deeds.given()
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(given))
+    fault(deeds.cloud, deeds.cloud.create, drop=True)
+    lost = await deeds.fails(create, input)
+    assert deeds.client.beats[-1]["account"] == deeds.cloud.account  # the server had it before the call was made
+    told = lost.details[0].account_id
+    exchange(deeds, deeds.cloud.other_secret)
+    again = await deeds.fails(create, input)  # Temporal's next try, with the heartbeat of the last one
+    deeds.heartbeat = ()
+    target = input.target.model_copy(update={"account_id": told})
+    later = await deeds.fails(create, creation(target))  # the workflow's next try, with what the failure told
+    for failure in (again, later):
+        assert failure.type == WRONG_ACCOUNT
+        check_words(deeds, failure.message)
+        assert failure.details[0].account_id in ("", deeds.cloud.account)
+    assert launches(deeds) == 1
+    exchange(deeds, deeds.cloud.secret)
+    output = await deeds.attempt(create, creation(target))
+    assert (output.adopted, output.account_id, launches(deeds)) == (True, deeds.cloud.account, 1)
+
+
+async def test_after_a_refusal_another_account_may_serve(deeds: Deeds) -> None:
+    """A Secret that was wrong from the beginning is corrected: nothing was made, nothing has to be proved."""
+    given = deeds.given()
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(given))
+    fault(deeds.cloud, deeds.cloud.create, deeds.cloud.codes[ErrorClass.AUTH])
+    refused = await deeds.fails(create, input)
+    assert refused.details[0].account_id == ""
+    exchange(deeds, deeds.cloud.other_secret)
+    output = await deeds.attempt(create, input)
+    assert (output.adopted, output.account_id) == (False, deeds.cloud.other_account)
+
+
+async def test_a_refusal_does_not_undo_what_is_unknown_of_the_call_before(deeds: Deeds) -> None:
+    given = deeds.given()
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(given))
+    fault(deeds.cloud, deeds.cloud.create, deeds.cloud.codes[ErrorClass.TRANSIENT])
+    await deeds.fails(create, input)
+    fault(deeds.cloud, deeds.cloud.create, deeds.cloud.codes[ErrorClass.AUTH])
+    refused = await deeds.fails(create, input)
+    assert refused.details[0].account_id == deeds.cloud.account
+
+
+async def test_nothing_is_made_before_the_account_is_known_and_recorded(
+    deeds: Deeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(deeds.given()))
+    fault(deeds.cloud, deeds.cloud.whose, deeds.cloud.codes[ErrorClass.TRANSIENT])
+    assert (await deeds.fails(create, input)).type == str(ErrorClass.TRANSIENT)
+
+    async def refuse(details: Any) -> None:
+        raise RPCError("this attempt has timed out", RPCStatusCode.NOT_FOUND, b"")
+
+    with monkeypatch.context() as given_up:
+        handle = deeds.client.get_async_activity_handle(task_token=b"")
+        given_up.setattr(handle, "heartbeat", refuse)
+        given_up.setattr(deeds.client, "get_async_activity_handle", lambda **_: handle)
+        await deeds.fails(create, input)
+    assert calls(deeds.cloud, deeds.cloud.create) == []
+    assert (await deeds.attempt(create, input)).account_id == deeds.cloud.account
+
+
+async def test_an_attempt_that_fell_silent_tells_its_account_too() -> None:
+    details = [{"message": "the VM is being made", "account": "1"}]
+    silent = TimeoutError("no heartbeat", type=TimeoutType.HEARTBEAT, last_heartbeat_details=details)
+    failed = ActivityError(
+        "failed",
+        scheduled_event_id=1,
+        started_event_id=2,
+        identity="",
+        activity_type="create_machine",
+        activity_id="1",
+        retry_state=RetryState.MAXIMUM_ATTEMPTS_REACHED,
+    )
+    failed.__cause__ = silent
+    assert failure_of(failed).info == ErrorInfo.of(ErrorClass.TRANSIENT, "no answer: no heartbeat").model_copy(
+        update={"account_id": "1"}
+    )
+
+
+# -- the watch of an account -------------------------------------------------------------------------------------------
+
+
+def account_watch(deeds: Deeds) -> tuple[Any, InstancesInput]:
+    account = Account(provider="AWS", region="eu-west-1", secret_ref=SECRET)
+    input = InstancesInput(cluster="demo", account=account, interval=timedelta(seconds=60), duration=timedelta(hours=1))
+    return InstancesActivities(deeds.deps).watch_instances, input
+
+
+def told(deeds: Deeds) -> list[tuple[str, object]]:
+    """Signals: their name with what matters."""
+    return [(name, getattr(news, "state", getattr(news, "reachable", None))) for name, news in deeds.client.signals]
+
+
+@pytest.mark.parametrize("others", [0, 1], ids=["nothing there", "another VM of the cluster there"])
+async def test_a_watch_does_not_take_another_accounts_listing_for_its_own(deeds: Deeds, others: int) -> None:
+    given, _ = made(deeds)
+    for _ in range(others):
+        deeds.cloud.driver.create_machine(deeds.given().creation(secret=deeds.cloud.other_secret))
+    assert "1 VMs" in await deeds.waits(*account_watch(deeds))
+    exchange(deeds, deeds.cloud.other_secret)
+    for _ in range(2):
+        check_words(deeds, await deeds.waits(*account_watch(deeds)))
+    assert told(deeds) == [("cloud_reachability", True), ("cloud_reachability", False)]
+    exchange(deeds, deeds.cloud.secret)
+    forget(deeds, given)
+    await deeds.waits(*account_watch(deeds))
+    assert told(deeds)[2:] == [("observe_vm", GONE), ("cloud_reachability", True)]
+
+
+async def test_a_watch_that_was_begun_before_accounts_were_told_learns_anew(deeds: Deeds) -> None:
+    made(deeds)
+    deeds.heartbeat = ({"message": "", "known": {"aws:///eu-west-1/i-0123456789abcdef0": "lost"}, "told": {}},)
+    exchange(deeds, deeds.cloud.other_secret)
+    assert "0 VMs" in await deeds.waits(*account_watch(deeds))
+    exchange(deeds, deeds.cloud.secret)
+    assert "1 VMs" in await deeds.waits(*account_watch(deeds))
+    assert told(deeds) == [("cloud_reachability", True)]
+
+
+# -- credentials that are rotated meanwhile ----------------------------------------------------------------------------
+
+
+async def test_a_secret_that_was_rotated_between_reading_and_calling_is_read_again(
+    deeds: Deeds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, target = made(deeds)
+    rotated = deeds.cloud.rotate("AKIAHOSTLERROTATED03")
+    old, read = deeds.cloud.secret, []
+
+    async def credentials(provider: str, secret_ref: SecretRef) -> Mapping[str, SecretStr]:
+        read.append(secret_ref)
+        return rotated if len(read) == 2 else old
+
+    monkeypatch.setattr(deeds.deps, "credentials", credentials)
+    assert (await deeds.attempt(*look(deeds, target))).account_id == deeds.cloud.account
+    failure = await deeds.fails(*look(deeds, target))  # read twice, refused once: they are the same
+    assert (failure.type, len(read)) == (str(ErrorClass.AUTH), 4)
