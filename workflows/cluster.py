@@ -63,8 +63,7 @@ class ClusterWorkflow(Entity):
         await self.keep(self._live)
 
     async def _live(self) -> None:
-        while self.s.parked and not self.s.removed:
-            await self.until(lambda: self.s.removed or self.s.parked is None, NEVER)
+        await self.stand_still(unless=lambda: self.s.removed)
         while not self.s.removed:
             self._watch_nodes()
             self._watch_clouds()

@@ -72,8 +72,7 @@ class MachineClassWorkflow(Entity):
         await self.keep(self._live)
 
     async def _live(self) -> None:
-        while self.s.parked and not self._over():
-            await self.until(lambda: self._over() or self.s.parked is None, NEVER)
+        await self.stand_still(unless=self._over)
         await self._search()
         while not self._over():
             self._tell()
