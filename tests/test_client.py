@@ -240,27 +240,6 @@ async def test_an_intent_that_arrives_twice_counts_once(
     assert (await hostler.get("m1")).uid == before.uid
 
 
-@pytest.mark.parametrize(("failures", "asked"), [(1, 2), (99, 5)])
-async def test_an_update_that_the_server_gives_up_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, failures: int, asked: int
-) -> None:
-    monkeypatch.setattr(intents, "PAUSE", 0)
-    seen: list[tuple[str, str]] = []
-
-    class Handle:
-        async def execute_update(self, name: str, intent: Intent, *, id: str, result_type: type[Answer]) -> Answer:
-            seen.append((intent.id, id))
-            if len(seen) <= failures:
-                words = "Unable to perform workflow execution update due to unexpected workflow task failure."
-                raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
-            return Answer(message="done")
-
-    given_up = failures > asked
-    with pytest.raises(RPCError) if given_up else contextlib.nullcontext():
-        assert (await intents.send(Handle(), "renew", Intent(id="i"), "q", "machine m1")).message == "done"
-    assert seen == [("i", "i")] * asked
-
-
 async def test_refusals_and_ends(hostler: HostlerClient) -> None:
     await hostler.apply(*parsed(class_yaml(), machine_yaml("held", **{REFUSES: "yes"}), machine_yaml("free")))
     with pytest.raises(Refused, match=r"^a hook of alice holds it; use --force$"):
