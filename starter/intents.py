@@ -39,7 +39,7 @@ async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) ->
     """By update; whatever becomes of that, short of an answer or a refusal, by signal. Both may arrive; the workflow
     counts an intent once per id. `what` names the receiver in errors.
 
-    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when the signal is not taken either.
+    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when no signal is taken either.
     """
     try:
         return Sent((await _update(handle, name, intent)).message)

@@ -274,7 +274,7 @@ class MachineEntity(Entity):
         return answer
 
     async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
-        """The answer of a poller, which may take for ever. A run that gets too long meanwhile ends, and the next one polls
+        """The answer of a poller, which may take for ever. A run that gets too long ends meanwhile, and the next one polls
         anew."""
         await self.beside(lambda: handle.done() or self.overlong)
         if not handle.done():
