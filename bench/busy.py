@@ -14,7 +14,7 @@ In the middle of storm and announcements a person has an intent (pause). Prints 
     asked       up_seconds; questions, unanswered ones (3 s are given), their median, 95 % and longest wait in seconds;
                 intents alike, where `recorded` had no answer within 5 s
     storm       sent_seconds, planned_seconds (from the first report to the plan with the last), intent_seconds,
-                failed_tasks (workflow tasks that failed or timed out), tasks
+                tasks, failed_tasks (workflow tasks that failed or timed out, by their cause)
     announced   alike
 
 What this does not measure: a cloud, and a Temporal cluster with a database. The members of the storm have no workflows
@@ -30,6 +30,7 @@ import os
 import statistics
 import sys
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -39,7 +40,8 @@ from _stack import CLUSTER, Stack, running
 from rich.console import Console
 from rich.table import Table
 from rollout import POOL, pool_of, rolled_out, timed
-from temporalio.api.enums.v1 import EventType
+from temporalio.api.enums.v1 import EventType, TimeoutType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
 
 from resources import names
 from resources.cluster import ClusterState
@@ -227,15 +229,25 @@ async def _burst(
     }
 
 
-async def _tasks(stack: Stack, workflow_id: str) -> tuple[int, int]:
-    """Workflow tasks of all runs: those that failed or timed out, and all that were completed."""
-    failed = done = 0
+async def _tasks(stack: Stack, workflow_id: str) -> tuple[dict[str, int], int]:
+    """Workflow tasks of all runs: those that failed or timed out, by their cause, and all that were completed."""
+    failed, done = Counter[str](), 0
     async for execution in stack.client.list_workflows(f"WorkflowId='{workflow_id}'"):
         handle = stack.client.get_workflow_handle(workflow_id, run_id=execution.run_id)
         async for event in handle.fetch_history_events():
-            failed += event.event_type in FAILED
+            if event.event_type in FAILED:
+                failed[_cause(event)] += 1
             done += event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
-    return failed, done
+    return dict(failed), done
+
+
+def _cause(event: HistoryEvent) -> str:
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT:
+        timeout = event.workflow_task_timed_out_event_attributes.timeout_type
+        return TimeoutType.Name(timeout).removeprefix("TIMEOUT_TYPE_")
+    failed = event.workflow_task_failed_event_attributes
+    cause = WorkflowTaskFailedCause.Name(failed.cause).removeprefix("WORKFLOW_TASK_FAILED_CAUSE_")
+    return f"{cause}: {failed.failure.message[:60]}" if failed.failure.message else cause
 
 
 async def bench(options: argparse.Namespace, say: Callable[[str], None]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ async def failed_tasks(handle: WorkflowHandle[Any, Any]) -> list[str]:
     return [str(e) async for e in handle.fetch_history_events() if e.event_type in FAILED]
 
 
-async def test_members_of_a_pool_that_are_all_unwell_at_once(temporal: WorkflowEnvironment) -> None:
+async def test_a_burst_of_news_from_the_members_of_a_pool(temporal: WorkflowEnvironment) -> None:
     async with new_pool(temporal.client) as pool, pool.worker(strict=False):
         state = grown(pool, MANY)
         await begin(pool, state)
@@ -59,7 +59,7 @@ async def test_members_of_a_pool_that_are_all_unwell_at_once(temporal: WorkflowE
         assert await failed_tasks(pool.handle) == []
 
 
-async def test_machines_that_are_announced_at_once(temporal: WorkflowEnvironment) -> None:
+async def test_a_burst_of_news_of_new_machines(temporal: WorkflowEnvironment) -> None:
     queue = f"t{uuid.uuid4().hex[:8]}"
     runner = worker.sandbox(strict=False)
     slots = WorkerSettings().max_concurrent_workflow_tasks

@@ -34,7 +34,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
-from resources.messages import Answer, Intent
+from resources.messages import Intent
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
 from starter import intents, sources

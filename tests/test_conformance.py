@@ -26,6 +26,10 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "intent while tasks fail",
+    "parked with many messages",
+    "burst of news",
+    "thread that never comes back",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

@@ -72,7 +72,7 @@ ENTITIES: list[tuple[str, Callable[[str], Value], str, list[Any]]] = [
 
 
 @pytest.mark.parametrize(("kind", "state", "signal", "arguments"), ENTITIES, ids=[kind for kind, *_ in ENTITIES])
-async def test_a_parked_entity_begins_a_new_run_after_many_messages(
+async def test_parked_with_many_messages_begins_a_new_run(
     temporal: WorkflowEnvironment,
     monkeypatch: pytest.MonkeyPatch,
     kind: str,

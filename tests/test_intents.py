@@ -115,7 +115,7 @@ async def test_what_is_raised(update: Any, signal: Any, raised: type[Exception],
     assert handle.sent == (["update", "signal i"] if signal else ["update"])
 
 
-async def test_an_intent_of_a_pool_whose_tasks_fail_is_not_lost(
+async def test_an_intent_while_tasks_fail_is_recorded(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Seen once: `hostler scale` said FAILED_PRECONDITION, and the pool never heard of it."""

@@ -104,7 +104,7 @@ async def test_health_metrics_and_a_graceful_end(bare: Stack) -> None:
         assert await asyncio.wait_for(process.wait(), 30) == 0
 
 
-async def test_a_worker_that_has_lost_a_slot_ends_itself(bare: Stack) -> None:
+async def test_a_thread_that_never_comes_back_ends_the_worker(bare: Stack) -> None:
     """A thread that never comes back from a task: the SDK would wait for it for ever, with a slot less."""
     metrics = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{metrics}")

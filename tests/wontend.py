@@ -19,7 +19,7 @@ GIVEN_UP_AFTER, LOST_AFTER = 0.5, 3.0
 class WontEnd:
     @workflow.run
     async def run(self) -> None:
-        time.sleep(3600)  # nothing interrupts it
+        time.sleep(3600)  # noqa: ASYNC251 - nothing interrupts it
 
 
 if __name__ == "__main__":

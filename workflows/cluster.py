@@ -16,7 +16,7 @@ from temporalio.workflow import ActivityCancellationType
 
 from workflows.calls import SHORT, Urgency, failure_of, poller
 from workflows.cluster_words import details, held, pause_words, phase_of, refusal
-from workflows.entity import NEVER, Entity, unheard
+from workflows.entity import Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
@@ -48,6 +48,8 @@ WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interva
 
 @workflow.defn
 class ClusterWorkflow(Entity):
+    s: ClusterState
+
     @workflow.init
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)

@@ -53,6 +53,8 @@ MESSAGE_LENGTH = 500
 
 @workflow.defn
 class MachineClassWorkflow(Entity):
+    s: ClassState
+
     @workflow.init
     def __init__(self, state: ClassState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)

@@ -29,6 +29,8 @@ LINES = 15
 
 @workflow.defn
 class RolloutWorkflow(Entity):
+    s: RolloutState
+
     @workflow.init
     def __init__(self, state: RolloutState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)

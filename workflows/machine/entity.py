@@ -73,6 +73,8 @@ class NodeCall(NamedTuple):
 class MachineEntity(Entity):
     """Phases are coroutines over this; handlers are in workflow.py."""
 
+    s: MachineState
+
     def __init__(self, state: MachineState) -> None:
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
@@ -274,7 +276,7 @@ class MachineEntity(Entity):
         return answer
 
     async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
-        """The answer of a poller, which may take for ever. A run that gets too long ends meanwhile, and the next one polls
+        """The answer of a poller, which may take for ever. A run that gets too long ends, and the next one polls
         anew."""
         await self.beside(lambda: handle.done() or self.overlong)
         if not handle.done():
