@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
-from datetime import UTC, datetime
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from lifekit import eventually, examples
+from stubs import Machines, not_yet, phase, reason, stubbed
 from temporalio.client import WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
@@ -16,13 +17,14 @@ from temporalio.worker import Worker
 import worker
 from resources.base import Value
 from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, MachineState
+from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import MachineDeployment
-from resources.messages import Answer, ClusterNews, Intent
+from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
 from resources.pool import PoolState
 from resources.rollout import RolloutCounts, RolloutNews, RolloutState
 from workflows import entity
+from workflows.machine import MachineWorkflow
 
 PARKED = "ValueError: a bug"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -100,3 +102,57 @@ async def test_parked_with_many_messages_begins_a_new_run(
         assert answer.message
         assert (await handle.query("describe"))["parked"] is None
     await handle.terminate("the test is over")
+
+
+# -- the waits of a machine that may last ------------------------------------------------------------------------------
+
+
+async def for_its_class(machines: Machines) -> str:
+    await machines.start(machines.new_state("m-1").model_copy(update={"machine_class": None}))
+    return "ClassMissing"
+
+
+async def for_its_node(machines: Machines) -> str:
+    await machines.start(machines.new_state("m-1"))
+    return "NodeNotSeen"
+
+
+async def for_a_drain(machines: Machines) -> str:
+    machines.stubs.always["drain_node"] = not_yet("blocked", timedelta(days=1))
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await phase(handle, Phase.RUNNING)
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    return "Draining"
+
+
+async def for_the_end_of_its_vm(machines: Machines) -> str:
+    machines.stubs.always["delete_machine"] = not_yet("shutting down", timedelta(days=1))
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    return "DeletingVM"
+
+
+@pytest.mark.parametrize("waits", [for_its_class, for_its_node, for_a_drain, for_the_end_of_its_vm])
+async def test_a_machine_that_waits_begins_a_new_run_after_many_messages(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, waits: Callable[[Machines], Awaitable[str]]
+) -> None:
+    """And waits on: what it waits for may take for ever."""
+    monkeypatch.setattr(entity, "RENEW_AFTER", 20)
+    async with stubbed(temporal.client, workflows=False) as machines, machines.workflow_worker(strict=False):
+        why = await waits(machines)
+        handle = temporal.client.get_workflow_handle(machines.started[0].id)
+        before = await reason(handle, why)
+        run = (await handle.describe()).run_id
+        for _ in range(25):
+            await handle.signal(MachineWorkflow.report_again)
+
+        async def renewed() -> bool:
+            return (await handle.describe()).run_id != run
+
+        await eventually(renewed, what="a new run")
+        after = await reason(handle, why)
+        assert (after.uid, after.attempt, after.deletion) == (before.uid, before.attempt, before.deletion)
+        assert after.drain_began == before.drain_began
