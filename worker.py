@@ -12,8 +12,10 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
@@ -22,7 +24,7 @@ from typing import Any
 
 from aiohttp import web
 from temporalio.client import Client
-from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.common import MetricMeter, VersioningBehavior, WorkerDeploymentVersion
 from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
@@ -51,7 +53,7 @@ from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
-from workflows.runner import Runner
+from workflows.runner import Runner, Tasks
 
 log = logging.getLogger("hostler.worker")
 
@@ -65,6 +67,12 @@ WORKFLOWS = [
 ]
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
+GIVEN_UP_AFTER = 10.0
+"""Seconds after which Temporal gives a workflow task to another worker."""
+LOST_AFTER = 60.0
+"""Seconds at one workflow task or eviction, after which its slot does not come back."""
+STUCK = 70
+"""The exit code of a worker that has lost one (EX_SOFTWARE)."""
 # Seconds. The SDK's own end at 10, where a machine's life begins.
 BUCKETS: dict[str, list[float]] = {
     "hostler_driver_call_duration": [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
@@ -73,16 +81,20 @@ BUCKETS: dict[str, list[float]] = {
 }
 
 
-def sandbox(strict: bool) -> WorkflowRunner:
+def sandbox(strict: bool, tasks: Tasks | None = None) -> WorkflowRunner:
     """Strict: the determinism guard reaches into our own workflow modules; for tests and CI. Else they are passed
     through, which halves memory and CPU per machine."""
+    tasks = tasks or Tasks()
     if strict:
-        return Runner()
-    return Runner(restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
+        return Runner(tasks=tasks)
+    return Runner(tasks=tasks, restrictions=SandboxRestrictions.default.with_passthrough_modules(*OURS))
 
 
-def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = ()) -> list[Worker]:
-    """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's."""
+def build(
+    client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = (), tasks: Tasks | None = None
+) -> list[Worker]:
+    """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's; `tasks`
+    are what the threads of workflows are at."""
     ours = settings.worker
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
@@ -118,8 +130,9 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                     pools.forget_pool,
                     pools.start_rollout,
                 ],
-                workflow_runner=sandbox(ours.strict_sandbox),
+                workflow_runner=sandbox(ours.strict_sandbox, tasks),
                 max_cached_workflows=ours.max_cached_workflows,
+                max_concurrent_workflow_tasks=ours.max_concurrent_workflow_tasks,
                 sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,
                 workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(4 * POLLERS),
                 deployment_config=_deployment(settings),
@@ -185,7 +198,7 @@ def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
 
 @contextlib.asynccontextmanager
 async def running(
-    client: Client, settings: Settings, interceptors: Iterable[Interceptor] = ()
+    client: Client, settings: Settings, interceptors: Iterable[Interceptor] = (), tasks: Tasks | None = None
 ) -> AsyncIterator[list[Worker]]:
     """The workers, polling; leaving shuts them down gracefully."""
     if "cloud" in settings.worker.roles:
@@ -193,7 +206,7 @@ async def running(
     deps = Deps(settings, client)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(deps.close)
-        workers = build(client, settings, deps, interceptors)
+        workers = build(client, settings, deps, interceptors, tasks)
         if not workers:
             raise SettingsError("the settings' roles, clusters and clouds leave no task queue to serve")
         for worker in workers:
@@ -206,16 +219,31 @@ async def running(
         yield workers
 
 
-class Health:
-    """`/healthz`: the event loop turns and no worker has failed. `/readyz`: Temporal answers as well."""
+async def lost(tasks: Tasks, meter: MetricMeter) -> list[str]:
+    """Returns the runs that have taken a slot of workflow tasks for good, once there are any; shows those that may."""
+    gauge = meter.create_gauge("hostler_worker_stuck_tasks", "Workflow tasks that this worker does not get done with")
+    while not (runs := tasks.stuck(LOST_AFTER)):
+        gauge.set(len(tasks.stuck(GIVEN_UP_AFTER)))
+        await asyncio.sleep(1)
+    return runs
 
-    def __init__(self, client: Client, workers: Sequence[Worker]) -> None:
+
+class Stuck(Exception):
+    """The worker does not get done with a workflow task, or cannot put a workflow out of its cache."""
+
+
+class Health:
+    """`/healthz`: the event loop turns, no worker has failed, no slot is lost. `/readyz`: Temporal answers as well."""
+
+    def __init__(self, client: Client, workers: Sequence[Worker], tasks: Tasks) -> None:
         self.client = client
         self.workers = workers
+        self.tasks = tasks
 
     async def healthz(self, request: web.Request) -> web.Response:
-        dead = [w.task_queue for w in self.workers if not w.is_running]
-        return web.Response(text="ok" if not dead else f"not running: {', '.join(dead)}", status=503 if dead else 200)
+        wrong = [f"not running: {w.task_queue}" for w in self.workers if not w.is_running]
+        wrong += [f"does not get done with run {run}" for run in self.tasks.stuck(LOST_AFTER)]
+        return web.Response(text="; ".join(wrong) or "ok", status=503 if wrong else 200)
 
     async def readyz(self, request: web.Request) -> web.Response:
         try:
@@ -285,19 +313,40 @@ def configure_logging(form: str) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT, or until a worker fails, which is raised."""
+    """Until SIGTERM or SIGINT, or until a worker fails, which is raised, or until it has lost a slot: Stuck."""
     try:
-        client = await connect(settings, runtime=_runtime(settings))
+        runtime = _runtime(settings)
+        client = await connect(settings, runtime=runtime)
     except RuntimeError as e:
         raise SettingsError(f"Temporal cannot be reached at {settings.temporal.address}: {e}") from None
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
-    async with running(client, settings) as workers, health_server(settings.worker.health, Health(client, workers)):
+    tasks = Tasks()
+    async with (
+        running(client, settings, tasks=tasks) as workers,
+        health_server(settings.worker.health, Health(client, workers, tasks)),
+    ):
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
-        await stop.wait()
+        watch = asyncio.create_task(lost(tasks, runtime.metric_meter))
+        await asyncio.wait({watch, asyncio.create_task(stop.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        if watch.done():
+            runs = ", ".join(await watch)
+            words = "does not get done with run %s: its slot is lost. The worker ends with code %d, to be started again"
+            log.critical(words, runs, STUCK)
+            _end_anyhow(settings.worker.graceful_shutdown)
+            raise Stuck(runs)
+        watch.cancel()
         log.info("shutting down")
+
+
+def _end_anyhow(grace: timedelta) -> None:
+    """What is under way has its time to end in order; the SDK itself would wait for the lost slot for ever, and Python
+    for its thread."""
+    end = threading.Timer(grace.total_seconds() + 5, os._exit, [STUCK])
+    end.daemon = True
+    end.start()
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -317,6 +366,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SettingsError as e:
         print(f"error: {e}", file=sys.stderr)
         return 1
+    except Stuck:
+        return STUCK
     finally:
         time.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     return 0

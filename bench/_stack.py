@@ -28,6 +28,7 @@ from activities.kube import Clusters, secret_path
 from resources.converter import data_converter
 from resources.manifests import Loaded, load_manifests
 from resources.settings import Settings, load_settings
+from starter import stack
 from starter.processes import Child, Command, Processes
 from starter.setup import SetupError, check_namespace, setup
 
@@ -36,8 +37,8 @@ EXAMPLES = HERE.parent / "examples" / "aws"
 HOST = "127.0.0.1"
 CLUSTER = "bench"
 FULL_NAME = "shoot--hostler--demo"  # which the examples' class has among its tags
-KNOBS = {  # as in tests/conftest.py: timers that fire on time, and one partition, as five pollers serve four badly
-    "history.timerProcessorMaxTimeShift": '"20ms"',
+KNOBS = {  # as in tests/conftest.py: also one partition, as five pollers serve four badly
+    **stack.KNOBS,
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }

@@ -89,6 +89,9 @@ class WorkerSettings(Section):
     """How long a workflow's next task waits for the worker that has it cached: what a killed worker costs."""
     max_cached_workflows: int = Field(default=1000, ge=0)
     max_concurrent_activities: int = Field(default=100, ge=1)
+    max_concurrent_workflow_tasks: int = Field(default=8, ge=2)
+    """At the same time; more wait in Temporal, where they are not taken for dead. Of one process only one runs at any
+    moment, as Python has it: the others are on their way from and to the server."""
     strict_sandbox: bool = False
     """Every workflow instance imports our own modules afresh; for tests and CI."""
     deployment_name: str | None = None

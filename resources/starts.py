@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
 from resources.cluster import ClusterState
@@ -18,6 +18,9 @@ from resources.rollout import RolloutState
 
 MEMO_CREATED = "created"
 """When the machine was applied: visibility knows the start of the latest run only."""
+MACHINE = Priority(priority_key=4)
+"""One below Temporal's default: of machines there are many, and whoever asks their pool, class or cluster while all of
+them have something to do must not wait for their tasks."""
 
 
 def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[str, Any]:
@@ -38,6 +41,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
         "search_attributes": TypedSearchAttributes(found),
         "memo": {MEMO_CREATED: created.isoformat()},
         "static_summary": f"Machine {state.name} of cluster {state.cluster}",
+        "priority": MACHINE,
     }
 
 

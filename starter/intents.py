@@ -36,20 +36,22 @@ def whoami() -> str:
 
 
 async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) -> Sent:
-    """Both may arrive; the workflow counts an intent once per id. `what` names the receiver in errors.
+    """By update; whatever becomes of that, short of an answer or a refusal, by signal. Both may arrive; the workflow
+    counts an intent once per id. `what` names the receiver in errors.
 
-    Raises Refused with the workflow's own words, NotFound when it is gone.
+    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when no signal is taken either.
     """
     try:
-        answer = await _update(handle, name, intent)
-        if answer is None:
-            await handle.signal(name, intent)
-            return Sent(f"recorded; no worker is polling {queue}", recorded=True)
-    except RPCError as e:
+        return Sent((await _update(handle, name, intent)).message)
+    except Unanswered as e:
+        why = str(e) or f"no worker is polling {queue}"
+    try:
+        await handle.signal(name, intent)
+    except RPCError as e:  # only this one tells whether the workflow is gone: to an update, the update may be
         if no_such_workflow(e):
             raise NotFound(f"{what} is gone") from None
         raise
-    return Sent(answer.message)
+    return Sent(f"recorded; {why}", recorded=True)
 
 
 async def ask(handle: Any, name: str, intent: Intent) -> Answer:
@@ -66,8 +68,13 @@ async def ask(handle: Any, name: str, intent: Intent) -> Answer:
     raise AssertionError("unreachable: the last try raises")
 
 
-async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
-    """None: no answer in time. The timer is ours and not the RPC's, whose deadline the server may take for its own."""
+class Unanswered(Exception):
+    """Whether the update was accepted is not known; the message says why, or nothing where no answer came in time."""
+
+
+async def _update(handle: Any, name: str, intent: Intent) -> Answer:
+    """Raises Refused, or Unanswered. The timer is ours and not the RPC's, whose deadline the server may take for its
+    own."""
     call = asyncio.create_task(ask(handle, name, intent))
     try:
         done, _ = await asyncio.wait({call}, timeout=UPDATE_TIMEOUT)
@@ -75,9 +82,9 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
         call.cancel()
     if not done:
         await asyncio.gather(call, return_exceptions=True)
-        return None
+        raise Unanswered
     try:
-        answer: Answer = call.result()
+        return call.result()
     except WorkflowUpdateFailedError as e:
         cause = e.cause
         if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
@@ -85,5 +92,7 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer | None:
         refused = NotPreserved if isinstance(cause, ApplicationError) and cause.type == NOT_PRESERVED else Refused
         raise refused(getattr(cause, "message", "") or str(cause)) from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
-        return None
-    return answer
+        raise Unanswered from None
+    except Exception as e:  # as a task that fails, too many updates at once, an answer that cannot be read
+        words = f"{e.status.name}: {e.message}" if isinstance(e, RPCError) else f"{type(e).__name__}: {e}"
+        raise Unanswered(f"asked at once, it was not answered ({words})") from None

@@ -35,6 +35,15 @@ HOST = "127.0.0.1"
 QUIET_PORTS = range(20_000, 32_000)
 CLUSTER = "demo"
 FULL_NAME = "shoot--hostler--demo"
+KNOBS = {
+    "history.timerProcessorMaxTimeShift": '"20ms"',  # timers fire on time
+    # One, without it: a second question to a workflow with much to do is put again after a second or more.
+    "history.MaxBufferedQueryCount": "100",
+    # A hundred, without it: more messages during one workflow task fail it, and it is done again.
+    "history.maximumBufferedEventsBatch": "2000",
+    "matching.enableFairness": "true",  # a busy account delays no other
+}
+"""Of Temporal's dynamic configuration; docs/performance.md says what a server of one's own gains by them."""
 
 Speed = Literal["demo", "fast"]
 
@@ -284,8 +293,8 @@ class Stack:
         argv += ["--db-filename", str(self.directory / "temporal.db")]
         # SQLite's default journal halves the rate of workflows; with WAL a file is as fast as memory.
         argv += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"]
-        argv += ["--dynamic-config-value", 'history.timerProcessorMaxTimeShift="20ms"']  # timers fire on time
-        argv += ["--dynamic-config-value", "matching.enableFairness=true"]  # a busy account delays no other
+        for key, value in KNOBS.items():
+            argv += ["--dynamic-config-value", f"{key}={value}"]
         return self._command("Temporal", argv, ready=self._temporal_ready)
 
     async def _temporal_ready(self, _: Child) -> None:

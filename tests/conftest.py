@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +15,15 @@ import pytest_asyncio
 from lifekit import Stack, new_stack
 from realkube import assets
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
-from temporalio.worker._workflow import _WorkflowWorker
 
 from resources.attributes import ALL
 from resources.converter import data_converter
+from starter.stack import KNOBS as UP
 
 DEV_SERVER = Path(sys.executable).parent / "temporal"
 KNOBS = {
+    **UP,
     "frontend.WorkflowTimeSkippingEnabled": "true",
-    # Timers have a granularity of a second else.
-    "history.timerProcessorMaxTimeShift": '"20ms"',
-    "matching.enableFairness": "true",
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
 }
@@ -53,21 +51,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _bounded(item.obj)
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _busy_is_no_deadlock() -> Iterator[None]:
-    """The SDK takes a workflow task of over 2 s for a deadlock and interrupts its thread, after which a worker may wait
-    for ever to evict that workflow. A burst of news on a busy machine takes as long."""
-    init = _WorkflowWorker.__init__
-
-    def patient(self: _WorkflowWorker, *args: Any, **options: Any) -> None:
-        init(self, *args, **options)
-        self._deadlock_timeout_seconds = 60
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_WorkflowWorker, "__init__", patient)
-        yield
 
 
 def _bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:

@@ -34,7 +34,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
-from resources.messages import Answer, Intent
+from resources.messages import Intent
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
 from starter import intents, sources
@@ -238,27 +238,6 @@ async def test_an_intent_that_arrives_twice_counts_once(
     reasons = [e.reason for e in await hostler.events("m1")]
     assert (reasons.count("RenewAsked"), reasons.count("ContinuedAsNew")) == (2, 2)
     assert (await hostler.get("m1")).uid == before.uid
-
-
-@pytest.mark.parametrize(("failures", "asked"), [(1, 2), (99, 5)])
-async def test_an_update_that_the_server_gives_up_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch, failures: int, asked: int
-) -> None:
-    monkeypatch.setattr(intents, "PAUSE", 0)
-    seen: list[tuple[str, str]] = []
-
-    class Handle:
-        async def execute_update(self, name: str, intent: Intent, *, id: str, result_type: type[Answer]) -> Answer:
-            seen.append((intent.id, id))
-            if len(seen) <= failures:
-                words = "Unable to perform workflow execution update due to unexpected workflow task failure."
-                raise RPCError(words, RPCStatusCode.FAILED_PRECONDITION, b"")
-            return Answer(message="done")
-
-    given_up = failures > asked
-    with pytest.raises(RPCError) if given_up else contextlib.nullcontext():
-        assert (await intents.send(Handle(), "renew", Intent(id="i"), "q", "machine m1")).message == "done"
-    assert seen == [("i", "i")] * asked
 
 
 async def test_refusals_and_ends(hostler: HostlerClient) -> None:

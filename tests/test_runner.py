@@ -12,15 +12,17 @@ from lifekit import eventually
 from temporalio import workflow
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.client import WorkflowHandle, WorkflowQueryFailedError
+from temporalio.converter import WithSerializationContext
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer, Worker, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxRestrictions
 
 import worker
+from resources.converter import data_converter
 from resources.errors import TOO_EARLY
 from resources.machine import MachineState
 from starter import live
-from workflows.runner import Clock, NewsWithoutTime, Runner
+from workflows.runner import Clock, NewsWithoutTime, Runner, Tasks
 
 PASSED = SandboxRestrictions.default.with_passthrough_modules("test_runner")
 TRIES = 8
@@ -168,3 +170,39 @@ async def test_of_other_failures_once() -> None:
     with pytest.raises(live.NoAnswer, match="its code is wrong"):
         await live.query(early, MachineState)
     assert early.asked == 1
+
+
+# -- the watch over the threads ---------------------------------------------------------------------------------------
+
+
+def test_a_run_that_keeps_its_thread_is_stuck() -> None:
+    now = [0.0]
+    tasks = Tasks(lambda: now[0])
+    with tasks.running("a", evicts=False):
+        now[0] = 61
+        with tasks.running("b", evicts=False):
+            assert tasks.stuck(60) == ["a"]
+    assert tasks.stuck(-1) == []
+
+
+def test_an_eviction_that_fails_keeps_its_slot_until_one_succeeds() -> None:
+    now = [0.0]
+    tasks = Tasks(lambda: now[0])
+    for _ in range(2):
+        with pytest.raises(RuntimeError), tasks.running("a", evicts=True):
+            raise RuntimeError("tasks remain")
+        now[0] += 31
+    with pytest.raises(ValueError, match="a bug"), tasks.running("a", evicts=False):
+        raise ValueError("a bug")  # a task that fails has given its thread back
+    assert tasks.stuck(60) == ["a"]
+    with tasks.running("a", evicts=True):
+        pass
+    assert tasks.stuck(-1) == []
+
+
+def test_no_converter_asks_what_a_payload_is_for() -> None:
+    """Else the runner must not answer with nothing."""
+    encodings = data_converter.payload_converter_class().converters.values()  # type: ignore[attr-defined]
+    assert encodings
+    for part in (*encodings, data_converter.payload_codec):
+        assert not isinstance(part, WithSerializationContext)

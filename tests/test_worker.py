@@ -42,17 +42,18 @@ def change_settings(stack: Stack, **worker_settings: object) -> None:
 
 
 @contextlib.asynccontextmanager
-async def worker_process(stack: Stack, address: str | None = None) -> AsyncIterator[asyncio.subprocess.Process]:
+async def worker_process(
+    stack: Stack, address: str | None = None, program: tuple[str, ...] = ("-m", "worker")
+) -> AsyncIterator[asyncio.subprocess.Process]:
     """`address`: another than the stack's Temporal server."""
     address = address or stack.client.service_client.config.target_host
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        "-m",
-        "worker",
+        *program,
         "--settings",
         str(stack.settings_file),
         cwd=ROOT,
-        env={**os.environ, "TEMPORAL_ADDRESS": address},
+        env={**os.environ, "TEMPORAL_ADDRESS": address, "PYTHONPATH": str(ROOT)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -101,6 +102,29 @@ async def test_health_metrics_and_a_graceful_end(bare: Stack) -> None:
         await bare.delete()
         process.send_signal(signal.SIGTERM)
         assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+async def test_a_thread_that_never_comes_back_ends_the_worker(bare: Stack) -> None:
+    """A thread that never comes back from a task: the SDK would wait for it for ever, with a slot less."""
+    metrics = free_port()
+    change_settings(bare, metrics=f"127.0.0.1:{metrics}")
+    async with worker_process(bare, program=("tests/wontend.py",)) as process:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 60)
+        prefix = bare.settings.queue_prefix
+        stuck = await bare.client.start_workflow("WontEnd", id=f"wont-end/{prefix}", task_queue=prefix)
+
+        async def shown() -> bool:
+            _, text = await get(metrics, "/metrics")
+            return any(
+                line.startswith("hostler_worker_stuck_tasks") and line.endswith(" 1") for line in text.splitlines()
+            )
+
+        await eventually(shown, what="the metric")
+        _, err = await asyncio.wait_for(process.communicate(), 60)
+        await stuck.terminate()
+    assert process.returncode == worker.STUCK
+    assert f"does not get done with run {stuck.first_execution_run_id}: its slot is lost" in err.decode()
 
 
 async def test_a_taken_port_is_said_plainly(bare: Stack) -> None:

@@ -16,7 +16,7 @@ from temporalio.workflow import ActivityCancellationType
 
 from workflows.calls import SHORT, Urgency, failure_of, poller, share
 from workflows.cluster_words import details, held, pause_words, phase_of, refusal
-from workflows.entity import NEVER, Entity, unheard
+from workflows.entity import Entity, unheard
 
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
@@ -48,6 +48,8 @@ WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interva
 
 @workflow.defn
 class ClusterWorkflow(Entity):
+    s: ClusterState
+
     @workflow.init
     def __init__(self, state: ClusterState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
@@ -63,8 +65,7 @@ class ClusterWorkflow(Entity):
         await self.keep(self._live)
 
     async def _live(self) -> None:
-        while self.s.parked and not self.s.removed:
-            await self.until(lambda: self.s.removed or self.s.parked is None, NEVER)
+        await self.stand_still(unless=lambda: self.s.removed)
         while not self.s.removed:
             self._watch_nodes()
             self._watch_clouds()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from temporalio import workflow
 from temporalio.workflow import ContinueAsNewVersioningBehavior
@@ -25,6 +25,15 @@ STUMBLE = timedelta(seconds=30)
 """A run that ends by an error within so long, right after another one, is given so long before the next."""
 RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
+WAITS_RENEW = "waits-renew"
+"""The patch of waits that end their run after so many messages, too; a run that began before them goes on as it was."""
+
+
+class Lasting(Protocol):
+    """What the state of every entity has."""
+
+    parked: str | None
+    messages: int
 
 
 def unheard(handle: workflow.ActivityHandle[Any]) -> None:
@@ -34,6 +43,9 @@ def unheard(handle: workflow.ActivityHandle[Any]) -> None:
 
 class Entity:
     """The base of entity workflows. Handlers only record; the life acts."""
+
+    s: Lasting
+    """The state, which a subclass sets."""
 
     def __init__(
         self,
@@ -192,6 +204,23 @@ class Entity:
                 await workflow.sleep(STUMBLE, summary="stumbled at once")
             await self.renew()
             raise
+
+    async def stand_still(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Wait while the life is parked: for `hostler renew`, or for what `unless` names. The run ends as that of any
+        other entity; after 10,000 messages the server would refuse the very intents that can release it."""
+
+        def over() -> bool:
+            return self.s.parked is None or unless()
+
+        while not over():
+            await self.until(lambda: over() or self.overlong, NEVER)
+            if not over():
+                await self.renew()
+
+    @property
+    def overlong(self) -> bool:
+        """The run should end though what it waits for has not come. Asked in waits that once did not end a run."""
+        return self.wants_renewal(self.s.messages) and workflow.patched(WAITS_RENEW)
 
     async def renew(self) -> None:
         """Continue as new at a safe point. A run that is pinned to a build goes on with the current one."""

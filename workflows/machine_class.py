@@ -53,6 +53,8 @@ MESSAGE_LENGTH = 500
 
 @workflow.defn
 class MachineClassWorkflow(Entity):
+    s: ClassState
+
     @workflow.init
     def __init__(self, state: ClassState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
@@ -72,8 +74,7 @@ class MachineClassWorkflow(Entity):
         await self.keep(self._live)
 
     async def _live(self) -> None:
-        while self.s.parked and not self._over():
-            await self.until(lambda: self._over() or self.s.parked is None, NEVER)
+        await self.stand_still(unless=self._over)
         await self._search()
         while not self._over():
             self._tell()

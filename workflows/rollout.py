@@ -29,6 +29,8 @@ LINES = 15
 
 @workflow.defn
 class RolloutWorkflow(Entity):
+    s: RolloutState
+
     @workflow.init
     def __init__(self, state: RolloutState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
@@ -44,8 +46,7 @@ class RolloutWorkflow(Entity):
 
     async def _live(self) -> RolloutResult:
         s = self.s
-        while s.parked and s.end is None:
-            await self.until(lambda: s.end is not None or s.parked is None, NEVER)
+        await self.stand_still(unless=lambda: s.end is not None)
         while s.end is None:
             self._news = False
             await self.until(lambda: self._news or s.end is not None or self._renewal_due, NEVER)

@@ -5,9 +5,18 @@ take that task's news at once, without the time at which the task starts: `workf
 minutes or days ago. What is decided so, a replay at the right time decides otherwise, and the workflow is stuck with a
 nondeterminism error (temporalio 1.15 to 1.35; tests/test_runner.py shows it). So the news are refused: the query fails,
 its asker asks again, and the task that waited is done with its own time.
+
+And a watch over the threads: one that never comes back from a task, and a workflow that cannot be put out of the cache,
+keep their slot for ever, for the SDK tries and waits without end.
 """
 
 from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -21,17 +30,63 @@ class NewsWithoutTime(Exception):
     """A query brought a workflow news before its task did."""
 
 
+class Tasks:
+    """What the threads of a worker are at, and which workflows they could not put out of the cache."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: dict[tuple[str, int], float] = {}
+        """When a run was taken up by a thread, or was to be evicted the first time (thread 0)."""
+
+    @contextmanager
+    def running(self, run_id: str, evicts: bool) -> Iterator[None]:
+        key = (run_id, 0 if evicts else threading.get_ident())
+        with self._lock:
+            self._since.setdefault(key, self._clock())
+        try:
+            yield
+        except BaseException:
+            if not evicts:  # an eviction that fails is tried again, and its slot is lost until one succeeds
+                self._over(key)
+            raise
+        self._over(key)
+
+    def _over(self, key: tuple[str, int]) -> None:
+        with self._lock:
+            self._since.pop(key, None)
+
+    def stuck(self, seconds: float) -> list[str]:
+        """Runs that have kept a slot or a thread for longer."""
+        limit = self._clock() - seconds
+        with self._lock:
+            return sorted({run_id for (run_id, _), since in self._since.items() if since < limit})
+
+
+@dataclass(frozen=True)
 class Runner(SandboxedWorkflowRunner):
+    tasks: Tasks = field(default_factory=Tasks)
+
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         instance = super().create_instance(det)
         activate, clock = instance.activate, Clock()
 
         def guarded(act: WorkflowActivation) -> WorkflowActivationCompletion:
-            clock.check(act)
-            return activate(act)
+            evicts = any(job.HasField("remove_from_cache") for job in act.jobs)
+            with self.tasks.running(act.run_id, evicts):
+                if not evicts:
+                    clock.check(act)
+                return activate(act)
 
         instance.activate = guarded  # type: ignore[method-assign]
+        # Nothing of ours that writes or reads payloads asks what they are for. To answer, the sandbox would compile and
+        # run a piece of code three times for each payload, on the event loop: three quarters of what a signal costs.
+        instance.get_serialization_context = _no_context  # type: ignore[method-assign]
         return instance
+
+
+def _no_context(command_info: object) -> None:
+    return None
 
 
 class Clock:

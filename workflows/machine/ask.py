@@ -33,6 +33,8 @@ async def ask(m: MachineEntity) -> None:
         await m.until(partial(_answered, m, handle), "creation")
         if s.machine_class is not None or not handle.done():
             m.drop(handle)
+            if m.overlong:
+                await m.renew()
             continue
         try:
             s.machine_class = await handle
@@ -43,5 +45,5 @@ async def ask(m: MachineEntity) -> None:
 
 
 def _answered(m: MachineEntity, handle: workflow.ActivityHandle[ClassSnapshot]) -> bool:
-    """By the class's answer, by an `apply` that brings one, or by what ends the asking."""
-    return handle.done() or m.leaving or m.s.machine_class is not None
+    """By the class's answer, by an `apply` that brings one, or by what ends the asking or this run."""
+    return handle.done() or m.leaving or m.s.machine_class is not None or m.overlong

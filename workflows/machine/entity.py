@@ -73,6 +73,8 @@ class NodeCall(NamedTuple):
 class MachineEntity(Entity):
     """Phases are coroutines over this; handlers are in workflow.py."""
 
+    s: MachineState
+
     def __init__(self, state: MachineState) -> None:
         super().__init__(state.journal, state.intents, state.status.deadlines)
         self.s = state
@@ -287,6 +289,17 @@ class MachineEntity(Entity):
         self.s.trouble = None
         return answer
 
+    async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
+        """The answer of a poller, which may take for ever. A run that gets too long ends, and the next one polls
+        anew."""
+        await self.beside(lambda: handle.done() or self.overlong)
+        if not handle.done():
+            self.drop(handle)
+            await self.renew()
+        answer = await handle
+        self.s.trouble = None
+        return answer
+
     async def beside(self, over: Callable[[], bool], *names: str) -> None:
         """Until it is over or one of these deadlines has passed; what preservation has to do is done meanwhile."""
         while not (over() or any(map(self.due, names))):
@@ -379,6 +392,10 @@ class MachineEntity(Entity):
         next one starts it."""
         under_way = self.in_flight or self.updating or self.on_node
         return not under_way and self.wants_renewal(self.s.messages)
+
+    @property
+    def overlong(self) -> bool:
+        return self.renewal_due and super().overlong
 
     async def renew_if_due(self) -> None:
         if self.renewal_due:

@@ -103,7 +103,9 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
         report(m)
         news, told = _node_changes(m), class_news(m)
         await m.until(
-            lambda: m.leaving or (vm is not None and vm.done()) or news() or hot_update.calls(m) or told(),
+            lambda: (
+                m.leaving or (vm is not None and vm.done()) or news() or hot_update.calls(m) or told() or m.overlong
+            ),
             *("look", "confirm", "update"),
         )
 

@@ -82,6 +82,8 @@ async def drain(m: MachineEntity) -> None:
             await _end_of_pass(m, handle, force)
         else:
             m.drop(handle)  # the next pass goes on with force, or in Terminating; one under way still does no harm
+            if m.overlong:
+                await m.renew()
     m.deadlines.clear()
 
 
@@ -117,9 +119,9 @@ def _seen(m: MachineEntity) -> tuple[bool, list[str]]:
 def _over_or_asked(
     m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool, seen: tuple[bool, list[str]]
 ) -> bool:
-    """Or it has to be done in another way from now on."""
+    """Or it has to be done in another way from now on, or in a new run."""
     asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
-    return handle.done() or asked or (not force and _insisted(m)) or _seen(m) != seen
+    return handle.done() or asked or (not force and _insisted(m)) or _seen(m) != seen or m.overlong
 
 
 async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool) -> None:
@@ -150,6 +152,8 @@ async def _look_again(m: MachineEntity) -> None:
         await _pass(m, partial(_over_or_asked, m, handle, force, _seen(m)))
         if not handle.done():
             m.drop(handle)
+            if m.overlong:
+                await m.renew()
             continue
         s.look_again = False
         try:
@@ -248,7 +252,7 @@ async def delete(m: MachineEntity) -> None:
             urgency=Urgency.DELETE,
         )
         try:
-            output = await m.answer(handle)
+            output = await m.polled(handle)
         except ActivityError as e:
             failure = failure_of(e)
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)

@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.entity import NEVER
 from workflows.machine import (
     ask,
     confirm,
@@ -123,10 +122,9 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     async def _live(self) -> MachineResult:
         s = self.s
-        while s.parked and s.deletion is None:
+        if s.parked and s.deletion is None:
             self.waiting("InternalError", f"{s.parked}; with a fixed worker: `hostler renew machine {s.name}`")
-            # No deadline ends it: one that has passed would make this loop spin.
-            await self.until(lambda: s.deletion is not None or s.parked is None, NEVER)
+        await self.stand_still(unless=lambda: s.deletion is not None)
         s.parked = None
         for phase in BIRTH:
             await phase(self)

@@ -66,6 +66,8 @@ class Deed:
 
 
 class PoolEntity(Entity):
+    s: PoolState
+
     def __init__(self, state: PoolState) -> None:
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.entity import NEVER
 from workflows.pool import intents, views
 from workflows.pool.carry_out import forget
 from workflows.pool.entity import PoolEntity
@@ -61,9 +60,8 @@ class MachineDeploymentWorkflow(PoolEntity):
             raise ApplicationError("; ".join(wrong), type="InvalidPool", non_retryable=True)
 
     async def _live(self) -> None:
-        while self.s.parked:
-            # A deletion must be carried out by the same code that failed, so it waits for a fixed worker too.
-            await self.until(lambda: self.s.parked is None, NEVER)
+        # A deletion must be carried out by the same code that failed, so it waits for a fixed worker too.
+        await self.stand_still()
         await live(self)
 
     # -- facts --------------------------------------------------------------------------------------------------------
