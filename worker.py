@@ -43,7 +43,7 @@ from activities.preserve import PreserveActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
-from starter.connection import connect
+from starter.connection import connect, followed
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
@@ -199,14 +199,20 @@ async def running(
             await asyncio.sleep(0.01)
         if "workflows" in settings.worker.roles:
             await stack.enter_async_context(census.taking(deps))
+
+        def replace(client: Client) -> None:
+            deps.client = client
+            for worker in workers:
+                worker.client = client
+
+        await stack.enter_async_context(followed(client, replace))
         yield workers
 
 
 class Health:
     """`/healthz`: the event loop turns and no worker has failed. `/readyz`: Temporal answers as well."""
 
-    def __init__(self, client: Client, workers: Sequence[Worker]) -> None:
-        self.client = client
+    def __init__(self, workers: Sequence[Worker]) -> None:
         self.workers = workers
 
     async def healthz(self, request: web.Request) -> web.Response:
@@ -215,7 +221,7 @@ class Health:
 
     async def readyz(self, request: web.Request) -> web.Response:
         try:
-            ok = await self.client.service_client.check_health(timeout=timedelta(seconds=2))
+            ok = await self.workers[0].client.service_client.check_health(timeout=timedelta(seconds=2))
         except Exception as e:  # any trouble of the connection is the answer
             return web.Response(text=f"Temporal does not answer: {e}", status=503)
         return web.Response(text="ok" if ok else "Temporal is not serving", status=200 if ok else 503)
@@ -290,7 +296,7 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     for sig in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(sig, stop.set)
-    async with running(client, settings) as workers, health_server(settings.worker.health, Health(client, workers)):
+    async with running(client, settings) as workers, health_server(settings.worker.health, Health(workers)):
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
         await stop.wait()
         log.info("shutting down")

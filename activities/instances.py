@@ -1,7 +1,8 @@
 """The watch of one cloud account: finds the VM that died or was deleted behind our back, with one listing a minute.
 
-It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity, one
-listing per attempt; what was seen and told is in its heartbeat details.
+It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity; what
+was seen and told is in its heartbeat details. Between two listings it reads one VM every few seconds, so that a cloud
+that does not answer any more is known within half a minute.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
+from activities.patience import patiently
 from activities.secrets import SecretMissing
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
-from resources.errors import ErrorClass
+from resources.errors import PASSING, ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
 
@@ -27,6 +29,8 @@ GONE = "gone"
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
+PROBE_EVERY = timedelta(seconds=8)
+PROBE_PATIENCE = 8.0  # seconds for the answer; a listing that is due instead hangs for the driver's own time-out, 20 s
 GIVE_UP = timedelta(hours=1)
 """Then a Secret that is not there will not come back: its classes have another, or the account has no machine."""
 
@@ -37,10 +41,15 @@ class InstancesActivities:
 
     @activity.defn
     async def watch_instances(self, input: InstancesInput) -> InstancesOutput:
-        """One listing. NotFound by it is a suspicion; a fresh read by id decides."""
+        """A listing when it is due; else one small read, and before it in an outage. NotFound by a listing is a
+        suspicion; a fresh read by id decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
         try:
+            if not look.due or look.reachable is False:
+                await look.probe()
+            if not look.due:
+                raise NotYet(f"{len(look.known)} VMs of {input.account.key}", look.pause)
             await look.run()
         except (DriverError, SecretMissing) as e:
             missing = _missing_since(before) if isinstance(e, SecretMissing) else None
@@ -49,20 +58,26 @@ class InstancesActivities:
             await look.remember()  # some may have been told before the call that failed
             await look.reach(False, str(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
+            since |= {"answered": look.answered.timestamp()} if look.answered else {}
             progress(message=str(e), known=look.known, told=look.told, reachable=False, **since)
-            raise NotYet(f"{input.account.key} cannot be listed: {e}", input.interval) from None
+            pause = look.pause if isinstance(e, DriverError) and e.error_class in PASSING else input.interval
+            raise NotYet(f"{input.account.key} cannot be listed: {e}", pause) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
-        progress(message=words, known=look.known, told=look.told, reachable=True)
+        progress(message=words, known=look.known, told=look.told, reachable=True, listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
-        raise NotYet(words, input.interval)
+        raise NotYet(words, look.pause)
 
 
 def _missing_since(before: dict[str, Any]) -> datetime:
     """When the Secret was first not there, at looks in a row."""
     return datetime.fromtimestamp(before.get("missingSince", Clock().now().timestamp()), UTC)
+
+
+def _time(stamp: float | None) -> datetime | None:
+    return None if stamp is None else datetime.fromtimestamp(stamp, UTC)
 
 
 class _Look:
@@ -77,8 +92,36 @@ class _Look:
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
         info = activity.info()
+        self.pause = min(input.interval, PROBE_EVERY)
+        self.answered = _time(before.get("answered"))
+        """When the cloud last answered: to a former attempt that went well, which was a pause before this one."""
+        if self.reachable:
+            self.answered = info.current_attempt_scheduled_time - self.pause
+        listed = _time(before.get("listed"))
+        self.due = listed is None or self.clock.started - listed >= input.interval
         self.epoch = int(info.scheduled_time.timestamp() * 1000)
         self.seq = info.attempt * TURN
+
+    async def probe(self) -> None:
+        """Raises DriverError, transient, when there is no answer. Any answer will do: a listing says what it means."""
+        account, vm = self.input.account, next(iter(self.known.items()), None)
+        if vm is None:
+            self.due = True  # of nothing is as small a read
+            return
+        request = GetMachineStatusRequest(
+            machine=Identity(cluster=self.input.cluster, name=vm[1], uid=""),
+            provider_spec={"region": account.region},
+            secret=await self.deps.credentials(account.provider, account.secret_ref),
+            provider_id=vm[0],
+        )
+        try:
+            await patiently(self.deps.blocking(self.driver.get_machine_status, request), PROBE_PATIENCE)
+        except TimeoutError:
+            raise DriverError(ErrorClass.TRANSIENT, f"no answer within {PROBE_PATIENCE:g} s") from None
+        except DriverError as e:
+            if e.error_class == ErrorClass.TRANSIENT:
+                raise
+            self.due |= e.error_class != ErrorClass.THROTTLED  # a busy cloud answers
 
     async def run(self) -> None:
         account = self.input.account
@@ -148,6 +191,10 @@ class _Look:
             return
         self.reachable = reachable
         news = CloudReachability(
-            account=self.input.account.key, reachable=reachable, message=message, time=self.clock.now()
+            account=self.input.account.key,
+            reachable=reachable,
+            message=message,
+            time=self.clock.now(),
+            since=None if reachable else self.answered,
         )
         await self.deps.client.get_workflow_handle(cluster_id(self.input.cluster)).signal("cloud_reachability", news)

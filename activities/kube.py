@@ -5,10 +5,9 @@ Raw because a typed object drops the fields that the client does not know, and c
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Coroutine, Mapping
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
 from urllib.parse import quote
 
 import aiohttp
@@ -16,6 +15,7 @@ from kubernetes.aio.client import ApiClient
 
 from activities.credentialplugin import CredentialsError
 from activities.kubeconfig import Access
+from activities.patience import patiently
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings, Settings
 
@@ -25,7 +25,6 @@ MERGE_PATCH = "application/merge-patch+json"
 CALL_TIMEOUT = 20.0  # seconds, of one request that is no watch, its answer read to the end
 LIVEZ = "/livez"
 """It is small, exempt from the server's own throttling, and open to whoever has credentials."""
-TURNS = 20
 
 _CLASS_OF_STATUS = {
     400: ErrorClass.INVALID,
@@ -37,9 +36,6 @@ _CLASS_OF_STATUS = {
     422: ErrorClass.INVALID,
     429: ErrorClass.THROTTLED,
 }
-
-
-T = TypeVar("T")
 
 
 class KubeError(Exception):
@@ -93,13 +89,13 @@ class Kube:
     async def close(self) -> None:
         await self._access.close()
 
-    async def alive(self, patience: float) -> None:
+    async def alive(self, patience: float, path: str = LIVEZ) -> None:
         """Returns when the server has answered a small read, on a connection of its own: those that are kept may be
         dead while the server is well. `patience`: seconds in which the event loop has turns."""
         for again in (True, False):
             api, version = await self._client()
             try:
-                answer, data = await _patiently(self._read_livez(api), patience)
+                answer, data = await patiently(self._read_alone(api, path), patience)
             except (TimeoutError, aiohttp.ClientError, OSError) as e:
                 raise self._unreachable(e, f"no answer within {patience:g} s") from None
             if answer.status == 401 and again and await self._renew(version):
@@ -109,14 +105,14 @@ class Kube:
             return
 
     @staticmethod
-    async def _read_livez(api: ApiClient) -> tuple[aiohttp.ClientResponse, bytes]:
+    async def _read_alone(api: ApiClient, path: str) -> tuple[aiohttp.ClientResponse, bytes]:
         configuration = api.configuration
         token = configuration.api_key.get("BearerToken")
         connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, force_close=True)
         async with (
             aiohttp.ClientSession(connector=connector, trust_env=True) as session,
             session.get(
-                configuration.host + LIVEZ,
+                configuration.host + path,
                 headers={"Authorization": token} if token else {},
                 proxy=configuration.proxy,
                 server_hostname=configuration.tls_server_name,
@@ -243,21 +239,6 @@ class Kube:
 
 def _no_credentials(e: CredentialsError) -> KubeError:
     return KubeError(401, "NoCredentials", str(e))
-
-
-async def _patiently(work: Coroutine[Any, Any, T], patience: float) -> T:
-    """Raises TimeoutError after `patience` seconds in which the event loop had TURNS turns: where others hold it up for
-    as long, an answer that came meanwhile has not been looked at yet, and nobody was silent."""
-    task = asyncio.create_task(work)
-    try:
-        for _ in range(TURNS):
-            done, _ = await asyncio.wait({task}, timeout=patience / TURNS)
-            if done:
-                return task.result()
-        raise TimeoutError
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
 
 
 def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:

@@ -9,7 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
 from kube_wire import KubeTarget
+from realkube_certificates import client_certificate
 
 VERSION = "client.authentication.k8s.io/v1"
 
@@ -58,3 +63,18 @@ class Plugin:
         """What it was told at each run."""
         file = self.folder / "asked"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def new_certificate(ca_file: Path, name: str) -> tuple[str, str]:
+    """Of a client, with its key, as PEM. The authority's key, ca.key, lies beside its certificate."""
+    authority = x509.load_pem_x509_certificate(ca_file.read_bytes())
+    ca_key = serialization.load_pem_private_key(ca_file.with_name("ca.key").read_bytes(), None)
+    assert isinstance(ca_key, ec.EllipticCurvePrivateKey)
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    certificate = client_certificate(subject, key.public_key(), authority, ca_key)
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return (
+        certificate.public_bytes(encoding).decode(),
+        key.private_bytes(encoding, form, serialization.NoEncryption()).decode(),
+    )

@@ -20,6 +20,8 @@ OWN = (
     "delete during create with crash",
     "drain deadline inside PV loop",
     "API outage while deletions run",
+    "frozen API server",
+    "rotated kubeconfig",
     "condition flapping across the deadline",
     "missing class at deletion",
     "changed must tags",
