@@ -23,6 +23,9 @@ LOOK_EVERY = 60.0
 
 log = logging.getLogger(__name__)
 
+# Of half a rotation (no TOML, no such file, no PEM, no metadata), or where nobody answers.
+_TROUBLES = (RuntimeError, OSError, ValueError, TypeError, TimeoutError)
+
 
 async def connect(settings: Settings, **overrides: Any) -> Client:
     """A client by temporal.toml (profile) and TEMPORAL_*; where they are silent, by `settings.temporal`.
@@ -69,7 +72,7 @@ async def _follow(client: Client, known: dict[str, Any], replace: Callable[[Clie
     while True:
         await asyncio.sleep(LOOK_EVERY)
         try:
-            said = dict(ClientConfig.load_client_connect_config())
+            said: dict[str, Any] = {**ClientConfig.load_client_connect_config()}
             if said.get("tls") != known.get("tls"):
                 client = await asyncio.wait_for(_reconnected(client, said), CONNECT_TIMEOUT)
                 replace(client)
@@ -78,13 +81,7 @@ async def _follow(client: Client, known: dict[str, Any], replace: Callable[[Clie
                 client.api_key = said.get("api_key")
                 client.rpc_metadata = said.get("rpc_metadata") or {}
                 log.info("Temporal is called with another API key or other metadata")
-        except (
-            RuntimeError,
-            OSError,
-            ValueError,
-            TypeError,
-            TimeoutError,
-        ) as e:  # half of a rotation, or nobody answers
+        except _TROUBLES as e:
             words = (str(e) or type(e).__name__).splitlines()[0]  # those that follow quote the file
             log.warning("Temporal's credentials have changed, and cannot be taken: %s", words)
         else:

@@ -116,7 +116,7 @@ async def test_a_cloud_that_is_silent_between_two_listings(watch: Watch) -> None
     watch.cloud.thawed.set()
     watch.cloud.calls.clear()
     await watch.attempt()
-    assert watch.cloud.calls == ["list"]
+    assert watch.cloud.calls == ["read", "list"]
     assert watch.news[-1].reachable
 
 

@@ -92,7 +92,7 @@ async def test_a_token_file_that_was_rotated(server: Server, tmp_path: Path) -> 
         assert 1 <= server.refusals <= 5
 
 
-async def test_a_kubeconfig_that_was_written_anew(server: Server, tmp_path: Path) -> None:
+async def test_a_rotated_kubeconfig_is_read_again(server: Server, tmp_path: Path) -> None:
     file = write_kubeconfig(tmp_path / "kubeconfig", server.target, {"token": OLD})
     async with connected(file) as kube:
         await kube.get(NODES)

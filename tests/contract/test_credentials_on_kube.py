@@ -99,11 +99,12 @@ async def test_a_watch_outlives_its_tokens(
         await world.watch()
         await world.joined("m-1", node, unique("i"))
         await world.only_this_change("m-1", 1, node)
-        for told in (2, 3):
+        for rotation, told in enumerate((2, 3), start=1):
             token = await new_token(kube)
             serve(token)
             await revoke(kube, former)
             former = token
+            await eventually(refused, lambda times, n=rotation: times >= n, "a call that was refused")
             await world.only_this_change("m-1", told, node)
         await world.undisturbed()
     assert len(plugin.asked) == (3 if kind == "exec" else 0)  # at the start, and once after each rotation
@@ -147,7 +148,7 @@ def server_process() -> int:
     return found
 
 
-async def test_a_frozen_process_is_found(kube: KubeTarget, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_frozen_api_server_is_found(kube: KubeTarget, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, seconds in {"PROBE_EVERY": 0.5, "PROBE_PATIENCE": 1.0}.items():
         monkeypatch.setattr(liveness, name, seconds)
     node, server = unique("n"), server_process()
