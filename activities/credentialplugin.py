@@ -41,6 +41,10 @@ class PluginCredentials:
     expires_at: float = math.inf
     """On the monotonic clock."""
 
+    @property
+    def secrets(self) -> tuple[str | None, ...]:
+        return self.token, self.certificate, self.key
+
 
 async def run_plugin(
     config: Mapping[str, Any], folder: Path, cluster: Mapping[str, Any] | None, interactive: bool

@@ -257,7 +257,8 @@ class _Plugin:
 
     def __init__(self) -> None:
         self._asked: dict[str, Any] | None = None
-        self._ended = -LOOK_SOON
+        self._vain_until = 0.0
+        """It has just failed, or given what it gave before."""
         self._given: PluginCredentials | None = None
         self._error = CredentialsError("")
 
@@ -266,12 +267,12 @@ class _Plugin:
     ) -> PluginCredentials:
         """Runs it when it is another one, when its answer has expired or was refused; but not again and again."""
         now = time.monotonic()
-        if config == self._asked and now - self._ended < LOOK_SOON:
+        if config == self._asked and now < self._vain_until:
             if self._given is None:
                 raise self._error
             return self._given
         if config != self._asked or self._given is None or refused or now >= self._given.expires_at:
-            self._asked, self._given = config, None
+            former, self._asked, self._given = self._given, config, None
             info = _cluster_info(cluster) if config.get("provideClusterInfo") else None
             try:
                 self._given = await run_plugin(config, folder, info, interactive)
@@ -279,7 +280,8 @@ class _Plugin:
                 self._error = e
                 raise
             finally:
-                self._ended = time.monotonic()
+                same = self._given is None or (former is not None and former.secrets == self._given.secrets)
+                self._vain_until = time.monotonic() + LOOK_SOON if same else 0.0
         return self._given
 
 
