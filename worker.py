@@ -46,7 +46,7 @@ from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter import limits
-from starter.connection import connect
+from starter.connection import connect, followed
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
@@ -216,6 +216,13 @@ async def running(
             await asyncio.sleep(0.01)
         if "workflows" in settings.worker.roles:
             await stack.enter_async_context(census.taking(deps))
+
+        def replace(client: Client) -> None:
+            deps.client = client
+            for worker in workers:
+                worker.client = client
+
+        await stack.enter_async_context(followed(client, replace))
         yield workers
 
 
@@ -235,8 +242,7 @@ class Stuck(Exception):
 class Health:
     """`/healthz`: the event loop turns, no worker has failed, no slot is lost. `/readyz`: Temporal answers as well."""
 
-    def __init__(self, client: Client, workers: Sequence[Worker], tasks: Tasks) -> None:
-        self.client = client
+    def __init__(self, workers: Sequence[Worker], tasks: Tasks) -> None:
         self.workers = workers
         self.tasks = tasks
 
@@ -247,7 +253,7 @@ class Health:
 
     async def readyz(self, request: web.Request) -> web.Response:
         try:
-            ok = await self.client.service_client.check_health(timeout=timedelta(seconds=2))
+            ok = await self.workers[0].client.service_client.check_health(timeout=timedelta(seconds=2))
         except Exception as e:  # any trouble of the connection is the answer
             return web.Response(text=f"Temporal does not answer: {e}", status=503)
         return web.Response(text="ok" if ok else "Temporal is not serving", status=200 if ok else 503)
@@ -326,7 +332,7 @@ async def serve(settings: Settings) -> None:
     tasks = Tasks()
     async with (
         running(client, settings, tasks=tasks) as workers,
-        health_server(settings.worker.health, Health(client, workers, tasks)),
+        health_server(settings.worker.health, Health(workers, tasks)),
     ):
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
         watch = asyncio.create_task(lost(tasks, runtime.metric_meter))

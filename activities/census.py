@@ -88,7 +88,7 @@ def _cluster_of(workflow_id: str) -> str:
 
 class Census:
     def __init__(self, deps: Deps) -> None:
-        self.client = deps.client
+        self.deps = deps
         # Of this installation's machines only: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
         types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}')"
@@ -110,16 +110,16 @@ class Census:
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
         self.kept = KeptGauges(deps.meter)
-        self._classes = Answers(self.client, "progress", ClassProgress, "hostler_class_machines")
-        self._pools = Answers(self.client, "summary", PoolSummary, "hostler_pool_machines")
+        self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
+        self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
 
     async def count(self) -> None:
         """One listing, all pages. The gauges move only when every page has been read: half a list would look like
         machines that are gone. Raises RPCError."""
         tally = Tally(datetime.now(UTC))
-        async for found in self.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
+        async for found in self.deps.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
             tally.add(found)
-        tally.kept.add_drains(await blocked(self.client, sorted(tally.kept.draining)))
+        tally.kept.add_drains(await blocked(self.deps.client, sorted(tally.kept.draining)))
         self.kept.show(tally.kept)
         self.machines.show(tally.machines)
         self.near.show(tally.near)

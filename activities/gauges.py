@@ -8,9 +8,11 @@ from collections import Counter
 from datetime import timedelta
 from typing import Generic, TypeVar
 
-from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import MetricGauge, QueryRejectCondition
 from temporalio.service import RPCError
+
+from activities.deps import Deps
 
 log = logging.getLogger("hostler.census")
 
@@ -41,9 +43,9 @@ class Answers(Generic[T]):
     """What workflows of one kind say by a query. One that does not answer keeps its last word, or its trouble would
     look mended."""
 
-    def __init__(self, client: Client, query: str, kind: type[T], shown: str) -> None:
+    def __init__(self, deps: Deps, query: str, kind: type[T], shown: str) -> None:
         """`shown` names the metrics that are made of the answers."""
-        self._client, self._query, self._kind, self._metrics = client, query, kind, shown
+        self._deps, self._query, self._kind, self._metrics = deps, query, kind, shown
         self._told: dict[str, T] = {}
         """By workflow id."""
         self._silent: set[str] = set()
@@ -56,7 +58,7 @@ class Answers(Generic[T]):
         async def one(workflow_id: str) -> T | None:
             try:
                 async with slots:
-                    answer: T = await self._client.get_workflow_handle(workflow_id).query(
+                    answer: T = await self._deps.client.get_workflow_handle(workflow_id).query(
                         self._query,
                         result_type=self._kind,
                         reject_condition=QueryRejectCondition.NOT_OPEN,

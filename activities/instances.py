@@ -1,13 +1,15 @@
 """The watch of one cloud account: finds the VM that died or was deleted behind our back, with one listing a minute.
 
-It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity, one
-listing per attempt; what was seen and told is in its heartbeat details.
+It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity; what
+was seen and told is in its heartbeat details. Between two listings it reads one VM every few seconds, so that a cloud
+that does not answer any more is known within half a minute.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from pydantic import SecretStr
@@ -18,10 +20,11 @@ from activities.accounts import Cloud
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
+from activities.patience import patiently
 from activities.secrets import SecretMissing
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
 from drivers.errors import DriverError
-from resources.errors import ErrorClass
+from resources.errors import PASSING, ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
 
@@ -30,6 +33,8 @@ GONE = "gone"
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
+PROBE_EVERY = timedelta(seconds=8)
+PROBE_PATIENCE = 8.0  # seconds for the answer; a listing that is due instead hangs for the driver's own time-out, 20 s
 GIVE_UP = timedelta(hours=1)
 """Then a Secret that is not there will not come back: its classes have another, or the account has no machine."""
 
@@ -40,10 +45,15 @@ class InstancesActivities:
 
     @activity.defn
     async def watch_instances(self, input: InstancesInput) -> InstancesOutput:
-        """One listing. NotFound by it is a suspicion; a fresh read by id, in the same account, decides."""
+        """A listing when it is due; else one small read, and before it in an outage. NotFound by a listing is a
+        suspicion; a fresh read by id, in the same account, decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
         try:
+            if not look.due or look.reachable is False:
+                await look.probe()
+            if not look.due:
+                raise NotYet(f"{len(look.known)} VMs of {input.account.key}", look.pause)
             await look.run()
         except (DriverError, SecretMissing) as e:
             missing = _missing_since(before) if isinstance(e, SecretMissing) else None
@@ -52,20 +62,26 @@ class InstancesActivities:
             await look.remember()  # some may have been told before the call that failed
             await look.reach(False, str(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
+            since |= {"answered": look.answered.timestamp()} if look.answered else {}
             progress(message=str(e), reachable=False, **look.seen, **since)
-            raise NotYet(f"{input.account.key} cannot be listed: {e}", input.interval) from None
+            pause = look.pause if isinstance(e, DriverError) and e.error_class in PASSING else input.interval
+            raise NotYet(f"{input.account.key} cannot be listed: {e}", pause) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
-        progress(message=words, reachable=True, **look.seen)
+        progress(message=words, reachable=True, **look.seen, listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
-        raise NotYet(words, input.interval)
+        raise NotYet(words, look.pause)
 
 
 def _missing_since(before: dict[str, Any]) -> datetime:
     """When the Secret was first not there, at looks in a row."""
     return datetime.fromtimestamp(before.get("missingSince", Clock().now().timestamp()), UTC)
+
+
+def _time(stamp: float | None) -> datetime | None:
+    return None if stamp is None else datetime.fromtimestamp(stamp, UTC)
 
 
 class _Look:
@@ -83,8 +99,31 @@ class _Look:
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
         info = activity.info()
+        self.pause = min(input.interval, PROBE_EVERY)
+        self.answered = _time(before.get("answered"))
+        """When the cloud last answered: to a former attempt that went well, which was a pause before this one."""
+        if self.reachable:
+            self.answered = info.current_attempt_scheduled_time - self.pause
+        listed = _time(before.get("listed"))
+        self.due = listed is None or self.clock.started - listed >= input.interval
         self.epoch = int(info.scheduled_time.timestamp() * 1000)
         self.seq = info.attempt * TURN
+
+    async def probe(self) -> None:
+        """Raises DriverError, transient, when there is no answer. Any answer will do: a listing says what it means."""
+        vm = next(iter(self.known), None)
+        if vm is None:
+            self.due = True  # of nothing is as small a read
+            return
+        request = await self._status(vm)
+        try:
+            await patiently(self.deps.blocking(self.driver.get_machine_status, request), PROBE_PATIENCE)
+        except TimeoutError:
+            raise DriverError(ErrorClass.TRANSIENT, f"no answer within {PROBE_PATIENCE:g} s") from None
+        except DriverError as e:
+            if e.error_class == ErrorClass.TRANSIENT:
+                raise
+            self.due |= e.error_class != ErrorClass.THROTTLED  # a busy cloud answers
 
     async def run(self) -> None:
         listing = await self._cloud().call(self.driver.list_machines, self._list)
@@ -114,19 +153,18 @@ class _Look:
     async def _list(self) -> ListMachinesRequest:
         return ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=await self._secret())
 
+    async def _status(self, provider_id: str) -> GetMachineStatusRequest:
+        return GetMachineStatusRequest(
+            machine=Identity(cluster=self.input.cluster, name=self.known[provider_id], uid=""),
+            provider_spec=self.spec,
+            secret=await self._secret(),
+            provider_id=provider_id,
+        )
+
     async def _suspect(self, provider_id: str) -> None:
         name = self.known[provider_id]
-
-        async def request() -> GetMachineStatusRequest:
-            return GetMachineStatusRequest(
-                machine=Identity(cluster=self.input.cluster, name=name, uid=""),
-                provider_spec=self.spec,
-                secret=await self._secret(),
-                provider_id=provider_id,
-            )
-
         try:
-            vm = await self._cloud(provider_id).call(self.driver.get_machine_status, request)
+            vm = await self._cloud(provider_id).call(self.driver.get_machine_status, partial(self._status, provider_id))
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
@@ -172,6 +210,10 @@ class _Look:
             return
         self.reachable = reachable
         news = CloudReachability(
-            account=self.input.account.key, reachable=reachable, message=message, time=self.clock.now()
+            account=self.input.account.key,
+            reachable=reachable,
+            message=message,
+            time=self.clock.now(),
+            since=None if reachable else self.answered,
         )
         await self.deps.client.get_workflow_handle(cluster_id(self.input.cluster)).signal("cloud_reachability", news)

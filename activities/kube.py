@@ -5,23 +5,26 @@ Raw because a typed object drops the fields that the client does not know, and c
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
 import aiohttp
-from kubernetes.aio import client as k8s
-from kubernetes.aio import config as k8s_config
+from kubernetes.aio.client import ApiClient
 
+from activities.credentialplugin import CredentialsError
+from activities.kubeconfig import Access
+from activities.patience import patiently
 from resources.errors import ErrorClass
-from resources.settings import ClusterSettings, Settings, SettingsError
+from resources.settings import ClusterSettings, Settings
 
 Object = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
-CALL_TIMEOUT = 20.0  # seconds, of one request that is no watch
+CALL_TIMEOUT = 20.0  # seconds, of one request that is no watch, its answer read to the end
+LIVEZ = "/livez"
+"""It is small, exempt from the server's own throttling, and open to whoever has credentials."""
 
 _CLASS_OF_STATUS = {
     400: ErrorClass.INVALID,
@@ -36,7 +39,7 @@ _CLASS_OF_STATUS = {
 
 
 class KubeError(Exception):
-    """The API server refused, or could not be reached (status 0)."""
+    """The API server refused, or could not be reached (status 0). Credentials that cannot be had count as 401."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -49,33 +52,73 @@ class KubeError(Exception):
     def error_class(self) -> ErrorClass:
         return _CLASS_OF_STATUS.get(self.status, ErrorClass.TRANSIENT)
 
+    @property
+    def refused(self) -> bool:
+        """The server answers, and our credentials are not what it wants."""
+        return self.status in (401, 403)
+
+    @property
+    def busy(self) -> bool:
+        """The server answers, and asks to come again later."""
+        return self.status == 429 or (self.status == 503 and self.retry_after is not None)
+
+    @property
+    def silent(self) -> bool:
+        """No answer, or one that says that nothing can be known: a proxy without server, a server without storage."""
+        return self.status == 0 or (self.status >= 500 and not self.busy)
+
 
 class Kube:
     """One API server. Methods raise KubeError; paths are as in the API reference, without the host."""
 
-    def __init__(self, name: str, api: Any) -> None:
+    def __init__(self, name: str, access: Access) -> None:
         self.name = name
-        self._api = api
+        self._access = access
 
     @classmethod
     async def connect(cls, name: str, settings: ClusterSettings, kubeconfig: str | None) -> Kube:
         """By in-cluster access, else by kubeconfig (a path; None: the usual places) and context."""
-        configuration = k8s.Configuration()
-        try:
-            if settings.in_cluster:
-                k8s_config.load_incluster_config(client_configuration=configuration)
-            else:
-                await k8s_config.load_kube_config(kubeconfig, settings.context, configuration, persist_config=False)
-        except (k8s_config.ConfigException, OSError, ValueError) as e:
-            where = "in-cluster access" if settings.in_cluster else f"kubeconfig {kubeconfig or '(default)'}"
-            raise SettingsError(f"cluster {name}: {where}: {e}") from None
-        # The workflow waits. None, not False: that counts as 0 attempts, which the client never reaches on a 5xx.
-        configuration.retries = None
-        configuration.connection_pool_maxsize = 0  # no limit: the activity slots are one
-        return cls(name, k8s.ApiClient(configuration))
+        kube = cls(name, Access(name, settings, kubeconfig))
+        await kube.ready()
+        return kube
+
+    async def ready(self) -> None:
+        """Raises SettingsError where the settings lead to no credentials, KubeError where a plugin gives none."""
+        await self._client()
 
     async def close(self) -> None:
-        await self._api.close()
+        await self._access.close()
+
+    async def alive(self, patience: float, path: str = LIVEZ) -> None:
+        """Returns when the server has answered a small read, on a connection of its own: those that are kept may be
+        dead while the server is well. `patience`: seconds in which the event loop has turns."""
+        for again in (True, False):
+            api, version = await self._client()
+            try:
+                answer, data = await patiently(self._read_alone(api, path), patience)
+            except (TimeoutError, aiohttp.ClientError, OSError) as e:
+                raise self._unreachable(e, f"no answer within {patience:g} s") from None
+            if answer.status == 401 and again and await self._renew(version):
+                continue
+            if answer.status >= 300:
+                raise _error(answer, data)
+            return
+
+    @staticmethod
+    async def _read_alone(api: ApiClient, path: str) -> tuple[aiohttp.ClientResponse, bytes]:
+        configuration = api.configuration
+        token = configuration.api_key.get("BearerToken")
+        connector = aiohttp.TCPConnector(ssl=api.rest_client.ssl_context, force_close=True)
+        async with (
+            aiohttp.ClientSession(connector=connector, trust_env=True) as session,
+            session.get(
+                configuration.host + path,
+                headers={"Authorization": token} if token else {},
+                proxy=configuration.proxy,
+                server_hostname=configuration.tls_server_name,
+            ) as answer,
+        ):
+            return answer, await answer.read()
 
     async def get(self, path: str, **query: str) -> Object:
         return await self._json("GET", path, query)
@@ -107,7 +150,7 @@ class Kube:
         return True
 
     async def watch(self, path: str, read_timeout: float, **query: str) -> AsyncIterator[Object]:
-        """Events `{"type": …, "object": …}` until the server ends the watch.
+        """Events `{"type": …, "object": …}` until the server ends the watch. It outlives the credentials it began with.
 
         Raises KubeError: 410 when the resourceVersion is too old; status 0 when nothing came for `read_timeout`
         seconds (a half-open connection looks like that) or the connection broke.
@@ -153,24 +196,49 @@ class Kube:
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str | None, timeout: Any
     ) -> aiohttp.ClientResponse:
-        headers = {"Accept": "application/json", "Content-Type": content_type or "application/json"}
-        request = await self._api.param_serialize(
-            method,
-            path,
-            query_params=list(query.items()),
-            header_params=headers,
-            body=body,
-            auth_settings=["BearerToken"],
-        )
-        try:
-            answer = await self._api.call_api(*request, _request_timeout=timeout)
-        except (TimeoutError, aiohttp.ClientError, OSError) as e:
-            raise self._unreachable(e) from None
-        response: aiohttp.ClientResponse = answer.response
-        return response
+        """The answer, whatever it says; after a 401 that of a second request, if there are other credentials now."""
+        for again in (True, False):
+            api, version = await self._client()
+            request = await api.param_serialize(
+                method,
+                path,
+                query_params=list(query.items()),
+                header_params={"Accept": "application/json", "Content-Type": content_type or "application/json"},
+                body=body,
+                auth_settings=["BearerToken"],
+            )
+            try:
+                response: aiohttp.ClientResponse = (await api.call_api(*request, _request_timeout=timeout)).response
+            except aiohttp.ClientSSLError as e:  # the server's authority may have been replaced
+                if not (again and await self._renew(version, plugin=False)):
+                    raise self._unreachable(e) from None
+            except (TimeoutError, aiohttp.ClientError, OSError) as e:
+                raise self._unreachable(e) from None
+            else:
+                if not (response.status == 401 and again and await self._renew(version)):
+                    return response
+                response.close()
+        raise AssertionError("unreachable: the second try returns or raises")
 
-    def _unreachable(self, e: BaseException) -> KubeError:
-        return KubeError(0, "Unreachable", f"the API server of {self.name} cannot be reached: {e or type(e).__name__}")
+    async def _client(self) -> tuple[ApiClient, int]:
+        try:
+            return await self._access.client(), self._access.version
+        except CredentialsError as e:
+            raise _no_credentials(e) from None
+
+    async def _renew(self, version: int, plugin: bool = True) -> bool:
+        try:
+            return await self._access.renew(version, plugin=plugin)
+        except CredentialsError as e:
+            raise _no_credentials(e) from None
+
+    def _unreachable(self, e: BaseException, why: str = "") -> KubeError:
+        words = str(e) or why or type(e).__name__
+        return KubeError(0, "Unreachable", f"the API server of {self.name} cannot be reached: {words}")
+
+
+def _no_credentials(e: CredentialsError) -> KubeError:
+    return KubeError(401, "NoCredentials", str(e))
 
 
 def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
@@ -200,18 +268,17 @@ class Clusters:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._open: dict[str, asyncio.Task[Kube]] = {}
+        self._open: dict[str, Kube] = {}
 
     async def get(self, name: str) -> Kube:
-        """Raises SettingsError with the known names when the cluster is not in the settings."""
+        """Raises SettingsError with the known names when the cluster is not in the settings; else as Kube.ready."""
         settings = self._settings.cluster(name)
-        task = self._open.get(name)
-        if task is None or (task.done() and (task.cancelled() or task.exception())):
+        if name not in self._open:
             path = str(self._settings.path(settings.kubeconfig)) if settings.kubeconfig else None
-            task = self._open[name] = asyncio.create_task(Kube.connect(name, settings, path))
-        return await asyncio.shield(task)
+            self._open[name] = Kube(name, Access(name, settings, path))
+        await self._open[name].ready()
+        return self._open[name]
 
     async def close(self) -> None:
-        for task in self._open.values():
-            if task.done() and not task.cancelled() and not task.exception():
-                await task.result().close()
+        for kube in self._open.values():
+            await kube.close()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,9 +22,10 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.facts import digest, project
 from activities.kube import Kube, KubeError, node_path
+from activities.liveness import Liveness
 from activities.twins import LEASES_EVERY, Leases
 from activities.whose import Rival, the_one
-from resources.messages import Cursor, NodeFacts, Reachability, WatchInput
+from resources.messages import Cursor, NodeFacts, WatchInput
 from resources.names import MACHINE_NAME_LABEL, machine_id, provider_key
 
 SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
@@ -33,6 +34,7 @@ ASK_EVERY = 2.0  # seconds, for a node whose VM nobody has announced
 ASK_SELDOM = 60.0
 SELDOM_AFTER = 120.0
 BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
+BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, until what is known counts as old
 SIGNALS_AT_ONCE = 50
 QUERY_CHUNK = 1000
 DUPLICATE = "DuplicateNode"
@@ -108,9 +110,15 @@ class NodeWatch:
         self.asking = asyncio.Event()
         self.turn = asyncio.Lock()
         """Who tells of nodes, `_follow` or `_ask`: what was seen earlier must not be told later."""
+        self.listed = False
+        """What is known of nodes is as new as the watch."""
+        self.blind_since: float | None = None
+        """When the first list of those that failed in a row failed."""
         self.failures = 0
         """Of the API server, since it last said something."""
-        self.reachable: bool | None = None
+        self.liveness = Liveness(kube, self.handle, self.clock, self._begin_anew)
+        self.waiting: asyncio.Timeout | None = None
+        """For the next event."""
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
 
     async def run(self) -> None:
@@ -118,32 +126,47 @@ class NodeWatch:
             group.create_task(self._follow())
             group.create_task(self._ask())
             group.create_task(self._contests())
+            group.create_task(self.liveness.probe())
 
     # -- list and watch -------------------------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        listed = False
         while True:
             try:
-                if not listed:
+                if not self.listed:
                     async with self.turn:
                         await self._list()
-                    listed = True
-                await self._reach(True, "")
+                    self.listed, self.blind_since = True, None
+                await self.liveness.tell()
                 await self._events()
                 self.failures = 0
             except KubeError as e:
                 # A broken or half-open watch is no news yet, nor is one that a busy server refuses: it goes on where it
                 # was. When that fails too, or the version is too old (410), the list decides, and a list that fails is
                 # news.
-                if not listed:
-                    await self._reach(False, e.message)
-                listed = listed and e.status in (0, 429) and not self.failures
-                await asyncio.sleep(max(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)], e.retry_after or 0.0))
+                if not self.listed:
+                    await self._blind(e)
+                self.listed = self.listed and (e.status == 0 or e.busy) and not self.failures
+                pause = max(BACK_OFF[min(self.failures, len(BACK_OFF) - 1)], e.retry_after or 0.0)
+                await (asyncio.sleep(pause) if e.status else self.liveness.answer(pause))
                 self.failures += 1
+
+    async def _blind(self, e: KubeError) -> None:
+        """Nodes could not be listed. A busy server answers, and may put us off for a while."""
+        now = time.monotonic()
+        self.blind_since = self.blind_since or now
+        if not e.busy or now - self.blind_since > BUSY_FOR:
+            await self.liveness.tell(e.message, e.refused)
+
+    def _begin_anew(self) -> None:
+        """The server is silent: nobody waits for the next event of its watch, and what is known must be listed."""
+        self.listed = False
+        if self.waiting is not None:
+            self.waiting.reschedule(asyncio.get_running_loop().time())
 
     async def _list(self) -> None:
         nodes = await self.kube.get("/api/v1/nodes")
+        self.liveness.heard()
         names = {n["metadata"]["name"] for n in nodes["items"]}
         self.unknown = {n: u for n, u in self.unknown.items() if n in names}
         await self._resolve(nodes["items"])
@@ -168,13 +191,24 @@ class NodeWatch:
             timeoutSeconds=str(SERVER_TIMEOUT),
         )
         async with contextlib.aclosing(stream) as events:  # type: ignore[type-var]
-            async for event in events:
+            while event := await self._next_event(events):
+                self.liveness.heard()
                 async with self.turn:
                     await self._event(event["type"], event["object"])
                 # Only now: what has been told is behind the cursor, what has not is before it; and an event that cannot
                 # be told (its label is refused) must not come again and again without a pause.
                 self.failures = 0
                 self._move_to(event["object"]["metadata"]["resourceVersion"])
+
+    async def _next_event(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
+        """None when the server has ended the watch."""
+        try:
+            async with asyncio.timeout(None if self.listed else 0.0) as self.waiting:
+                return await anext(events, None)
+        except TimeoutError:
+            raise KubeError(0, "Unreachable", f"the API server of {self.cluster} is silent") from None
+        finally:
+            self.waiting = None
 
     async def _event(self, kind: str, node: dict[str, Any]) -> None:
         if kind == "BOOKMARK":
@@ -345,13 +379,6 @@ class NodeWatch:
                 if e.status not in (404, 403):
                     raise
         self.labelled[uid] = machine  # our own change may come back later than the next event
-
-    async def _reach(self, reachable: bool, message: str) -> None:
-        if self.reachable is reachable:
-            return
-        self.reachable = reachable
-        news = Reachability(reachable=reachable, message=message, time=self.clock.now())
-        await self.handle.signal("reachability", news)
 
     def _next(self) -> int:
         self.seq += 1

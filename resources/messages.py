@@ -528,6 +528,22 @@ class Reachability(Value):
     reachable: bool
     message: str = ""
     time: datetime
+    """When it was found."""
+    since: datetime | None = None
+    """Of an outage: when there was an answer for the last time, as far as whoever found it knows."""
+    refused: bool = False
+    """There are answers, and they say that our credentials are not accepted."""
+
+    @property
+    def began(self) -> datetime:
+        """An outage is as long as nothing was heard, not as long as it is known."""
+        return self.since or self.time
+
+    @property
+    def words(self) -> str:
+        if self.reachable:
+            return "answers"
+        return f"answers, and refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
 
 
 class CloudReachability(Reachability):

@@ -84,10 +84,9 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
         return [problem(subject, f"its watch stands still: {state.parked}", again)]
     words = f"watched, {len(state.machines)} VM{'s' if len(state.machines) != 1 else ''} known"
     if state.api is not None and not state.api.reachable:
-        since = f"since {moment(state.api.time, now)}"
-        return [
-            problem(subject, f"its watch cannot reach the API {since}: {state.api.message}", "see the worker's log")
-        ]
+        since = f"since {moment(state.api.began, now)}"
+        what = "is refused by the API" if state.api.refused else "cannot reach the API"
+        return [problem(subject, f"its watch {what} {since}: {state.api.message}", "see the worker's log")]
     since = f"; the API answers it since {moment(state.api.time, now)}" if state.api else "; it has not said yet"
     return [ok(subject, words + since), *_troubles(found.pending, subject), *_clouds(state.clouds, subject, now)]
 
@@ -102,7 +101,7 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
     """What the watches of its cloud accounts say."""
     for account, it in sorted(clouds.items()):
         if not it.reachable:
-            words = f"its watch cannot reach the cloud {account} since {moment(it.time, now)}: {it.message}"
+            words = f"its watch cannot reach the cloud {account} since {moment(it.began, now)}: {it.message}"
             yield problem(subject, words, "look at the credentials and at the worker's log")
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,9 +13,10 @@ from typing import Any, cast
 from urllib.parse import quote
 
 import aiohttp
-from kubernetes.aio import client, config
 
-from resources.settings import Settings
+from activities.credentialplugin import CredentialsError
+from activities.kubeconfig import Access
+from resources.settings import Settings, SettingsError
 from starter.errors import HostlerError, Unreachable
 from starter.results import Json
 
@@ -51,13 +52,10 @@ class Right:
 class KubeClient:
     """One cluster's API server; made by `connect_cluster`."""
 
-    def __init__(self, api: Any, cluster: str) -> None:
-        self._api = api
+    def __init__(self, access: Access, host: str, cluster: str) -> None:
+        self._access = access
+        self.host = host
         self._cluster = cluster
-
-    @property
-    def host(self) -> str:
-        return str(self._api.configuration.host)
 
     async def version(self) -> tuple[Json, datetime | None]:
         """The answer of /version, and the server's clock (RFC 9110: whole seconds), where the answer tells it."""
@@ -125,26 +123,38 @@ class KubeClient:
     ) -> tuple[Any, bytes]:
         """`private`: the server's message may quote what was sent, so only its reason is told."""
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body is not None else {})
-        request = await self._api.param_serialize(
-            method,
-            path,
-            query_params=list((query or {}).items()),
-            header_params=headers,
-            body=body,
-            auth_settings=["BearerToken"],
-        )
+        version = self._access.version
         try:
-            answer = await self._api.call_api(*request, _request_timeout=CALL_TIMEOUT)
-            content = await answer.response.read()
-        except (aiohttp.ClientError, TimeoutError, OSError) as e:
-            raise Unreachable(
-                f"cluster {self._cluster}: its API at {self.host} does not answer: {e or type(e).__name__}"
-            ) from e
+            answer, content = await self._once(method, path, query, headers, body)
+            if answer.status == 401 and await self._access.renew(version):  # a command that watches outlives a token
+                answer, content = await self._once(method, path, query, headers, body)
+        except CredentialsError as e:
+            raise HostlerError(str(e)) from None
         if answer.status >= 400:
             raise KubeError(
                 answer.status, f"cluster {self._cluster}: {method} {path}: {_reason(content, answer, private)}"
             )
         return answer, content
+
+    async def _once(
+        self, method: str, path: str, query: dict[str, str] | None, headers: dict[str, str], body: Json | None
+    ) -> tuple[Any, bytes]:
+        api = await self._access.client()
+        request = await api.param_serialize(
+            method,
+            path,
+            query_params=list((query or {}).items()),
+            header_params=dict(headers),
+            body=body,
+            auth_settings=["BearerToken"],
+        )
+        try:
+            answer = await api.call_api(*request, _request_timeout=CALL_TIMEOUT)
+            return answer, await answer.response.read()
+        except (aiohttp.ClientError, TimeoutError, OSError) as e:
+            raise Unreachable(
+                f"cluster {self._cluster}: its API at {self.host} does not answer: {e or type(e).__name__}"
+            ) from e
 
 
 def _secrets(namespace: str) -> str:
@@ -171,18 +181,13 @@ async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[KubeCl
     Raises SettingsError for an unknown cluster, HostlerError for a kubeconfig that does not work.
     """
     cluster = settings.cluster(name)
-    configuration = client.Configuration()
+    kubeconfig = str(settings.path(cluster.kubeconfig)) if cluster.kubeconfig else None
+    access = Access(name, cluster, kubeconfig, interactive=sys.stdin.isatty())
     try:
-        if cluster.in_cluster:
-            await asyncio.to_thread(config.load_incluster_config, client_configuration=configuration)
-        else:
-            await config.load_kube_config(
-                config_file=str(settings.path(cluster.kubeconfig)) if cluster.kubeconfig else None,
-                context=cluster.context,
-                client_configuration=configuration,
-                persist_config=False,
-            )
-    except config.ConfigException as e:
-        raise HostlerError(f"cluster {name}: {e}: look at clusters.{name}.kubeconfig in the settings") from None
-    async with client.ApiClient(configuration) as api:
-        yield KubeClient(api, name)
+        api = await access.client()
+    except (SettingsError, CredentialsError) as e:
+        raise HostlerError(f"{e}: look at clusters.{name}.kubeconfig in the settings") from None
+    try:
+        yield KubeClient(access, api.configuration.host, name)
+    finally:
+        await access.close()

@@ -158,7 +158,8 @@ class ClusterSummary:
 
     name: str
     phase: str
-    """Watching, Paused, APIUnreachable, Parked; NotWatched where the settings have it and nobody watches it."""
+    """Watching, Paused, APIUnreachable, APIRefused, Parked; NotWatched where the settings have it and nobody watches
+    it."""
     machines: int
     configured: bool
     """Whether these settings say how to reach it."""

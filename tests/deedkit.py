@@ -94,6 +94,7 @@ class Deeds:
             attempt=self.tried,
             heartbeat_details=self.heartbeat,
             started_time=started,
+            current_attempt_scheduled_time=started,
             scheduled_time=scheduled or started,
         )
         environment.on_heartbeat = self._beat

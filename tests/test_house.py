@@ -15,12 +15,14 @@ MAY = {
     "drivers": {"resources", "planners"},  # of the planners only those of PLANS_OF_DRIVERS
     "activities": {"drivers", "resources"},
     "workflows": {"planners", "resources", "activities"},
-    "starter": {"resources", "workflows"},
+    "starter": {"resources", "workflows", "activities"},  # of the activities only THE_COMMAND_LINES_TOO
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
 # The plan of one resource's tags is a decision, the same for every cloud; the driver alone sees what is carried.
 PLANS_OF_DRIVERS = {"planners.hot_update"}
+# How a cluster is reached is one thing, for the worker and for whoever types a command.
+THE_COMMAND_LINES_TOO = {"activities.kubeconfig", "activities.credentialplugin"}
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
 IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
 
@@ -28,6 +30,7 @@ IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "
 WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
 MAY_READ_IT = {
     "census.py": "when machines were counted, for metrics",
+    "credentialplugin.py": "when the credentials expire that a program on this very machine has given",
 }
 
 
@@ -65,6 +68,11 @@ def test_arrows(room: str) -> None:
 def test_drivers_use_no_other_plans() -> None:
     used = {m for f in files("drivers") for m in modules(f.read_text()) if m.startswith("planners")}
     assert used == PLANS_OF_DRIVERS
+
+
+def test_the_command_line_uses_no_other_activities() -> None:
+    used = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("activities")}
+    assert used == THE_COMMAND_LINES_TOO
 
 
 def test_a_wrong_arrow_is_seen() -> None:

@@ -5,7 +5,6 @@ Each test ends with one change of a node's health: the machine hears of it, and 
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,7 +14,7 @@ import watchkit
 from kube_wire import NODES
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
-from watchkit import Door, World, new_world, provider_id
+from watchkit import SilentDoor, World, new_world, provider_id
 
 import activities.kube
 import activities.watch
@@ -29,36 +28,6 @@ SKEW = timedelta(minutes=5)
 WELL = ("KubeletReady", "kubelet is posting ready status")
 
 
-class SilentDoor(Door):
-    """A door that can go silent: nothing passes any more, and nobody is told. A lost NAT entry looks like that."""
-
-    def __init__(self, url: str) -> None:
-        super().__init__(url)
-        self.mute: set[asyncio.StreamWriter] = set()
-        self.silent = False
-        """New connections are made, and carry nothing."""
-
-    def silence(self) -> None:
-        """Only the connections that are open now."""
-        self.mute |= self.pipes
-
-    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:  # type: ignore[override]
-        try:
-            while data := await reader.read(1 << 16):
-                if self.silent:
-                    self.mute.add(writer)  # for good: it has lost something
-                if writer not in self.mute:
-                    writer.write(data)
-                    await writer.drain()
-        finally:
-            writer.close()
-
-
-def _door(world: World) -> SilentDoor:
-    assert isinstance(world.door, SilentDoor)
-    return world.door
-
-
 @pytest.fixture
 async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Behind a door that can go silent; an API server that remembers two events; a watch that loses patience soon."""
@@ -69,53 +38,29 @@ async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPat
         yield world
 
 
-async def _watched(world: World) -> None:
-    """A machine with a node, and a watch that is open: what changes after the list is told by the watch only."""
-    await world.joined()
-    await world.only_this_change("m-1", 1)
-
-
-async def _undisturbed(world: World) -> None:
-    """No trouble was news, and none ended the activity."""
-    state = await world.state()
-    assert [h.reason for h in state.journal] == []
-    assert state.api is not None
-    assert state.api.reachable
-    assert (await world.attempt()).attempt == 1
-
-
-async def _reachable(world: World) -> bool | None:
-    api = (await world.state()).api
-    return api.reachable if api else None
-
-
-async def _reasons(world: World) -> list[str]:
-    return [h.reason for h in (await world.state()).journal]
-
-
 # -- half-open connections ---------------------------------------------------------------------------------------------
 
 
 async def test_a_silent_connection_is_given_up_and_what_it_kept_back_is_told(impatient: World) -> None:
     world = impatient
-    await _watched(world)
-    _door(world).silence()
+    await world.watched()
+    world.silent_door.silence()
     await world.ready("n-1", True, *WELL)
     seen = await world.told("m-1", 3)
     assert seen[-1].ready
     await world.only_this_change("m-1", 3)
-    await _undisturbed(world)
+    await world.undisturbed()
 
 
 async def test_history_lost_behind_a_silent_connection(impatient: World) -> None:
     """Compacted meanwhile: the next watch is HTTP 200 with one ERROR event, 410; the list tells what was missed."""
     world = impatient
     await world.joined("m-2", "n-2", "i-2")
-    await _watched(world)
+    await world.watched()
     lists = len(world.calls("list nodes"))
     await world.machine("m-3")
     await world.announce("m-3", provider_id("i-3"))
-    _door(world).silence()
+    world.silent_door.silence()
     await world.delete("n-2")
     await world.node("n-3", "i-3")
     for n in range(5):
@@ -125,7 +70,7 @@ async def test_history_lost_behind_a_silent_connection(impatient: World) -> None
     assert len(world.calls("list nodes")) > lists
     await world.only_this_change("m-1", 2)
     await world.only_this_change("m-3", 1, "n-3")
-    await _undisturbed(world)
+    await world.undisturbed()
     assert len(await world.facts("m-2")) == 2
 
 
@@ -133,17 +78,17 @@ async def test_a_server_behind_which_everything_is_silent(impatient: World, monk
     """Connections are accepted and carry nothing: said, after the patience with one call."""
     world = impatient
     monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
-    await _watched(world)
-    _door(world).silent = True
-    _door(world).silence()
-    await eventually(lambda: _reachable(world), lambda reachable: reachable is False, "unreachable")
+    await world.watched()
+    world.silent_door.silent = True
+    world.silent_door.silence()
+    await eventually(world.reachable, lambda reachable: reachable is False, "unreachable")
     await world.ready("n-1", True, *WELL)
     assert len(await world.facts("m-1")) == 2
-    _door(world).silent = False
+    world.silent_door.silent = False
     assert (await world.told("m-1", 3))[-1].ready
-    await eventually(lambda: _reachable(world), lambda reachable: reachable is True, "reachable")
+    await eventually(world.reachable, lambda reachable: reachable is True, "reachable")
     await world.only_this_change("m-1", 3)
-    assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+    assert await world.reasons() == ["APIUnreachable", "APIReachable"]
     assert (await world.attempt()).attempt == 1
 
 
@@ -167,7 +112,18 @@ async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None
         assert await _gap(world, "list nodes") >= LATER
         await world.joined()
         await world.only_this_change("m-1", 1)
-        assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+        await world.undisturbed()  # it answers
+
+
+async def test_a_list_refused_for_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is known of nodes is old then, whoever is to blame."""
+    monkeypatch.setattr(activities.watch, "BUSY_FOR", 0.5)
+    async with new_world(temporal.client) as world, world.worker():
+        world.fault("list nodes", code="TooManyRequests", headers={"Retry-After": "1"}, times=2)
+        await world.watch()
+        await world.joined()
+        await world.only_this_change("m-1", 1)
+        assert await world.reasons() == ["APIUnreachable", "APIReachable"]
 
 
 async def test_a_watch_refused_for_a_while(temporal: WorkflowEnvironment) -> None:
@@ -177,7 +133,7 @@ async def test_a_watch_refused_for_a_while(temporal: WorkflowEnvironment) -> Non
         await world.joined()
         await world.only_this_change("m-1", 1)
         assert len(world.calls("list nodes")) == 1
-        await _undisturbed(world)
+        await world.undisturbed()
 
 
 async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) -> None:
@@ -193,7 +149,7 @@ async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) ->
         await world.only_this_change("m-1", 1)
         assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
         assert labels[2].time - labels[1].time > ASK_EVERY / 2
-        await _undisturbed(world)
+        await world.undisturbed()
 
 
 async def test_an_event_that_cannot_be_told(temporal: WorkflowEnvironment) -> None:
@@ -212,7 +168,7 @@ async def test_an_event_that_cannot_be_told(temporal: WorkflowEnvironment) -> No
         assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
         assert labels[2].time - labels[1].time >= BACK_OFF[1]
         await world.only_this_change("m-1", 4)
-        await _undisturbed(world)
+        await world.undisturbed()
 
 
 async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
@@ -228,7 +184,7 @@ async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
         await world.told("m-1", 1)
         assert [rule.hits for rule in slow] == [1, 1, 1]
         await world.only_this_change("m-1", 1)
-        await _undisturbed(world)
+        await world.undisturbed()
 
 
 async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +195,7 @@ async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeyp
         await world.joined()
         await world.only_this_change("m-1", 1)
         assert slow.hits == 1
-        assert await _reasons(world) == ["APIUnreachable", "APIReachable"]
+        assert await world.reasons() == ["APIUnreachable", "APIReachable"]
         assert (await world.attempt()).attempt == 1
 
 

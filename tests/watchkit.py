@@ -135,11 +135,48 @@ class Door:
             writer.close()
 
 
+class SilentDoor(Door):
+    """A door that can go silent: nothing passes any more, and nobody is told. A lost NAT entry looks like that."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.mute: set[asyncio.StreamWriter] = set()
+        self.silent = False
+        """New connections are made, and carry nothing."""
+        self.thawed = asyncio.Event()
+        self.thawed.set()
+
+    def silence(self) -> None:
+        """Only the connections that are open now."""
+        self.mute |= self.pipes
+
+    def freeze(self) -> None:
+        """As a process that is stopped: nothing is lost, and goes on when it is thawed."""
+        self.thawed.clear()
+
+    def thaw(self) -> None:
+        self.thawed.set()
+
+    async def _copy(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:  # type: ignore[override]
+        try:
+            while data := await reader.read(1 << 16):
+                await self.thawed.wait()
+                if self.silent:
+                    self.mute.add(writer)  # for good: it has lost something
+                if writer not in self.mute:
+                    writer.write(data)
+                    await writer.drain()
+        finally:
+            writer.close()
+
+
 class World:
     """One cluster, its API server behind a door, and the workflows that hear of its nodes."""
 
-    def __init__(self, client: Client, spy: Spy, frame: Frame, kube: KubeTarget, door: Door, file: Path) -> None:
-        self.client, self.spy, self.frame, self.kube, self.door = client, spy, frame, kube, door
+    def __init__(
+        self, client: Client, spy: Spy, frame: Frame, api: KubeApi, kube: KubeTarget, door: Door, file: Path
+    ) -> None:
+        self.client, self.spy, self.frame, self.api, self.kube, self.door = client, spy, frame, api, kube, door
         self.file = file
         self.settings: Settings = load_settings(file)
         self.name = self.settings.default_cluster
@@ -185,6 +222,32 @@ class World:
         await self.announce(machine, provider_id(vm))
         await self.node(node, vm)
         await self.told(machine, 1)
+
+    async def watched(self) -> None:
+        """A machine with a node, and a watch that is open: what changes after the list is told by the watch only."""
+        await self.joined()
+        await self.only_this_change("m-1", 1)
+
+    async def undisturbed(self) -> None:
+        """No trouble was news, and none ended the activity."""
+        state = await self.state()
+        assert state.journal == [], state.journal
+        assert state.api is not None
+        assert state.api.reachable
+        attempt = await self.attempt()
+        assert attempt.attempt == 1, attempt
+
+    async def reachable(self) -> bool | None:
+        api = (await self.state()).api
+        return api.reachable if api else None
+
+    async def reasons(self) -> list[str]:
+        return [h.reason for h in (await self.state()).journal]
+
+    @property
+    def silent_door(self) -> SilentDoor:
+        assert isinstance(self.door, SilentDoor)
+        return self.door
 
     async def state(self) -> ClusterState:
         return await asked(self.cluster, ClusterWorkflow.describe)
@@ -273,21 +336,23 @@ def provider_id(vm: str, where: str = "eu-west-1") -> str:
 
 
 @contextlib.asynccontextmanager
-async def new_world(temporal: Client, history: int = 4000) -> AsyncIterator[World]:
-    """Workers of the workflows; those of the watch are the test's."""
+async def new_world(temporal: Client, history: int = 4000, real: KubeTarget | None = None) -> AsyncIterator[World]:
+    """Workers of the workflows; those of the watch are the test's. `real`: another API server than the simulator's,
+    of which the frame sees nothing."""
     spy, frame = Spy(), Frame()
     config: dict[str, Any] = {**temporal.config(), "interceptors": [spy]}
     client = Client(**config)
     async with contextlib.AsyncExitStack() as leaving:
         root = Path(leaving.enter_context(tempfile.TemporaryDirectory()))
-        kube = await leaving.enter_async_context(serving(KubeApi(frame, admin_token=ADMIN_TOKEN, history=history)))
+        api = KubeApi(frame, admin_token=ADMIN_TOKEN, history=history)
+        kube = real or await leaving.enter_async_context(serving(api))
         door = Door(kube.url)
         await door.open()
         leaving.callback(door.shut)
         kubeconfig = kube.kubeconfig().replace(kube.url, f"https://127.0.0.1:{door.port}")
         (root / "kubeconfig").write_text(kubeconfig)
-        (root / "settings.yaml").write_text(yaml.safe_dump(_settings()))
-        world = World(client, spy, frame, kube, door, root / "settings.yaml")
+        (root / "settings.yaml").write_text(yaml.safe_dump(_settings(heartbeat="10s" if real else "1s")))
+        world = World(client, spy, frame, api, kube, door, root / "settings.yaml")
         workflows = Worker(
             client,
             task_queue=world.settings.queue_prefix,
@@ -304,12 +369,13 @@ async def new_world(temporal: Client, history: int = 4000) -> AsyncIterator[Worl
                     await handle.terminate("the test is over")
 
 
-def _settings() -> dict[str, Any]:
+def _settings(heartbeat: str) -> dict[str, Any]:
+    """`heartbeat`: a real API server beside it leaves a busy machine's worker no time to beat every second."""
     name = f"w{uuid.uuid4().hex[:8]}"
     return {
         "queuePrefix": name,
         "defaultCluster": name,
         "clusters": {name: {"kubeconfig": "kubeconfig"}, f"{name}-b": {"kubeconfig": "kubeconfig"}},
         "worker": {"roles": ["watch"], "health": None, "metrics": None, "gracefulShutdown": "100ms"},
-        "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
+        "timings": {**Timings.fast().model_dump(by_alias=True, mode="json"), "heartbeat": heartbeat},
     }

@@ -138,7 +138,7 @@ class ClusterWorkflow(Entity):
             start_to_close_timeout=timedelta(minutes=5),
             heartbeat_timeout=self.s.heartbeat,
             retry_policy=SHORT,
-            summary=f"tell machines that wait: the API server {'answers' if self.s.api.reachable else 'is silent'}",
+            summary=f"tell machines that wait: the API server {self.s.api.words}",
         )
         unheard(handle)
 
@@ -276,14 +276,16 @@ class ClusterWorkflow(Entity):
     def reachability(self, news: Reachability) -> None:
         self.s.messages += 1
         former = self.s.api
-        if former is not None and former.reachable == news.reachable:
+        if former is not None and (former.reachable, former.refused) == (news.reachable, news.refused):
             return
+        if former is not None and not former.reachable and not news.reachable:
+            news = news.model_copy(update={"since": former.began})  # another trouble, the same outage
         self.s.api = news
         self._untold = former is not None or not news.reachable
         if not news.reachable:
-            self.note("APIUnreachable", news.message)
+            self.note("APIRefused" if news.refused else "APIUnreachable", news.message)
         elif former is not None:
-            self.note("APIReachable", f"the API server answers again, after {news.time - former.time}")
+            self.note("APIReachable", f"the API server answers again, after {news.time - former.began}")
 
     @workflow.signal
     def cloud_reachability(self, news: CloudReachability) -> None:
@@ -295,7 +297,7 @@ class ClusterWorkflow(Entity):
         if not news.reachable:
             self.note("CloudUnreachable", f"{news.account}: {news.message}")
         elif former is not None:
-            self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.time}")
+            self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.began}")
 
     @workflow.signal
     def vms_told(self, news: VmsTold) -> None:

@@ -15,7 +15,7 @@ SOME = 5
 
 def phase_of(s: ClusterState) -> str:
     if s.api is not None and not s.api.reachable:
-        return "APIUnreachable"
+        return "APIRefused" if s.api.refused else "APIUnreachable"
     return "Parked" if s.parked else "Paused" if s.pause else "Watching"
 
 
@@ -47,7 +47,7 @@ def held(pools: int) -> str:
 def details(s: ClusterState) -> str:
     """Where the cluster is, in Markdown for Temporal's web UI."""
     api = s.api
-    words = "not known yet" if api is None else "answers" if api.reachable else f"cannot be reached: {api.message}"
+    words = "not known yet" if api is None else api.words
     lines = [f"### Cluster {s.name}: {phase_of(s)}", ""]
     if s.pause:
         lines += [f"**Paused** {pause_words(s.pause)}. To go on: `hostler resume cluster {s.name}`", ""]
@@ -55,5 +55,5 @@ def details(s: ClusterState) -> str:
     lines += [f"- Nodes told to their machines: {len(s.cursor.told)}"]
     lines += [f"- Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
     for key, cloud in sorted(s.clouds.items()):
-        lines.append(f"- {key}: {'answers' if cloud.reachable else f'cannot be reached: {cloud.message}'}")
+        lines.append(f"- {key}: {cloud.words}")
     return "\n".join(lines)

@@ -11,6 +11,14 @@ ANY_TIME: dict[str, Reason] = {
         "Make it answer again; `hostler doctor` says what fails. Nothing is decided against a machine meanwhile.",
         warning=True,
     ),
+    "APIRefused": Reason(
+        Kind.CONDITION,
+        "The cluster's API server answers, and does not accept the worker's credentials, so nothing is known of the "
+        "Node.",
+        "Correct what the message names: the kubeconfig of `clusters` in the worker's settings, its token file, its "
+        "plugin, or the rights of its user. It is read again by itself, within 15 s.",
+        warning=True,
+    ),
     "InternalError": Reason(
         Kind.WAIT,
         "An error in Hostler's own code: the workflow stands still, owns what it owned, and can be read and deleted.",

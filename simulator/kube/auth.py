@@ -76,10 +76,20 @@ class Authenticator:
     """Finds the user of a bearer token. Issued tokens are kept as digests: a dump gives none away."""
 
     def __init__(self, admin_token: str, bootstrap_secret: Callable[[str], Obj | None]) -> None:
-        self._admin = admin_token.encode()
         self._bootstrap_secret = bootstrap_secret
+        self._known: dict[str, User] = {}
+        """Digest of a token to its user, as a static token file has them."""
+        self.admit(admin_token)
         self.issued: dict[str, str] = {}
         """Digest of a kubelet's token to the name of its node."""
+
+    def admit(self, token: str, user: User = ADMIN) -> None:
+        """From now on this token is the user's, beside others."""
+        self._known[_digest(token)] = user
+
+    def revoke(self, token: str) -> None:
+        """From now on whoever has this token is refused. A watch that stands goes on, as at a real server."""
+        self._known.pop(_digest(token), None)
 
     def issue(self, node: str) -> str:
         """A new token for the kubelet of that node; its characters are those of a PEM body."""
@@ -95,8 +105,8 @@ class Authenticator:
         token = token.strip()
         if scheme.lower() != "bearer" or not token:
             raise unauthorized()
-        if hmac.compare_digest(token.encode(), self._admin):
-            return ADMIN
+        if user := self._known.get(_digest(token)):
+            return user
         if node := self.issued.get(_digest(token)):
             return User(NODE_PREFIX + node, (NODES_GROUP, _AUTHENTICATED))
         if m := _BOOTSTRAP_TOKEN.fullmatch(token):

@@ -79,6 +79,14 @@ class KubeApi:
         }
         return str(yaml.safe_dump(config, sort_keys=False))
 
+    def admit_token(self, token: str) -> None:
+        """One more token of the user `admin`; it is not part of a dump."""
+        self._authenticator.admit(token)
+
+    def revoke_token(self, token: str) -> None:
+        """Refuse a token, be it the first one or one that was admitted."""
+        self._authenticator.revoke(token)
+
     def dump(self) -> Obj:
         """All that must outlive the process, as JSON. It holds the CA's key and Secrets: keep the file private."""
         objects = [

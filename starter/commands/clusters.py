@@ -116,7 +116,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
     ]
     if state is not None:
         pairs += [
-            ("API server", _reachability(state.api, "APIUnreachable", summary.name, now)),
+            ("API server", _reachability(state.api, _api_reason(state.api), summary.name, now)),
             *(
                 (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
                 for account, cloud in sorted(state.clouds.items())
@@ -142,6 +142,10 @@ def _pause(state: ClusterState, cluster: str) -> str:
     return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
 
 
+def _api_reason(news: Reachability | None) -> str:
+    return "APIRefused" if news and news.refused else "APIUnreachable"
+
+
 def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
     """`reason`: of one that cannot be reached."""
     from resources.reasons import next_step
@@ -151,5 +155,5 @@ def _reachability(news: Reachability | None, reason: str, cluster: str, now: dat
         return "not known yet"
     if news.reachable:
         return f"answers\nsince {moment(news.time, now)}"
-    words = f"cannot be reached: {news.message}\nsince {moment(news.time, now)}"
+    words = f"{news.words}\nsince {moment(news.began, now)}"
     return f"{words}\nwhat can be done: {next_step(reason, cluster)}"

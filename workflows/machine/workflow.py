@@ -190,7 +190,8 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         if api.reachable:
             self.drop_condition("APIUnreachable")
         else:
-            self.condition("APIUnreachable", "APIUnreachable", f"{api.message}; nothing is known of the node meanwhile")
+            reason = "APIRefused" if api.refused else "APIUnreachable"
+            self.condition("APIUnreachable", reason, f"{api.message}; nothing is known of the node meanwhile")
         workflow.set_current_details(details(self.s))
 
     @workflow.signal

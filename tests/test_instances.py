@@ -1,0 +1,137 @@
+"""The watch of a cloud account between two listings: a cloud that is silent is known soon, one that refuses is not."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from deedkit import Deeds, new_deeds
+from driver_clouds import AwsCloud, aws
+from temporalio.exceptions import ApplicationError
+
+from activities import instances
+from activities.instances import PROBE_EVERY, InstancesActivities
+from drivers.base import (
+    GetMachineStatusRequest,
+    ListMachinesRequest,
+    ListMachinesResponse,
+    MachineStatus,
+    VmState,
+)
+from drivers.errors import DriverError
+from resources.errors import ErrorClass
+from resources.manifests import SecretRef
+from resources.messages import Account, CloudReachability, InstancesInput
+
+NOW = datetime(2030, 2, 3, tzinfo=UTC)
+LISTING = timedelta(seconds=60)
+VM = MachineStatus(provider_id="aws:///eu-west-1/i-1", node_name="n-1", name="m-1", state=VmState.RUNNING)
+
+
+class Cloud:
+    """One VM. A frozen cloud takes calls and answers none of them."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.frozen = False
+        self.error: ErrorClass | None = None
+        self.thawed = threading.Event()
+
+    def list_machines(self, _: ListMachinesRequest) -> ListMachinesResponse:
+        self._answer("list")
+        return ListMachinesResponse(machines=[VM])
+
+    def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
+        assert request.provider_id == VM.provider_id
+        self._answer("read")
+        return VM
+
+    def _answer(self, call: str) -> None:
+        self.calls.append(call)
+        if self.frozen:
+            self.thawed.wait(60)
+        if self.error:
+            raise DriverError(self.error, "in its own words")
+
+
+class Watch:
+    def __init__(self, deeds: Deeds, cloud: Cloud) -> None:
+        self.deeds, self.cloud, self.now = deeds, cloud, NOW
+        account = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="credentials"))
+        self.input = InstancesInput(cluster="demo", account=account, interval=LISTING, duration=timedelta(hours=1))
+
+    async def attempt(self) -> ApplicationError:
+        """The next one, as late as the one before it has said."""
+        failure = await self.deeds.fails(InstancesActivities(self.deeds.deps).watch_instances, self.input, self.now)
+        assert failure.next_retry_delay is not None
+        self.now += failure.next_retry_delay
+        return failure
+
+    @property
+    def news(self) -> list[CloudReachability]:
+        return [argument for name, argument in self.deeds.client.signals if name == "cloud_reachability"]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[AwsCloud]:
+    with aws() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def watch(running: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watch]:
+    cloud = Cloud()
+    monkeypatch.setattr(instances, "PROBE_PATIENCE", 0.3)
+    async with new_deeds(running, tmp_path) as deeds:
+        monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
+        yield Watch(deeds, cloud)
+        cloud.thawed.set()
+
+
+async def test_one_vm_is_read_between_two_listings(watch: Watch) -> None:
+    reads = LISTING // PROBE_EVERY
+    for _ in range(reads + 2):
+        await watch.attempt()
+    assert watch.cloud.calls == ["list", *["read"] * reads, "list"]
+    assert [n.reachable for n in watch.news] == [True]
+
+
+async def test_a_cloud_that_is_silent_between_two_listings(watch: Watch) -> None:
+    """Its outage counts from its last answer, which was to a read; when it is over all is listed."""
+    for _ in range(3):
+        await watch.attempt()
+    last = watch.now - PROBE_EVERY
+    watch.cloud.frozen = True
+    failure = await watch.attempt()
+    assert "no answer within 0.3 s" in failure.message
+    assert watch.news[-1].reachable is False
+    assert watch.news[-1].since == last
+    await watch.attempt()
+    assert len(watch.news) == 2
+    assert watch.now - last <= 3 * PROBE_EVERY  # by attempts; each takes PROBE_PATIENCE more
+    watch.cloud.frozen = False
+    watch.cloud.thawed.set()
+    watch.cloud.calls.clear()
+    await watch.attempt()
+    assert watch.cloud.calls == ["read", "list"]
+    assert watch.news[-1].reachable
+
+
+@pytest.mark.parametrize(
+    ("error", "calls", "reachable"),
+    [
+        (ErrorClass.THROTTLED, ["read"], True),  # it is busy: it answers
+        (ErrorClass.AUTH, ["read", "list"], False),  # what it says is the listing's to judge
+        (ErrorClass.TRANSIENT, ["read"], False),
+    ],
+)
+async def test_what_a_read_is_answered(watch: Watch, error: ErrorClass, calls: list[str], reachable: bool) -> None:
+    await watch.attempt()
+    watch.cloud.calls.clear()
+    watch.cloud.error = error
+    await watch.attempt()
+    assert watch.cloud.calls == calls
+    assert watch.news[-1].reachable is reachable
