@@ -26,6 +26,9 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "each new VM terminated at once",
+    "fifty of fifty gone",
+    "repairs rest when a storm is over",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

@@ -366,7 +366,9 @@ def after_seconds(seconds: int) -> Callable[[Killed, Member], bool]:
     [(at_once, 7, 1), (after_seconds(10), 11, 2)],
     ids=["each new VM at once", "each ten seconds after it is Running"],
 )
-def test_a_killer_costs_a_pool_of_two(kill: Callable[[Killed, Member], bool], first: int, second: int) -> None:
+def test_each_new_vm_terminated_at_once_costs_a_pool_of_two(
+    kill: Callable[[Killed, Member], bool], first: int, second: int
+) -> None:
     """The surge of failures before the first window, then one or two with each of 5, 10, 20 and 40 minutes."""
     w = killed(kill, 2).hour()
     assert len(w.births) <= first

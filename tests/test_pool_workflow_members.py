@@ -16,6 +16,7 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from activities.pools import PoolActivities
+from planners.pool.brake import COOLDOWN
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.membership import TellMachinesOutput
@@ -138,7 +139,7 @@ async def test_a_question_that_is_taken_back(pool: Pool) -> None:
     assert await pool.heard(names[1]) == []
 
 
-async def test_in_a_storm_nothing_is_replaced(pool: Pool) -> None:
+async def test_in_a_storm_nothing_is_replaced(pool: Pool, temporal: WorkflowEnvironment) -> None:
     await pool.ready(spec(4))
     names = await pool.members()
     await pool.be(*names, phase=Phase.UNKNOWN)
@@ -149,6 +150,9 @@ async def test_in_a_storm_nothing_is_replaced(pool: Pool) -> None:
     )
     assert [await pool.heard(n) for n in names] == [[]] * 4
     await pool.be(*names[1:], phase=Phase.RUNNING, asks=False)
+    assert "No repair begins before" in await pool.waits("RepairsRest")
+    assert await pool.heard(names[0]) == []
+    await temporal.fast_forward(pool.handle, COOLDOWN)
     await pool.until_heard(names[0], "permit")
     await pool.rolled_out(4)
     assert len(pool.started()) == 5

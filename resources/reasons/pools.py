@@ -112,8 +112,8 @@ POOL: dict[str, Reason] = {
         Kind.WAIT,
         "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
         "Look at the network, the API server and the cloud account first: so many are rarely ill or gone by "
-        "themselves. `hostler get machines --pool {pool}` lists them; are they really lost, raise repair.pauseAboveUnhealthy, "
-        "or delete them one by one.",
+        "themselves. `hostler get machines --pool {pool}` lists them; are they really lost, raise "
+        "repair.pauseAboveUnhealthy, or delete them one by one.",
         warning=True,
     ),
     "RepairBudget": Reason(
