@@ -270,6 +270,15 @@ def told(story: Rollout, **fields: Any) -> Rollout:
     return story.model_copy(update=fields)
 
 
+def test_machines_that_are_there_for_a_moment_eat_no_old_ones() -> None:
+    """Without minReadySeconds each of them would be available at once."""
+    members = pool(3, 1)
+    assert len(deleted(look(members, spec(3, 1, 0)), "Replaced")) == 1
+    made = look(members, spec(3, 1, 0), at(400), pace=backing_off("MachinesDieYoung"))
+    assert (deleted(made), "MachinesDieYoung" in waits(made)) == ([], True)
+    assert deleted(look(members | {"ill": member(1, U)}, spec(4, 1, 0), at(400), pace=backing_off())) == ["ill"]
+
+
 def test_one_that_had_lasted_is_no_loss_of_the_rollout() -> None:
     made = look(pool(3, 1) | {"new": gone()}, spec(4, 1, 0))
     assert deleted(made) == ["new"]

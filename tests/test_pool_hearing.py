@@ -253,6 +253,16 @@ def test_of_a_large_pool_one_in_twenty_may_fail() -> None:
     assert after(PENDING, said, speed, replicas=200).reason == NEVER_JOIN
 
 
+def test_a_repair_of_one_that_was_gone_lasts_until_it_has_ended() -> None:
+    """Deleted, it does not say any more that its VM was gone before."""
+    going = member(phase=U, vm=Vm.GONE, trouble=Trouble.GONE, permit=Permit.GRANTED, deleting=True)
+    heard = hear(going, report(Phase.TERMINATING, vm=Vm.GONE), [])
+    assert (heard.trouble, heard.permit) == (Trouble.GONE, Permit.GRANTED)
+    ill = going._replace(vm=Vm.LIVES, trouble=Trouble.HEALTH, phase=FAILED)
+    assert hear(ill, report(Phase.TERMINATING, vm=Vm.GONE, trouble=Trouble.HEALTH), []).trouble is Trouble.HEALTH
+    assert hear(member(phase=U, trouble=Trouble.GONE), report(), []).trouble is Trouble.NONE, "adopted"
+
+
 # -- templates --------------------------------------------------------------------------------------------------------
 
 

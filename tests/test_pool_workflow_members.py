@@ -169,6 +169,25 @@ async def test_a_vm_that_somebody_else_deleted_is_replaced(pool: Pool) -> None:
     )
 
 
+async def test_of_two_that_are_gone_the_second_waits_until_nothing_is_left_of_the_first(pool: Pool) -> None:
+    await pool.ready(spec(6))
+    names = await pool.members()
+    await pool.be(*names[:2], habits=[LINGERS])
+    for name in names[:2]:
+        await pool.be(name, phase=Phase.UNKNOWN, vm=Vm.GONE, trouble=Trouble.GONE)
+    words = await pool.waits("RepairBudget")
+    (first,) = [n for n in names[:2] if await pool.heard(n)]
+    (second,) = {*names[:2]} - {first}
+    assert f"Without a VM, to be replaced later: 1 machine ({second}); in flight of 1" in words
+    await pool.be(first, phase=Phase.TERMINATING, trouble=Trouble.NONE)
+    await pool.when(lambda s: s.members[first].phase is Phase.TERMINATING, "it goes")
+    assert await pool.heard(second) == []
+    await pool.be(first, ended=True)
+    await pool.until_heard(second, "delete")
+    await pool.be(second, ended=True)
+    await pool.rolled_out(6)
+
+
 async def test_a_report_that_was_overtaken_changes_nothing(pool: Pool) -> None:
     await pool.ready(spec(1))
     (name,) = await pool.members()

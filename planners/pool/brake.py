@@ -65,4 +65,5 @@ def say(draft: Draft) -> None:
     proof = proof_at(view, speed)
     end = f", at {proof:%Y-%m-%d %H:%M:%S} at the earliest" if proof is not None else ""
     words = f"{count} machines in a row failed before they had been Running for {bound}, and none has lasted since"
-    draft.waits.append(Wait("MachinesDieYoung", f"{words}: one at a time is made until one does{end}"))
+    spared = "; none of an older revision that is in use is replaced before" if view.rolling else ""
+    draft.waits.append(Wait("MachinesDieYoung", f"{words}: one at a time is made until one does{end}{spared}"))

@@ -32,7 +32,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         since=report.since,
         phase=report.phase,
         vm=report.vm,
-        trouble=report.trouble,
+        trouble=_trouble(member, report),
         permit=_permit(member.permit, report),
         priority=priority,
         marked=report.marked or member.marked,  # a person may have marked it here
@@ -54,6 +54,12 @@ def _lasted(member: Member, report: MemberReport) -> bool:
     """Kept for when it is Running no more: a machine that once had ten good minutes failed late, whatever follows."""
     ran = member.phase is Phase.RUNNING and report.phase is not Phase.RUNNING
     return member.lasted or (ran and report.since - member.since >= pace.LASTED)
+
+
+def _trouble(member: Member, report: MemberReport) -> Trouble:
+    """Once it is deleted, a machine says no more that its VM was gone before: that is a repair until it has ended."""
+    going = report.phase is Phase.TERMINATING and report.trouble is Trouble.NONE
+    return member.trouble if going and member.trouble is Trouble.GONE else report.trouble
 
 
 def _kept(member: Member, report: MemberReport) -> PreservedBy:
@@ -87,7 +93,7 @@ def _permit(permit: Permit, report: MemberReport) -> Permit:
     """One that was given stays until the machine has taken its question back; a Failed one has used it, and so has one
     whose VM was gone before it was replaced. One that is preserved is repaired once it is drained: no other machine
     waits for its turn to end."""
-    if report.trouble is Trouble.GONE and permit is Permit.GRANTED:
+    if report.vm is Vm.GONE and permit is Permit.GRANTED:
         return permit
     if report.phase is Phase.FAILED and report.drained and report.preserved_until is not None:
         return Permit.NONE

@@ -60,6 +60,8 @@ def replace_old(draft: Draft) -> None:
     order = sorted(olds, key=lambda n: (n in view.available, olds[n].revision, deletion_key(n, olds[n], view.now)))
     unavailable = [n for n in order if n not in view.available][:room]
     ready = [n for n in order if n in view.available][: room - len(unavailable)]
+    if view.pace.suspect:  # who is there for a moment replaces nobody
+        ready = []
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     words = f"{len(view.old)} of older revisions"
     draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {words}: nothing in use is lost by it")
