@@ -140,8 +140,9 @@ class Pool:
     # -- what the cloud says ------------------------------------------------------------------------------------------
 
     async def machines(self) -> dict[str, MachineState]:
-        """Those that it has, by name, as they say they are."""
-        names = sorted((await self.state()).members)
+        """Those that it has and that are started, by name, as they say they are."""
+        state = await self.state()
+        names = sorted(state.members.keys() - set(state.unstarted))
         states = await asyncio.gather(*(asked(machine_handle(self.stack, n), MachineWorkflow.describe) for n in names))
         return dict(zip(names, states, strict=True))
 

@@ -176,7 +176,11 @@ async def test_of_two_that_are_gone_the_second_waits_until_nothing_is_left_of_th
     for name in names[:2]:
         await pool.be(name, phase=Phase.UNKNOWN, vm=Vm.GONE, trouble=Trouble.GONE)
     words = await pool.waits("RepairBudget")
-    (first,) = [n for n in names[:2] if await pool.heard(n)]
+
+    async def heard() -> list[str]:
+        return [n for n in names[:2] if await pool.heard(n)]
+
+    (first,) = await eventually(heard, bool, "one of them is deleted")
     (second,) = {*names[:2]} - {first}
     assert f"Without a VM, to be replaced later: 1 machine ({second}); in flight of 1" in words
     await pool.be(first, phase=Phase.TERMINATING, trouble=Trouble.NONE)

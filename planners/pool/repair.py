@@ -21,6 +21,7 @@ from resources.pool import Gate, Member, Permit, Trouble, Vm
 
 FLAKY = 3
 """New machines that may be lost in a row once one of the revision has been available."""
+GONE = ": the cloud has confirmed that there is no VM any more"
 
 
 def storm(view: View) -> Wait | None:
@@ -48,8 +49,8 @@ def storm(view: View) -> Wait | None:
 
 
 def _lost_its_vm(member: Member) -> bool:
-    """It had been Running."""
-    return member.vm is Vm.GONE and member.trouble is Trouble.GONE
+    """It had been Running, or is being deleted by somebody else."""
+    return member.vm is Vm.GONE and member.trouble in (Trouble.GONE, Trouble.NONE)
 
 
 def in_flight(view: View) -> list[str]:
@@ -134,9 +135,6 @@ def _is_ready(member: Member, none_stays: bool) -> bool:
     return drained or member.vm is Vm.GONE
 
 
-GONE = ": the cloud has confirmed that there is no VM any more"
-
-
 def _replace_gone(draft: Draft, names: list[str]) -> None:
     """As many as the budget allows, whoever is gone longest first."""
     view = draft.view
@@ -184,8 +182,8 @@ def _say_what_is_left(draft: Draft, held: list[str]) -> None:
     view = draft.view
     if not held:
         return
-    joined = any(view.new[n].trouble is not Trouble.JOIN for n in held)
-    how = "failed before they had lasted" if joined else "never joined"
+    some_ran = any(view.new[n].trouble is not Trouble.JOIN for n in held)
+    how = "failed before they had lasted" if some_ran else "never joined"
     draft.wait(
         "NewMachinesNeverJoin",
         f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that {how} "
