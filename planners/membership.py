@@ -113,18 +113,18 @@ def _vm(s: MachineState) -> Vm:
 
 
 def _trouble(s: MachineState) -> tuple[Trouble, str]:
-    """And its words. That it Failed is not forgotten when it is deleted: it is a repair until its VM is gone."""
+    """And its words. It is classed by when in its life it failed, not by what noticed it: a VM that is gone before its
+    machine was ever Running has not joined. That it Failed is not forgotten when it is deleted: it is a repair until
+    its VM is gone, which is no news then."""
     failed = _failed(s)
-    if failed is None:
-        if _seen_gone(s) and s.deletion is None:
-            return Trouble.GONE, f"{s.status.provider_id} was deleted by somebody"
+    gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and _seen_gone(s))
+    if failed is None and not gone:
         return Trouble.NONE, ""
-    if failed.reason == "VMGone" or (s.was_running and _seen_gone(s)):
-        return Trouble.GONE, failed.message
+    message = failed.message if failed else f"{s.status.provider_id} was deleted by somebody"
     if s.was_running:
-        return Trouble.HEALTH, failed.message
+        return Trouble.GONE if gone else Trouble.HEALTH, message
     nobodys_fault = s.create_failure is not None and s.create_failure.error_class in NOT_ITS_FAULT
-    return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, failed.message
+    return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, message
 
 
 def _seen_gone(s: MachineState) -> bool:

@@ -83,13 +83,13 @@ class Trouble(StrEnum):
 
     NONE = ""
     JOIN = "j"
-    """It was never Running within its creationTimeout."""
+    """It was never Running: not within its creationTimeout, or its VM was gone or stopped before."""
     CREATE = "c"
     """It got no VM within its creationTimeout, and not for a fault of its own: the cloud had none to give."""
     HEALTH = "h"
     """It was Running and is not healthy any more."""
     GONE = "g"
-    """Somebody else deleted its VM."""
+    """It was Running, and somebody else deleted its VM."""
 
 
 class Permit(StrEnum):
@@ -162,6 +162,9 @@ class Member(NamedTuple):
     """`deleting` is a RepairIntent, which the machine may refuse."""
     removed: Flag = False
     """A person has marked it for deletion by its name."""
+    lasted: Flag = False
+    """It has been Running for planners.pool.pace.LASTED at a stretch, and is not Running any more. One that is Running
+    says so by `since`."""
 
     @property
     def leaving(self) -> bool:
@@ -176,9 +179,10 @@ class Member(NamedTuple):
 
 
 _KNOWN = Member._fields.index("keep")
-"""As many fields an older worker reads; the others travel apart, as text."""
+"""As many fields an older worker reads; the others travel apart, as text: five that one of the last version reads, and
+the last one apart from those, a digit for each member."""
 _NOTHING = ",,,0,0"
-"""Those, of a member of which they say nothing."""
+"""Those five, of a member of which they say nothing."""
 
 
 class Revision(Value):
@@ -210,13 +214,21 @@ class Pace(Value):
     window: int = Field(default=1, ge=0)
     """Machines on the way to a VM at the same time, at most."""
     joins_failed: int = 0
-    """In a row."""
+    """Machines that failed before they had lasted, since one has."""
     backoffs: int = 0
     """In a row."""
     until: datetime | None = None
     """No machine is made before it."""
     reason: str = ""
     message: str = ""
+    newest: datetime | None = None
+    """When the newest of those that `joins_failed` counts was made: one made no earlier that lasts forgives them."""
+    suspect: bool = False
+    """The pool has backed off for them, and none has lasted since: one at a time is on the way to Running."""
+    storm: bool = False
+    """There was one when the pool last looked. This and the next stay in a new revision."""
+    repairs_from: datetime | None = None
+    """No repair begins before it."""
 
 
 class Gate(StrEnum):
@@ -241,12 +253,15 @@ class Rollout(Value):
     proven: bool = False
     """A new machine has been available."""
     lost: int = 0
-    """New machines that never joined and were replaced, since the last one that became available."""
+    """New machines that failed before they had lasted and were replaced, since the last one that became available."""
     gate: Gate = Gate.OPEN
     held_since: datetime | None = None
     """Since then its clock stands still: it is paused, or nothing can be seen."""
     canary_passed: bool = False
     """A person has let it go on beyond pauseAfter."""
+    waiting_since: datetime | None = None
+    """Since then new machines are waited for, whichever: one that takes the place of a lost one starts no clock anew.
+    """
 
 
 class PoolWait(Value):
@@ -269,7 +284,7 @@ class RolloutCounts(Value):
     old: int = 0
     """Of older revisions, whose VM is not confirmed gone."""
     lost: int = 0
-    """Of its revision, that never joined and were replaced."""
+    """Of its revision, that failed before they had lasted and were replaced."""
 
 
 class Story(Value):
@@ -369,14 +384,22 @@ class PoolState(Model):
         found = [f"{m.keep},{m.kept},{m.released},{m.repair:d},{m.removed:d}" for m in members]
         return found if set(found) - {_NOTHING} else []
 
+    @computed_field
+    def lasted(self) -> str:
+        """Of the members by name, likewise, a digit each; "" where none has."""
+        found = "".join(f"{self.members[name].lasted:d}" for name in sorted(self.members))
+        return found if "1" in found else ""
+
     @model_validator(mode="before")
     @classmethod
     def _together(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not given.get("apart"):
+        if not isinstance(given, dict) or not (given.get("apart") or given.get("lasted")):
             return given
         members = given["members"]
-        apart = dict(zip(sorted(members), given["apart"], strict=True))
-        return {**given, "members": {n: [*m[:_KNOWN], *apart[n].split(",")] for n, m in members.items()}}
+        apart = given.get("apart") or [_NOTHING] * len(members)
+        lasted = given.get("lasted") or "0" * len(members)
+        more = {n: [*a.split(","), d] for n, a, d in zip(sorted(members), apart, lasted, strict=True)}
+        return {**given, "members": {n: [*m[:_KNOWN], *more[n]] for n, m in members.items()}}
 
     @property
     def revision(self) -> int:

@@ -20,14 +20,16 @@ from invariants_pool import (
     check_i2,
     check_i3,
     check_i4,
+    check_i15,
     check_pool_i1,
     check_pool_i6,
     check_pool_i8,
     check_unmarked,
 )
 from lifekit import Stack, asked, end_running, eventually
-from poollives import Pool, pool_spec
+from poollives import Pool, killing, pool_spec
 
+from planners.pool import pace
 from resources.machine import MachineState
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
 from resources.pool import PoolState
@@ -270,3 +272,28 @@ async def pool_with_one_slot(it: Live) -> None:
     await eventually(pool.state, lambda s: kept not in s.members, "its slot was taken")
     await pool.rolled_out(2)
     await it.end(machines=4, ceiling=3)
+
+
+@pool_flow("start_machines 3", "tell_members 1")
+async def pool_whose_vms_die(it: Live) -> None:
+    """Each VM is terminated as soon as it can be described. The pool backs off and says so; once nobody does it any
+    more, a person lets it go on."""
+    pool, lost = it.pool, pace.patience(2) + 1
+    arm(pool.stack, *OURS)
+    async with killing(pool):
+        await pool.start(pool_spec(2, machine=WELL), it.of.wanted)
+
+        async def braked() -> PoolSummary:
+            check_i15(it.seen, 2, lost - 2)
+            return await pool.summary()
+
+        found = await eventually(braked, lambda s: any(w.reason == "MachinesNeverJoin" for w in s.waits), "it waits")
+        assert not found.rolled_out
+        await settled(pool)
+        check_i15(it.seen, 2, lost - 2)
+    answer = await pool.ask("resume")
+    assert "machines are made again" in answer, answer
+    await pool.rolled_out(2)
+    await it.known()
+    check_i15(it.seen, 2, lost)
+    await it.end(machines=len(it.seen.launches()), ceiling=3)

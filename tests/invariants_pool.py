@@ -129,6 +129,13 @@ def check_i4(watched: Watched, journal: list[Happening], budget: int) -> None:
         assert number - over <= budget, f"I4: {number - over} repairs in flight at {when}, {budget} allowed"
 
 
+def check_i15(watched: Watched, wanted: int, losses: int) -> None:
+    """Whatever takes them away, and however fast: as many VMs as are wanted, and as its back-off or its losses allow
+    before the first window is over."""
+    made = sum(map(len, watched.launches().values()))
+    assert made <= wanted + losses, f"I15: {made} VMs were made, {wanted} wanted and {losses} to be lost"
+
+
 def check_unmarked(pool: Pool, theirs: str) -> None:
     """No Node carries a rollout's marks; `theirs` is one that a person forbids autoscalers to remove (I10)."""
     for node in pool.nodes():

@@ -69,7 +69,8 @@ def asking(seconds: int = 0) -> Member:
 
 
 def failing(**more: Any) -> Member:
-    return member(2, F, **{"trouble": Trouble.HEALTH, "permit": Permit.GRANTED, **more})
+    """By permit, after a life that lasted."""
+    return member(2, F, **{"trouble": Trouble.HEALTH, "permit": Permit.GRANTED, "lasted": True, **more})
 
 
 def drained(keep: Wish = Wish.SLOT, **more: Any) -> Member:
@@ -79,5 +80,5 @@ def drained(keep: Wish = Wish.SLOT, **more: Any) -> Member:
 
 def kept(by: PreservedBy = PreservedBy.AUTO, **more: Any) -> Member:
     """Failed, and preserved."""
-    given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, **more}
-    return member(2, F, **given)
+    given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, "lasted": True}
+    return member(2, F, **{**given, **more})

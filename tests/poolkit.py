@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from planners.pool import pace, progress
+from planners.pool import brake, pace, progress
 from planners.pool.keep import kept, lowered, slots
 from planners.pool.plan import Observed, Plan, complete, plan
 from planners.pool.repair import in_flight
@@ -134,7 +134,15 @@ class World:
         self.say(f"*** rollout {gate or 'open'}")
 
     def set(self, name: str, why: str = "", **changes: Any) -> None:
-        self.members[name] = self.members[name]._replace(**changes)
+        """As the pool hears it: of the newest revision's machines it learns how fast it may go on."""
+        former = self.members[name]
+        member = former._replace(**changes)
+        if member.phase is not Phase.RUNNING and pace.has_lasted(former, self.now):
+            member = member._replace(lasted=True)
+        self.members[name] = member
+        if member.revision == self.revision:
+            speed = pace.of(self.pace, self.revision)
+            self.pace = pace.lived(speed, former, member, f"{name} has no node", self.spec.replicas, self.now, 0)
         if why:
             self.say(f"*** {name} {why}")
 
@@ -194,6 +202,7 @@ class World:
             self.advance(name)
 
     def pool(self) -> Plan:
+        self.pace = brake.follow(self.observed, self.spec, self.now)
         self.rollout = progress.follow(self.observed, self.spec, self.now)
         made = plan(self.observed, self.spec, self.now)
         self.state()
@@ -223,6 +232,8 @@ class World:
                 self.replaced += len(step.names)
                 for name in step.names:
                     self.set(name, deleting=True, repair=step.repair)
+                    if step.permitted:
+                        self.set(name, permit=Permit.GRANTED)
             case Keep():
                 for name in step.names:
                     self.set(name, kept=step.by)
@@ -282,18 +293,15 @@ class World:
             self.pace = pace.create_failed(speed, ErrorClass.CAPACITY, "no capacity in zone a", self.now, 0)
             return
         self._enter(name, Phase.PENDING, vm=Vm.LIVES)
-        self.pace = pace.born(speed)
 
     def _join(self, name: str, m: Member) -> None:
         image = next((r.machine_class.provider_spec["image"] for r in self.revisions if r.counter == m.revision), None)
         if image not in self.bad_images and name not in self.never_join:
             self._enter(name, Phase.RUNNING)
-            self.pace = pace.joined(pace.of(self.pace, m.revision))
             return
         self._pending[name] = self._pending.get(name, 0) + 1
         if self._pending[name] >= self.timeout_turns:
             self._enter(name, Phase.FAILED, trouble=Trouble.JOIN, drained=True)
-            self.pace = pace.never_joined(pace.of(self.pace, m.revision), f"{name} has no node", self.now, 0)
 
     def _end(self, name: str, m: Member) -> None:
         if m.phase is not Phase.TERMINATING:

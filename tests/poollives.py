@@ -140,8 +140,9 @@ class Pool:
     # -- what the cloud says ------------------------------------------------------------------------------------------
 
     async def machines(self) -> dict[str, MachineState]:
-        """Those that it has, by name, as they say they are."""
-        names = sorted((await self.state()).members)
+        """Those that it has and that are started, by name, as they say they are."""
+        state = await self.state()
+        names = sorted(state.members.keys() - set(state.unstarted))
         states = await asyncio.gather(*(asked(machine_handle(self.stack, n), MachineWorkflow.describe) for n in names))
         return dict(zip(names, states, strict=True))
 
@@ -216,6 +217,31 @@ async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[N
         yield again
     finally:
         await kill()
+
+
+@contextlib.asynccontextmanager
+async def killing(pool: Pool, image: str | None = None) -> AsyncIterator[None]:
+    """Whoever terminates each VM of the pool, or of its machines from an image, as soon as it can be described."""
+
+    def strike() -> None:
+        found = [i for r in pool.instances() for i in r["Instances"] if image in (None, i["ImageId"])]
+        own = [i for i in found if {t["Key"]: t["Value"] for t in i["Tags"]}["Name"].startswith(f"{pool.name}-")]
+        living = [str(i["InstanceId"]) for i in own if i["State"]["Name"] in ("pending", "running")]
+        if living:
+            pool.stack.ec2().terminate_instances(InstanceIds=living)
+
+    async def kill() -> None:
+        while True:
+            await asyncio.to_thread(strike)
+            await asyncio.sleep(0.1)
+
+    killer = asyncio.create_task(kill())
+    try:
+        yield
+    finally:
+        killer.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await killer
 
 
 def machine_handle(stack: Stack, name: str) -> WorkflowHandle[Any, Any]:

@@ -25,7 +25,7 @@ from drivers.aws import hotupdate
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from planners.hot_update import TagPlan, Tags, plan_tags
-from planners.pool import repair
+from planners.pool import pace, repair
 from planners.pool.budget import Limits
 from planners.preservation import Decision, Observed
 from resources.errors import ErrorClass
@@ -290,6 +290,11 @@ def break_i4() -> None:
     repair.in_flight = lambda view: []
 
 
+def break_i15() -> None:
+    """A pool to which a machine's early death says nothing of the next one."""
+    pace.failed_young = lambda speed, *_: speed
+
+
 def leave_marks() -> None:
     """A rollout that takes no mark off a Node."""
     patch = marks.marks_patch
@@ -342,6 +347,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I10 template": break_i10_template,
     "I11": break_i11,
     "I12": break_i12,
+    "I15": break_i15,
     "drained once": drain_again,
     "marks": leave_marks,
 }

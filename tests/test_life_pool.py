@@ -9,7 +9,7 @@ from typing import Any
 import pytest_asyncio
 from flowkit import knobs
 from lifekit import Stack, end_running, eventually, new_stack
-from poollives import Crowd, Pool, machine_handle, pool_class, pool_spec, worker_process
+from poollives import Crowd, Pool, killing, machine_handle, pool_class, pool_spec, worker_process
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine import Phase
@@ -102,6 +102,20 @@ def marks_of(pool: Pool) -> Any:
         return await asyncio.to_thread(marks, pool)
 
     return look
+
+
+async def test_a_rollout_whose_new_vms_die_costs_its_surge(pool: Pool) -> None:
+    """Somebody terminates each as soon as it can be described. The old machine stays, and the way back is open."""
+    await pool.start(pool_spec(1))
+    await pool.rolled_out(1)
+    async with killing(pool, OTHER_IMAGE):
+        await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
+        stands = await pool.waits("NewMachinesNeverJoin")
+        assert (stands.available, stands.machines, stands.updated) == (1, 1, 1)
+        assert len(pool.stack.launched()) == 2
+        await pool.undo()
+        await pool.rolled_out(1, revision=3)
+    assert len(pool.stack.launched()) == 2
 
 
 async def test_superseded_in_the_middle(pool: Pool) -> None:

@@ -187,7 +187,7 @@ async def test_a_vm_that_is_gone_before_its_node_joined(machines: Machines, pool
     new = pool.new_state(timings=Timings(consistency=timedelta(0)))
     await pool.start(new)
     failed = await pool.told(lambda r: r.phase is Phase.FAILED)
-    assert (failed.vm, failed.trouble, failed.drained) == (Vm.GONE, Trouble.GONE, True)
+    assert (failed.vm, failed.trouble, failed.drained) == (Vm.GONE, Trouble.JOIN, True), "it has not joined"
     assert "no such instance" in failed.message
 
 

@@ -88,7 +88,10 @@ CASES: dict[str, tuple[Phase, dict[str, Any], Vm, Trouble]] = {
     ),
     "stopped before it joined": (Phase.FAILED, {"conditions": failed("VMStopped")}, Vm.LIVES, Trouble.JOIN),
     "stale node": (Phase.FAILED, {"conditions": failed("StaleNode")}, Vm.LIVES, Trouble.JOIN),
-    "gone before it joined": (Phase.FAILED, {"conditions": failed("VMGone")}, Vm.GONE, Trouble.GONE),
+    "gone before it joined": (Phase.FAILED, {"conditions": failed("VMGone")}, Vm.GONE, Trouble.JOIN),
+    "the same, as the watch saw it": (Phase.PENDING, {"vm": vm("gone")}, Vm.GONE, Trouble.JOIN),
+    "joined, and gone before it ran": (Phase.PENDING, {"joined": True, "vm": vm("gone")}, Vm.GONE, Trouble.JOIN),
+    "ran, and Failed by it": (Phase.FAILED, {**RAN, "conditions": failed("VMGone")}, Vm.GONE, Trouble.GONE),
     "never joined, and gone later": (
         Phase.FAILED,
         {"vm": vm("gone"), "conditions": failed("CreationTimeout")},
@@ -125,6 +128,12 @@ CASES: dict[str, tuple[Phase, dict[str, Any], Vm, Trouble]] = {
         Phase.TERMINATING,
         {**RAN, "deletion": DELETED, "conditions": failed("HealthTimeout")},
         Vm.LIVES,
+        Trouble.HEALTH,
+    ),
+    "the same, and its VM goes by that": (
+        Phase.TERMINATING,
+        {**RAN, "deletion": DELETED, "vm": vm("gone"), "conditions": failed("HealthTimeout")},
+        Vm.GONE,
         Trouble.HEALTH,
     ),
     "never joined and deleted": (

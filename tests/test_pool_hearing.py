@@ -22,6 +22,7 @@ from resources.preservation import PreservedBy
 from resources.timings import Timings
 
 LATER = EPOCH + timedelta(minutes=5)
+U, FAILED = Phase.UNKNOWN, Phase.FAILED
 
 
 def report(phase: Phase = Phase.RUNNING, **more: Any) -> MemberReport:
@@ -132,8 +133,17 @@ PENDING = UNBORN._replace(vm=Vm.LIVES)
 NO_CAPACITY = CreateFailure(error_class=ErrorClass.CAPACITY, message="none left")
 
 
-def after(former: Member, said: MemberReport, speed: Pace | None = None, timings: Timings | None = None) -> Pace:
-    return pace_after(speed or Pace(revision=1), former, said, timings or Timings(), EPOCH, 0)
+def after(
+    former: Member,
+    said: MemberReport,
+    speed: Pace | None = None,
+    timings: Timings | None = None,
+    replicas: int = 3,
+    braked: bool = True,
+) -> Pace:
+    heard = hear(former, said, [revision(1)])
+    speed = speed or Pace(revision=1)
+    return pace_after(speed, former, heard, said, replicas, timings or Timings(), LATER, 0, braked)
 
 
 def test_each_birth_widens_the_window_once() -> None:
@@ -143,11 +153,24 @@ def test_each_birth_widens_the_window_once() -> None:
     assert after(UNBORN, report(Phase.FAILED, vm=Vm.GONE)).window == 1
 
 
-def test_one_that_is_running_forgives() -> None:
-    speed = Pace(revision=1, joins_failed=2, backoffs=3)
-    assert after(PENDING, report(), speed) == Pace(revision=1)
-    well_again = member(phase=Phase.UNKNOWN)
-    assert after(well_again, report(), speed) == speed
+def test_one_that_is_running_forgives_what_the_cloud_refused_and_no_death() -> None:
+    refused = Pace(revision=1, backoffs=3)
+    assert after(PENDING, report(), refused) == Pace(revision=1)
+    assert after(member(phase=Phase.UNKNOWN), report(), refused) == refused, "well again"
+    died = Pace(revision=1, joins_failed=2, backoffs=3, newest=EPOCH)
+    assert after(PENDING, report(), died) == died
+    suspect = Pace(revision=1, joins_failed=3, suspect=True, newest=EPOCH)
+    assert after(PENDING, report(), suspect).window == 2
+    assert after(UNBORN, report(Phase.PENDING), suspect).window == 1
+
+
+def test_a_run_from_before_there_were_brakes_decides_as_it_did() -> None:
+    died = Pace(revision=1, joins_failed=2, backoffs=3)
+    assert after(PENDING, report(), died, braked=False) == Pace(revision=1)
+    gone = report(Phase.UNKNOWN, vm=Vm.GONE, trouble=Trouble.GONE)
+    assert after(member(), gone, died, braked=False) == died
+    third = after(PENDING, report(Phase.FAILED, trouble=Trouble.JOIN), died, braked=False)
+    assert (third.reason, third.suspect) == (NEVER_JOIN, False)
 
 
 def test_a_create_call_that_failed_stops_the_pool_for_a_while() -> None:
@@ -155,10 +178,10 @@ def test_a_create_call_that_failed_stops_the_pool_for_a_while() -> None:
     speed = after(UNBORN, said, Pace(revision=1, window=8))
     assert (speed.window, speed.backoffs, speed.reason) == (1, 1, "OutOfCapacity")
     assert speed.message == "m1: none left"
-    assert speed.until == EPOCH + timedelta(minutes=10)
+    assert speed.until == LATER + timedelta(minutes=10)
     assert after(UNBORN, said, speed) == speed  # the next one of the same window
     quick = Timings(retry={ErrorClass.CAPACITY: timedelta(seconds=1)})
-    assert after(UNBORN, said, timings=quick).until == EPOCH + timedelta(seconds=1)
+    assert after(UNBORN, said, timings=quick).until == LATER + timedelta(seconds=1)
 
 
 @pytest.mark.parametrize("error", [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT])
@@ -180,10 +203,64 @@ def test_the_third_in_a_row_that_never_joins_stops_the_pool() -> None:
         speed = after(PENDING, said, speed)
         assert (speed.joins_failed, speed.until) == (failed, None)
     speed = after(PENDING, said, speed)
-    assert (speed.reason, speed.until) == (NEVER_JOIN, EPOCH + timedelta(minutes=5))
+    assert (speed.reason, speed.until) == (NEVER_JOIN, LATER + timedelta(minutes=5))
     assert speed.message == "3 machines in a row never joined; the last: m1: no Node came"
     known = PENDING._replace(phase=Phase.FAILED, trouble=Trouble.JOIN)
     assert after(known, said, speed) == speed  # said once more
+
+
+RAN = {"phase": Phase.RUNNING, "age": 3600}
+DEATHS: list[tuple[str, Member, dict[str, Any], int]] = [
+    ("never Running", PENDING, {"phase": FAILED, "trouble": Trouble.JOIN}, 1),
+    ("its VM gone before", PENDING, {"phase": Phase.PENDING, "trouble": Trouble.JOIN, "vm": Vm.GONE}, 1),
+    ("as an older machine says that", PENDING, {"phase": FAILED, "trouble": Trouble.GONE, "vm": Vm.GONE}, 1),
+    ("gone after five minutes of Running", member(), {"phase": U, "trouble": Trouble.GONE, "vm": Vm.GONE}, 1),
+    ("ill after as long", member(phase=U), {"phase": FAILED, "trouble": Trouble.HEALTH}, 1),
+    ("gone after an hour", member(**RAN), {"phase": U, "trouble": Trouble.GONE, "vm": Vm.GONE}, 0),
+    ("the same, before its phase says so", member(**RAN), {"trouble": Trouble.GONE, "since": member(**RAN).since}, 0),
+    ("ill after an hour", member(phase=U, lasted=True), {"phase": FAILED, "trouble": Trouble.HEALTH}, 0),
+    ("no VM to be had", UNBORN, {"phase": FAILED, "trouble": Trouble.CREATE, "vm": Vm.UNBORN}, 0),
+    ("on its way out", member(deleting=True), {"phase": U, "trouble": Trouble.GONE, "vm": Vm.GONE}, 0),
+    ("known before", member(phase=U, trouble=Trouble.GONE), {"phase": FAILED, "trouble": Trouble.GONE}, 0),
+    ("merely ill", member(), {"phase": U}, 0),
+]
+
+
+@pytest.mark.parametrize(("former", "said", "count"), [r[1:] for r in DEATHS], ids=[r[0] for r in DEATHS])
+def test_a_failure_counts_by_when_in_its_life_it_struck(former: Member, said: dict[str, Any], count: int) -> None:
+    assert after(former, report(**said)).joins_failed == count
+
+
+@pytest.mark.parametrize(
+    ("former", "said", "lasted"),
+    [
+        (member(age=299), {"phase": U}, False),
+        (member(age=300), {"phase": U}, True),
+        (member(age=300), {}, False),  # it says so by `since` as long as it is Running
+        (member(phase=U, lasted=True), {"phase": FAILED}, True),
+    ],
+    ids=["not for long enough", "for ten minutes", "Running still", "once and for all"],
+)
+def test_one_that_has_lasted(former: Member, said: dict[str, Any], lasted: bool) -> None:
+    assert hear(former, report(**said), []).lasted is lasted
+
+
+def test_of_a_large_pool_one_in_twenty_may_fail() -> None:
+    said, speed = report(FAILED, trouble=Trouble.JOIN), Pace(revision=1)
+    for _ in range(9):
+        speed = after(PENDING, said, speed, replicas=200)
+    assert speed.until is None
+    assert after(PENDING, said, speed, replicas=200).reason == NEVER_JOIN
+
+
+def test_a_repair_of_one_that_was_gone_lasts_until_it_has_ended() -> None:
+    """Deleted, it does not say any more that its VM was gone before."""
+    going = member(phase=U, vm=Vm.GONE, trouble=Trouble.GONE, permit=Permit.GRANTED, deleting=True)
+    heard = hear(going, report(Phase.TERMINATING, vm=Vm.GONE), [])
+    assert (heard.trouble, heard.permit) == (Trouble.GONE, Permit.GRANTED)
+    ill = going._replace(vm=Vm.LIVES, trouble=Trouble.HEALTH, phase=FAILED)
+    assert hear(ill, report(Phase.TERMINATING, vm=Vm.GONE, trouble=Trouble.HEALTH), []).trouble is Trouble.HEALTH
+    assert hear(member(phase=U, trouble=Trouble.GONE), report(), []).trouble is Trouble.NONE, "adopted"
 
 
 # -- templates --------------------------------------------------------------------------------------------------------
@@ -240,7 +317,7 @@ def test_the_next_look_is_always_to_come() -> None:
 
 # -- preservation -----------------------------------------------------------------------------------------------------
 
-FAILED, AUTO, ASKED, NOBODY = Phase.FAILED, PreservedBy.AUTO, PreservedBy.ASKED, PreservedBy.NOBODY
+AUTO, ASKED, NOBODY = PreservedBy.AUTO, PreservedBy.ASKED, PreservedBy.NOBODY
 PRESERVED: dict[str, Any] = {"preserved_until": LATER, "preserved_by": AUTO}
 
 

@@ -48,6 +48,7 @@ def any_member(chance: random.Random) -> Member:
         kept=pick(list(PreservedBy)),
         released=pick(list(Released)),
         removed=pick((True, False)),
+        lasted=pick((True, False)),
     )
 
 
@@ -113,7 +114,15 @@ def any_pool(seed: int) -> tuple[Observed, MachineDeploymentSpec]:
         whole,
         REVISION,
         rollout=any_story(chance),
-        pace=Pace(revision=chance.choice((2, 3)), window=chance.randint(1, 100), until=until, reason="R", message="m"),
+        pace=Pace(
+            revision=chance.choice((2, 3)),
+            window=chance.randint(1, 100),
+            until=until,
+            reason=chance.choice(("R", *pace.DEATHS)),
+            message="m",
+            suspect=chance.random() < 0.2,
+            repairs_from=EPOCH + timedelta(minutes=1) if chance.random() < 0.2 else None,
+        ),
         cluster_paused=chance.random() < 0.1,
         reachable=chance.random() < 0.8,
     )
@@ -138,6 +147,8 @@ def carry_out(observed: Observed, made: Plan) -> Observed:
                 whole |= {f"new{fresh + i:03d}": Member(step.revision, EPOCH, EPOCH) for i in range(step.count)}
             case Delete():
                 whole |= {n: whole[n]._replace(deleting=True) for n in step.names}
+                if step.permitted:
+                    whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case Preserve():
                 whole |= {n: whole[n]._replace(kept=step.by) for n in step.names}
             case TakeSlots():
@@ -226,7 +237,7 @@ def test_i5_what_is_not_known_is_not_destroyed(seed: int) -> None:
     observed, wanted = any_pool(seed)
     made = plan(Observed(**{**vars(observed), "reachable": False}), wanted, EPOCH)
     if View(observed, wanted, EPOCH).limits.replicas:
-        assert all(s.reason in ("VMGone", "MarkedForDeletion") for s in made.steps if isinstance(s, Delete))
+        assert all(s.reason == "MarkedForDeletion" for s in made.steps if isinstance(s, Delete))
         assert not any(isinstance(s, Grant | MarkNodes) for s in made.steps)
 
 
@@ -272,7 +283,8 @@ def test_who_asks_is_preserved_whatever_the_slots(seed: int) -> None:
     before, made = View(observed, wanted, EPOCH), plan(observed, wanted, EPOCH)
     if overridden(observed, made, wanted) or observed.cluster_paused:
         return
-    asked = {n for n, m in before.active.items() if m.phase is Phase.FAILED and m.drained and m.keep is Keep.ASKED}
+    failed = {n: m for n, m in before.active.items() if m.phase is Phase.FAILED and m.vm is not Vm.GONE}
+    asked = {n for n, m in failed.items() if m.drained and m.keep is Keep.ASKED}
     after = carry_out(observed, made).members
     assert all(after[n].stays or n in names(made, "MarkedForDeletion") for n in asked)
 

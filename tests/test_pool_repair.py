@@ -127,11 +127,11 @@ def test_a_pool_that_backs_off_says_until_when_and_why() -> None:
 
 
 def test_p13_the_third_in_a_row_that_never_joins() -> None:
-    speed = Pace(revision=2, window=8)
+    joinless, speed = member(2, F, trouble=Trouble.JOIN), Pace(revision=2, window=8)
     for _ in range(2):
-        speed = pace.never_joined(speed, "no DNS", EPOCH, 0)
+        speed = pace.failed_young(speed, joinless, "no DNS", 3, EPOCH, 0)
     assert speed.until is None
-    assert pace.never_joined(pace.joined(speed), "no DNS", EPOCH, 0).until is None
-    third = pace.never_joined(speed, "no DNS", EPOCH, 0)
-    assert (third.until, third.reason) == (at(300), "MachinesNeverJoin")
+    third = pace.failed_young(pace.joined(speed), joinless, "no DNS", 3, EPOCH, 0)
+    assert (third.until, third.reason) == (at(300), "MachinesNeverJoin"), "one that is Running may die yet"
+    assert pace.failed_young(pace.forgive(speed), joinless, "no DNS", 3, EPOCH, 0).until is None
     assert pace.born(third).until == third.until, "that VMs are made was never in doubt"

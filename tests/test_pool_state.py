@@ -53,6 +53,7 @@ FULL = member(
     released=Released.TOLD,
     repair=True,
     removed=True,
+    lasted=True,
 )
 
 
@@ -67,10 +68,10 @@ def read(given: dict[str, Any]) -> dict[str, Member]:
     return PoolState.model_validate_json(json.dumps(given)).members
 
 
-def test_a_member_is_at_most_145_bytes() -> None:
+def test_a_member_is_at_most_150_bytes() -> None:
     state = written({"shoot-worker-abcde-fghij": FULL})
-    encoded = json.dumps([state["members"], state["apart"]], separators=(",", ":"))
-    assert len(encoded) <= 145
+    encoded = json.dumps([state["members"], state["apart"], state["lasted"]], separators=(",", ":"))
+    assert len(encoded) <= 150
     assert read(state) == {"shoot-worker-abcde-fghij": FULL}
 
 
@@ -91,6 +92,7 @@ def test_every_code_is_read_back() -> None:
             released=chance.choice(list(Released)),
             repair=chance.choice([True, False]),
             removed=chance.choice([True, False]),
+            lasted=chance.choice([True, False]),
         )
         members = {"z": made, "a": FULL, "m": member()}
         assert read(written(members)) == members
@@ -102,13 +104,20 @@ def test_every_code_is_read_back() -> None:
     assert read(state) == {"m": Member(1, EPOCH, EPOCH, Phase.RUNNING)}
 
 
+NOT_APART: dict[str, Any] = {
+    "keep": Keep.UNDECIDED,
+    "kept": PreservedBy.NOBODY,
+    "released": Released.NO,
+    "repair": False,
+    "removed": False,
+}
 BEFORE = [12, 1767225600000, 1767225600000, "C", "v", "h", "g", 3, None, None, "u", 1, 1, 0, 1, 12, 345]
 
 
 def test_what_was_written_before_there_were_slots_is_read() -> None:
     """Histories that are recorded, and runs that go on in another one by a newer worker."""
     state = written({"m": FULL}) | {"members": {"m": BEFORE}}
-    del state["apart"]
+    del state["apart"], state["lasted"]
     (found,) = read(state).values()
     assert (found.preserved_by, found.deleting, found.node_marked, found.seq) == (PreservedBy.ASKED, True, False, 345)
     assert (found.keep, found.kept, found.released) == (Keep.UNDECIDED, PreservedBy.NOBODY, Released.NO)
@@ -121,6 +130,10 @@ def test_an_older_worker_reads_the_members() -> None:
     state = written({"b": member(), "a": FULL})
     assert [len(fields) for fields in state["members"].values()] == [len(BEFORE)] * 2
     assert state["apart"] == ["n,u,s,1,1", ",,,0,0"], "by name"
+    assert state["lasted"] == "10", "apart from those: one of the last version reads five and no more"
+    assert read({**state, "lasted": ""}) == {"b": member(), "a": FULL._replace(lasted=False)}
+    assert written({"a": member()})["lasted"] == ""
+    assert read({**state, "apart": []})["a"] == FULL._replace(**NOT_APART)
 
 
 async def test_5000_members_travel_in_one_payload() -> None:

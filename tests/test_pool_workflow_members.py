@@ -16,6 +16,7 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from activities.pools import PoolActivities
+from planners.pool.brake import COOLDOWN
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.membership import TellMachinesOutput
@@ -138,7 +139,7 @@ async def test_a_question_that_is_taken_back(pool: Pool) -> None:
     assert await pool.heard(names[1]) == []
 
 
-async def test_in_a_storm_nothing_is_replaced(pool: Pool) -> None:
+async def test_in_a_storm_nothing_is_replaced(pool: Pool, temporal: WorkflowEnvironment) -> None:
     await pool.ready(spec(4))
     names = await pool.members()
     await pool.be(*names, phase=Phase.UNKNOWN)
@@ -149,6 +150,9 @@ async def test_in_a_storm_nothing_is_replaced(pool: Pool) -> None:
     )
     assert [await pool.heard(n) for n in names] == [[]] * 4
     await pool.be(*names[1:], phase=Phase.RUNNING, asks=False)
+    assert "No repair begins before" in await pool.waits("RepairsRest")
+    assert await pool.heard(names[0]) == []
+    await temporal.fast_forward(pool.handle, COOLDOWN)
     await pool.until_heard(names[0], "permit")
     await pool.rolled_out(4)
     assert len(pool.started()) == 5
@@ -163,6 +167,29 @@ async def test_a_vm_that_somebody_else_deleted_is_replaced(pool: Pool) -> None:
     assert await pool.noted("VMGone") == (
         f"Deleting 1 machine ({name}): the cloud has confirmed that there is no VM any more"
     )
+
+
+async def test_of_two_that_are_gone_the_second_waits_until_nothing_is_left_of_the_first(pool: Pool) -> None:
+    await pool.ready(spec(6))
+    names = await pool.members()
+    await pool.be(*names[:2], habits=[LINGERS])
+    for name in names[:2]:
+        await pool.be(name, phase=Phase.UNKNOWN, vm=Vm.GONE, trouble=Trouble.GONE)
+    words = await pool.waits("RepairBudget")
+
+    async def heard() -> list[str]:
+        return [n for n in names[:2] if await pool.heard(n)]
+
+    (first,) = await eventually(heard, bool, "one of them is deleted")
+    (second,) = {*names[:2]} - {first}
+    assert f"Without a VM, to be replaced later: 1 machine ({second}); in flight of 1" in words
+    await pool.be(first, phase=Phase.TERMINATING, trouble=Trouble.NONE)
+    await pool.when(lambda s: s.members[first].phase is Phase.TERMINATING, "it goes")
+    assert await pool.heard(second) == []
+    await pool.be(first, ended=True)
+    await pool.until_heard(second, "delete")
+    await pool.be(second, ended=True)
+    await pool.rolled_out(6)
 
 
 async def test_a_report_that_was_overtaken_changes_nothing(pool: Pool) -> None:

@@ -16,8 +16,6 @@ from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Troub
 from resources.preservation import PreservedBy
 from resources.timings import Timings
 
-ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
-
 
 def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], template: int = 0) -> Member:
     """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays, but
@@ -34,7 +32,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         since=report.since,
         phase=report.phase,
         vm=report.vm,
-        trouble=report.trouble,
+        trouble=_trouble(member, report),
         permit=_permit(member.permit, report),
         priority=priority,
         marked=report.marked or member.marked,  # a person may have marked it here
@@ -48,7 +46,20 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         drained=report.drained,
         template=report.template,
         seq=report.seq,
+        lasted=_lasted(member, report),
     )
+
+
+def _lasted(member: Member, report: MemberReport) -> bool:
+    """Kept for when it is Running no more: a machine that once had ten good minutes failed late, whatever follows."""
+    ran = member.phase is Phase.RUNNING and report.phase is not Phase.RUNNING
+    return member.lasted or (ran and report.since - member.since >= pace.LASTED)
+
+
+def _trouble(member: Member, report: MemberReport) -> Trouble:
+    """Once it is deleted, a machine says no more that its VM was gone before: that is a repair until it has ended."""
+    going = report.phase is Phase.TERMINATING and report.trouble is Trouble.NONE
+    return member.trouble if going and member.trouble is Trouble.GONE else report.trouble
 
 
 def _kept(member: Member, report: MemberReport) -> PreservedBy:
@@ -79,8 +90,11 @@ def _refused(member: Member, report: MemberReport) -> bool:
 
 
 def _permit(permit: Permit, report: MemberReport) -> Permit:
-    """One that was given stays until the machine has taken its question back; a Failed one has used it. One that is
-    preserved is repaired once it is drained: no other machine waits for its turn to end."""
+    """One that was given stays until the machine has taken its question back; a Failed one has used it, and so has one
+    whose VM was gone before it was replaced. One that is preserved is repaired once it is drained: no other machine
+    waits for its turn to end."""
+    if report.vm is Vm.GONE and permit is Permit.GRANTED:
+        return permit
     if report.phase is Phase.FAILED and report.drained and report.preserved_until is not None:
         return Permit.NONE
     if report.asks:
@@ -97,17 +111,41 @@ def first_heard(report: MemberReport, revisions: Sequence[Revision]) -> Member:
 
 
 def pace_after(
-    speed: Pace, former: Member, report: MemberReport, timings: Timings, now: datetime, jitter: float
+    speed: Pace,
+    former: Member,
+    heard: Member,
+    report: MemberReport,
+    replicas: int,
+    timings: Timings,
+    now: datetime,
+    jitter: float,
+    braked: bool = True,
 ) -> Pace:
-    """How fast the pool may go on. `speed` is the newest revision's, and so must the machine be."""
-    if former.vm is Vm.UNBORN and report.vm is Vm.LIVES:
+    """How fast the pool may go on. `speed` is the newest revision's, and so must the machine be; `heard`: the member as
+    it has reported itself; `braked`: as of `Observed`."""
+    message = f"{report.machine}: {report.message}"
+    if braked:
+        after = pace.lived(speed, former, heard, message, replicas, now, jitter)
+    else:
+        after = _lived_before_there_were_brakes(speed, former, heard, message, now, jitter)
+    died = former.trouble is Trouble.NONE and report.trouble is not Trouble.NONE
+    if died or report.failure is None or report.phase not in pace.COMING:
+        return after
+    error = report.failure.error_class
+    wait = timings.retry.get(error, WAIT[error])
+    return pace.create_failed(after, error, f"{report.machine}: {report.failure.message}", now, jitter, wait)
+
+
+def _lived_before_there_were_brakes(
+    speed: Pace, former: Member, heard: Member, message: str, now: datetime, jitter: float
+) -> Pace:
+    """One that was Running forgave all, and one counted that was Failed before."""
+    if former.vm is Vm.UNBORN and heard.vm is Vm.LIVES:
         speed = pace.born(speed)
-    if former.phase in ON_THE_WAY and report.phase is Phase.RUNNING:
-        speed = pace.joined(speed)
-    if former.trouble is not Trouble.JOIN and report.trouble is Trouble.JOIN:
-        speed = pace.never_joined(speed, f"{report.machine}: {report.message}", now, jitter)
-    elif report.failure is not None and report.phase in ON_THE_WAY:
-        error = report.failure.error_class
-        wait = timings.retry.get(error, WAIT[error])
-        speed = pace.create_failed(speed, error, f"{report.machine}: {report.failure.message}", now, jitter, wait)
+    if former.phase in pace.COMING and heard.phase is Phase.RUNNING:
+        speed = speed.model_copy(update={"joins_failed": 0, "backoffs": 0})
+    if former.trouble is not Trouble.JOIN and heard.trouble is Trouble.JOIN:
+        if speed.until is not None and now < speed.until:
+            return speed.model_copy(update={"joins_failed": speed.joins_failed + 1})
+        return pace.failed_young(speed, heard, message, 0, now, jitter).model_copy(update={"suspect": False})
     return speed

@@ -15,13 +15,14 @@ from planners.pool import progress, steps
 from planners.pool.steps import TakeSlots, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Keep, Member, Released
+from resources.pool import Keep, Member, Released, Vm
 from resources.preservation import PreservedBy
 
 
 def kept(view: View) -> dict[str, Member]:
-    """Failed machines that are not replaced: they are preserved, or will be in a moment."""
-    return {n: m for n, m in view.active.items() if m.stays}
+    """Failed machines that are not replaced: they are preserved, or will be in a moment. Where the VM is gone there is
+    nothing to look at."""
+    return {n: m for n, m in view.active.items() if m.stays and m.vm is not Vm.GONE}
 
 
 def slots(members: Mapping[str, Member]) -> dict[str, Member]:
@@ -51,7 +52,7 @@ def decide(draft: Draft) -> None:
 
 
 def _undecided(member: Member) -> bool:
-    return member.phase is Phase.FAILED and member.drained and not member.stays
+    return member.phase is Phase.FAILED and member.drained and not member.stays and member.vm is not Vm.GONE
 
 
 def _longest_first(members: Mapping[str, Member], wish: Keep) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from resources.machine import Phase
-from resources.pool import Member
+from resources.pool import Member, Vm
 from resources.preservation import PreservedBy
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
@@ -27,15 +27,16 @@ Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
-    """Or about to be. One whose slot was taken is it no more."""
+    """Or about to be. One whose slot was taken is it no more, nor one whose VM is gone."""
     until = member.preserved_until
-    return not member.released and (bool(member.kept) or (until is not None and now < until))
+    there = member.vm is not Vm.GONE
+    return there and not member.released and (bool(member.kept) or (until is not None and now < until))
 
 
 def deletion_key(name: str, member: Member, now: datetime) -> Key:
     """Smaller goes first: not preserved before preserved, auto-preserved before asked-for, earlier expiry, lower
-    priority, marked for deletion first and the earlier mark, phase, older, and last the name, so that it is one order
-    whatever order the members come in."""
+    priority, marked for deletion first and the earlier mark, without a VM, phase, older, and last the name, so that it
+    is one order whatever order the members come in."""
     kept = preserved(member, now)
     return (
         kept,
@@ -43,7 +44,7 @@ def deletion_key(name: str, member: Member, now: datetime) -> Key:
         member.preserved_until if kept and member.preserved_until else _NEVER,
         member.priority,
         member.marked or _NEVER,
-        _PHASE_RANK[member.phase],
+        -1 if member.vm is Vm.GONE else _PHASE_RANK[member.phase],
         member.created,
         name,
     )

@@ -1,8 +1,12 @@
 """How fast a pool makes machines: a slow start, and one back-off.
 
+A failure counts by when in a machine's life it struck, however it was noticed: before it had lasted it says something
+of the next machine, after that it does not.
+
 Sources: Kubernetes' slowStartBatch and machine-controller-manager's S9, S10 (1, 2, 4, … as long as they succeed, 100 at
-most, stop at the first failing batch); field cases P13 (three machines in a row that never join) and P19 (a back-off is
-a pool's, with jitter, and grows with each window rather than with each failing machine).
+most, stop at the first failing batch); kubelet's CrashLoopBackOff (forgiven after ten minutes); field cases P13 (three
+machines in a row that never join) and P19 (a back-off is a pool's, with jitter, and grows with each window rather than
+with each failing machine).
 """
 
 from __future__ import annotations
@@ -10,73 +14,168 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from planners.waits import REASON, WAIT
+from resources.base import format_duration
 from resources.errors import ErrorClass
-from resources.pool import Pace
+from resources.machine import Phase
+from resources.pool import Member, Pace, Trouble, Vm
 
 CAP = 100
 """Machines made, and machines deleted, in one step."""
 LEAVING = 500
 """Machines on their way out at the same time. Each is drained, is looked at in the cloud, and tells its pool, its class
 and its cluster of its end: those three workflows bear no more at once."""
+LASTED = timedelta(minutes=10)
+"""Running for so long at a stretch, a machine has lasted: kubelet forgives a container that crashed after as long."""
 JOINS = 3
+ONE_IN = 20
+"""So many machines may fail before they have lasted, one after the other, before the pool backs off: three, and of a
+large pool one in twenty of its replicas, since of a thousand a few always do."""
 JOIN_WAIT = timedelta(minutes=5)
 NEVER_JOIN = "MachinesNeverJoin"
+DIE_YOUNG = "MachinesDieYoung"
+DEATHS = (NEVER_JOIN, DIE_YOUNG)
+"""Reasons of a back-off that a VM does not end, since that VMs are made was never in doubt."""
 LONGEST = timedelta(hours=1)
 JITTER = 0.2
 PASSING = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT)
 """Errors that say nothing about the next machine."""
+COMING = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
+
+
+# -- lives ------------------------------------------------------------------------------------------------------------
+
+
+def has_lasted(member: Member, now: datetime) -> bool:
+    return member.lasted or (member.phase is Phase.RUNNING and now - member.since >= LASTED)
+
+
+def dead(member: Member) -> bool:
+    """Failed, or without its VM."""
+    return member.phase is Phase.FAILED or member.vm is Vm.GONE
+
+
+def died_young(member: Member) -> bool:
+    """It failed before it had lasted, whatever noticed it. That the cloud had no VM to give is no failure of its."""
+    return member.trouble is Trouble.JOIN or (member.trouble in (Trouble.HEALTH, Trouble.GONE) and not member.lasted)
+
+
+def patience(replicas: int) -> int:
+    """Machines that may die young in a row before a pool of so many backs off."""
+    return max(JOINS, replicas // ONE_IN)
+
+
+def most_in_an_hour(replicas: int, ceiling: int) -> int:
+    """VMs that the pool makes within an hour at most, beside those that people want anew, whatever fails and however
+    fast (I15). `ceiling`: VMs that it may have at the same time.
+
+    No two windows open within JOIN_WAIT, nor three within LASTED more: the second one of a row waits twice as long, and
+    a row ends only when a machine has lasted. In each window as many may come up as the pool may have and die then, and
+    as many as `patience` be replaced before it backs off again. And each machine that has lasted may die after that.
+    Machines that never join are far fewer: `patience` and one more with each window, of 5, 10, 20, 40 and 60 minutes.
+    """
+    hour = timedelta(hours=1)
+    windows = 2 * -(-hour // (JOIN_WAIT + LASTED)) + 1
+    return windows * (ceiling + patience(replicas) - 1) + hour // LASTED * ceiling
+
+
+# -- the pace ---------------------------------------------------------------------------------------------------------
 
 
 def of(pace: Pace, revision: int) -> Pace:
-    """A new revision begins anew: what was wrong may be mended by it."""
-    return pace if pace.revision == revision else Pace(revision=revision)
+    """A new revision begins anew: what was wrong may be mended by it. What was wrong around it is not."""
+    if pace.revision == revision:
+        return pace
+    return Pace(revision=revision, storm=pace.storm, repairs_from=pace.repairs_from)
 
 
-def allowance(pace: Pace, unborn: int, now: datetime) -> int:
-    """How many more may be made now, with so many on the way to a VM."""
+def backing_off(pace: Pace, now: datetime) -> bool:
+    """Because machines die young: then nothing is given up for another one either."""
+    return pace.reason in DEATHS and pace.until is not None and now < pace.until
+
+
+def coming(pace: Pace, member: Member) -> bool:
+    """It counts against the window: it is on its way to a VM, or, where none has lasted, to Running."""
+    if pace.suspect:
+        return member.phase in COMING and not dead(member)
+    return member.vm is Vm.UNBORN
+
+
+def allowance(pace: Pace, coming: int, now: datetime) -> int:
+    """How many more may be made now, with so many on the way."""
     if pace.until is not None and now < pace.until:
         return 0
-    return max(0, min(pace.window, CAP) - unborn)
+    return max(0, min(pace.window, CAP) - coming)
+
+
+def lived(
+    pace: Pace, former: Member, member: Member, message: str, replicas: int, now: datetime, jitter: float
+) -> Pace:
+    """What has become of a machine of the revision. `jitter`: 0 to 1, from the workflow's own chance."""
+    if former.vm is Vm.UNBORN and member.vm is Vm.LIVES:
+        pace = born(pace)
+    if former.phase in COMING and member.phase is Phase.RUNNING:
+        pace = joined(pace)
+    struck = former.trouble is Trouble.NONE and not former.leaving
+    if struck and died_young(member) and not has_lasted(member, now):
+        pace = failed_young(pace, member, message, replicas, now, jitter)
+    return pace
 
 
 def born(pace: Pace, count: int = 1) -> Pace:
     """So many got their VM: with each success one more may be on the way, so each batch is twice the one before. What
-    the cloud refused it gives again; that machines join is not said by it."""
-    wider = pace.model_copy(update={"window": min(CAP, pace.window + count)})
-    if pace.reason == NEVER_JOIN:
+    the cloud refused it gives again; that machines last is not said by it."""
+    wider = pace if pace.suspect else _wider(pace, count)
+    if pace.reason in DEATHS:
         return wider
     return wider.model_copy(update={"until": None, "reason": "", "message": ""})
 
 
-def joined(pace: Pace) -> Pace:
-    """A machine is Running: what was counted against the revision is forgiven."""
-    return pace.model_copy(update={"joins_failed": 0, "backoffs": 0})
+def joined(pace: Pace, count: int = 1) -> Pace:
+    """So many are Running. Where machines have died young it is their lasting that forgives."""
+    if pace.suspect:
+        return _wider(pace, count)
+    return pace if pace.joins_failed else pace.model_copy(update={"backoffs": 0})
+
+
+def _wider(pace: Pace, count: int) -> Pace:
+    return pace.model_copy(update={"window": min(CAP, pace.window + count)})
+
+
+def forgive(pace: Pace) -> Pace:
+    """A machine has lasted, or a person wants it tried again: what was counted against the revision is forgotten."""
+    over = {"until": None, "reason": "", "message": ""} if pace.reason in DEATHS else {}
+    return pace.model_copy(update={"joins_failed": 0, "backoffs": 0, "newest": None, "suspect": False, **over})
 
 
 def create_failed(
     pace: Pace, error: ErrorClass, message: str, now: datetime, jitter: float, wait: timedelta | None = None
 ) -> Pace:
-    """A machine's create call failed. `jitter`: 0 to 1, from the workflow's own chance; `wait`: instead of the class's
-    own."""
-    if error in PASSING:
+    """A machine's create call failed. Failures within a window are the same trouble: they neither prolong it nor make
+    the next one longer. `wait`: instead of the class's own."""
+    if error in PASSING or (pace.until is not None and now < pace.until):
         return pace
     return _back_off(pace, REASON[error], message, WAIT[error] if wait is None else wait, now, jitter)
 
 
-def never_joined(pace: Pace, message: str, now: datetime, jitter: float) -> Pace:
-    """A machine had no node within its creationTimeout: with the third in a row the pool waits."""
-    failed = pace.model_copy(update={"joins_failed": pace.joins_failed + 1})
-    if failed.joins_failed < JOINS:
+def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: datetime, jitter: float) -> Pace:
+    """A machine failed before it had lasted: with the third in a row the pool waits, and with each of the next."""
+    count = pace.joins_failed + 1
+    newest = max(member.created, pace.newest or member.created)
+    failed = pace.model_copy(update={"joins_failed": count, "newest": newest})
+    if backing_off(pace, now) or (count < patience(replicas) and not pace.suspect):
         return failed
-    words = f"{failed.joins_failed} machines in a row never joined; the last: {message}"
-    return _back_off(failed, NEVER_JOIN, words, JOIN_WAIT, now, jitter)
+    suspected = failed.model_copy(update={"suspect": True})
+    if member.trouble is Trouble.JOIN:
+        words = f"{count} machines in a row never joined; the last: {message}"
+        return _back_off(suspected, NEVER_JOIN, words, JOIN_WAIT, now, jitter)
+    words = f"{count} machines in a row failed before they had been Running for {format_duration(LASTED)}"
+    return _back_off(suspected, DIE_YOUNG, f"{words}; the last: {message}", JOIN_WAIT, now, jitter)
 
 
 def _back_off(pace: Pace, reason: str, message: str, wait: timedelta, now: datetime, jitter: float) -> Pace:
-    """Failures within a window are the same trouble: they neither prolong it nor make the next one longer."""
-    if pace.until is not None and now < pace.until:
-        return pace
+    """One that the cloud made the pool begin is not cut short."""
     wait = min(wait * (1 << min(pace.backoffs, 8)), max(wait, LONGEST)) * (1 + JITTER * jitter)
+    until = max(now + wait, pace.until or now)
     return pace.model_copy(
-        update={"window": 1, "backoffs": pace.backoffs + 1, "until": now + wait, "reason": reason, "message": message}
+        update={"window": 1, "backoffs": pace.backoffs + 1, "until": until, "reason": reason, "message": message}
     )

@@ -9,13 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from planners.pool import keep, progress, repair, rollout, scale
-from planners.pool.pace import of
+from planners.pool import brake, keep, progress, repair, rollout, scale
 from planners.pool.steps import Plan, Wait
 from planners.pool.view import Draft, Observed, View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Vm
 
 __all__ = ["Observed", "Plan", "plan"]
 
@@ -23,7 +21,7 @@ __all__ = ["Observed", "Plan", "plan"]
 def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
     """What to do now, why, what is waited for, and when to look again. Total: every state of a pool has a plan.
 
-    `observed.rollout` is what `progress.follow` made of the same members.
+    `observed.rollout` and `observed.pace` are what `progress.follow` and `brake.follow` made of the same members.
     """
     view = View(observed, spec, now)
     if view.rolling:  # also when the last old machine is deleted by this plan itself
@@ -40,6 +38,7 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
         repair.grant(draft)
         scale.create(draft)
         rollout.mark_nodes(draft)
+        brake.say(draft)
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
     if observed.cluster_paused and draft.steps and not observed.deleted:  # who deletes a pool is obeyed
@@ -53,16 +52,16 @@ def complete(view: View) -> bool:
     are what the pool is to have (seed 003, point 9), but not all that a rollout is to bring."""
     if view.observed.deleted:
         return not view.members
-    no_old = all(m.revision == view.observed.revision or m.vm is Vm.GONE for m in view.members.values())
+    if view.limits.replicas and view.pace.suspect:
+        return False  # none has lasted yet
     done = view.available if view.unfinished else view.available | keep.kept(view).keys()
-    return no_old and len(view.new) == view.limits.replicas and len(done) == len(view.new)
+    return not view.old_left and len(view.new) == view.limits.replicas and len(done) == len(view.new)
 
 
 def _next_look(view: View) -> datetime | None:
     """The earliest time at which waiting alone changes something."""
     times = [view.available_at(m) for m in view.active.values() if m.phase is Phase.RUNNING]
+    times += brake.next_look(view)
     if (stop := progress.stops_at(view)) is not None:
         times.append(stop)
-    if (until := of(view.observed.pace, view.observed.revision).until) is not None:
-        times.append(until)
     return min((t for t in times if t > view.now), default=None)

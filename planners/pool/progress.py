@@ -1,7 +1,8 @@
 """How far a rollout is, what holds it, and when it has stopped.
 
 Sources: Kubernetes' DeploymentProgressing and progressDeadlineSeconds; here the clock runs only while new machines are
-waited for: an old one that drains for an hour is no failure of the new revision.
+waited for: an old one that drains for an hour is no failure of the new revision. A machine that is made in the place
+of one that failed is no progress: only one that is available.
 """
 
 from __future__ import annotations
@@ -9,17 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
+from planners.pool.pace import dead, died_young
 from planners.pool.steps import Delete, Step
 from planners.pool.view import Observed, View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Rollout, Trouble, Vm
+from resources.pool import Gate, Member, Rollout, Trouble
 
 
 def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
     """The rollout's story as it is now, to be kept and given to the next plan. None: nothing old has a VM."""
     view = View(observed, spec, now)
-    old = sum(1 for m in view.members.values() if m.revision != observed.revision and m.vm is not Vm.GONE)
+    old = view.old_left
     if not old:
         return None
     available = len(view.new.keys() & view.available)
@@ -34,6 +36,7 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Ro
             old_left=old,
             proven=proven,
             canary_passed=observed.back,
+            waiting_since=_waiting_since(view, None),
         )
     more, fewer = available > story.available, old < story.old_left
     held = spec.paused or observed.cluster_paused or story.gate is Gate.PAUSED or not observed.reachable
@@ -45,8 +48,22 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Ro
             "lost": 0 if more else story.lost,
             "held_since": (story.held_since or now) if held else None,
             "progress_at": now if more or fewer else _set_forward(view, story, now, held),
+            "waiting_since": _waiting_since(view, None if more else story),
         }
     )
+
+
+def _waiting_since(view: View, story: Rollout | None) -> datetime | None:
+    """As long as one that was lost is not made up for, the wait is the same, also where none is on its way."""
+    if not view.observed.braked:
+        return None
+    if story is not None and story.waiting_since is not None and (view.waited_for or story.lost > 0):
+        return story.waiting_since
+    return _first_waited_for(view)
+
+
+def _first_waited_for(view: View) -> datetime | None:
+    return min((_waited_for_since(view.new[n]) for n in view.waited_for), default=None)
 
 
 def _set_forward(view: View, story: Rollout, now: datetime, held: bool) -> datetime:
@@ -58,29 +75,45 @@ def _set_forward(view: View, story: Rollout, now: datetime, held: bool) -> datet
 
 def _counts_from(view: View, story: Rollout) -> datetime:
     """Of the progress deadline."""
-    return max([story.progress_at, *sorted(_waited_for_since(view.new[n]) for n in view.waited_for)[:1]])
+    since = story.waiting_since or _first_waited_for(view)
+    return max(story.progress_at, since) if since else story.progress_at
 
 
-def lose(rollout: Rollout | None, steps: Iterable[Step], members: Mapping[str, Member]) -> Rollout | None:
-    """The story once these steps are taken: new machines that never joined are remembered when they are replaced."""
+def lose(
+    rollout: Rollout | None, steps: Iterable[Step], members: Mapping[str, Member], braked: bool = True
+) -> Rollout | None:
+    """The story once these steps are taken: new machines that failed before they had lasted are remembered when they
+    are replaced."""
     if rollout is None:
         return None
-    gone = [n for s in steps if isinstance(s, Delete) and s.reason == "NeverJoined" for n in s.names]
-    lost = sum(1 for n in gone if members[n].revision == rollout.revision)
+    replaced = [(s.reason, members[n]) for s in steps if isinstance(s, Delete) for n in s.names]
+    own = [(reason, m) for reason, m in replaced if m.revision == rollout.revision]
+    lost = sum(1 for reason, m in own if reason == "NeverJoined" or (braked and _lost(reason, m, rollout.began)))
     return rollout.model_copy(update={"lost": rollout.lost + lost})
+
+
+def _lost(reason: str, member: Member, began: datetime) -> bool:
+    return reason in ("VMGone", "Unhealthy") and died_young(member) and member.since >= began
 
 
 def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
     """A person lets it go on: past its pause, its lost machines, its deadline, and its canary where that is reached."""
-    passed = rollout.canary_passed or canary_waits(View(observed, spec, now))
-    kept = sum(
-        1
-        for m in observed.members.values()
-        if m.revision == rollout.revision and m.phase is Phase.FAILED and m.trouble is Trouble.JOIN and not m.leaving
-    )
+    view = View(observed, spec, now)
+    passed = rollout.canary_passed or canary_waits(view)
+    kept = len(failed(view))
     return rollout.model_copy(
         update={"gate": Gate.OPEN, "canary_passed": passed, "lost": -kept, "progress_at": now, "held_since": None}
     )
+
+
+def failed(view: View) -> dict[str, Member]:
+    """New machines that failed in the rollout before they had lasted, and are there still. Such as an undo has made new
+    failed before it."""
+    if not view.observed.braked:
+        return {n: m for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN}
+    began = view.observed.rollout.began if view.observed.rollout else None
+    young = {n: m for n, m in view.new.items() if dead(m) and died_young(m)}
+    return {n: m for n, m in young.items() if began is None or m.since >= began}
 
 
 def stops_at(view: View) -> datetime | None:

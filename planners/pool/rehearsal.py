@@ -68,5 +68,5 @@ def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> 
         else:
             members[name] = m
     born = sum(1 for n, m in members.items() if m.vm is not observed.members[n].vm)
-    speed = pace.born(pace.of(observed.pace, observed.revision), born)
+    speed = pace.joined(pace.born(pace.of(observed.pace, observed.revision), born), born)
     return replace(observed, members=members, pace=speed)

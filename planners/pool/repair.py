@@ -3,6 +3,9 @@
 Sources: design *Repair budget*; machine-controller-manager's permits (tryMarkingMachineFailed, M1-M9), from which this
 differs where they hurt: a mate that is Pending or in CrashLoopBackOff does not block a repair, and a preserved one is
 none; field cases P55 (small pools), P13 and P65 (machines that never join).
+
+A VM that is gone is nothing to lose, but it is replaced by the same rules: so many that are gone at once are rarely
+gone, and what takes one away may take the next.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 from planners.pool import progress
 from planners.pool.keep import no_slot
 from planners.pool.order import in_deletion_order
+from planners.pool.pace import backing_off, dead
 from planners.pool.steps import Grant, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
@@ -17,15 +21,22 @@ from resources.pool import Gate, Member, Permit, Trouble, Vm
 
 FLAKY = 3
 """New machines that may be lost in a row once one of the revision has been available."""
+GONE = ": the cloud has confirmed that there is no VM any more"
 
 
 def storm(view: View) -> Wait | None:
     """More unhealthy machines than one can believe: then nothing is replaced, by repair or rollout. Those that are kept
-    for a look have been judged before (mcm.md §5)."""
+    for a look have been judged before (mcm.md §5); those that were never Running have served nobody."""
+    aside = left_standing(view)
     ill = [
         n
         for n, m in view.active.items()
-        if m.phase is Phase.UNKNOWN or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not _put_aside(m))
+        if n not in aside
+        and (
+            m.phase is Phase.UNKNOWN
+            or _lost_its_vm(m)
+            or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not _put_aside(m))
+        )
     ]
     if len(ill) <= view.limits.storm:
         return None
@@ -37,18 +48,25 @@ def storm(view: View) -> Wait | None:
     )
 
 
+def _lost_its_vm(member: Member) -> bool:
+    """It had been Running, or is being deleted by somebody else."""
+    return member.vm is Vm.GONE and member.trouble in (Trouble.GONE, Trouble.NONE)
+
+
 def in_flight(view: View) -> list[str]:
-    """Repairs that have begun, until the cloud has confirmed the VM gone (I4)."""
-    return sorted(
-        n
-        for n, m in view.members.items()
-        if m.vm is not Vm.GONE
-        and not _put_aside(m)
-        and (
-            (m.permit is Permit.GRANTED and m.phase is not Phase.RUNNING)
-            or (m.trouble is Trouble.HEALTH and m.phase is Phase.FAILED)
-        )
-    )
+    """Repairs that have begun, until the cloud has confirmed the VM gone; where it was gone before, until nothing is
+    left of the machine (I4)."""
+    aside = left_standing(view)
+    return sorted(n for n, m in view.members.items() if n not in aside and _is_repaired(view, m))
+
+
+def _is_repaired(view: View, member: Member) -> bool:
+    if member.vm is Vm.GONE:
+        return view.observed.braked and member.leaving and member.permit is Permit.GRANTED and _lost_its_vm(member)
+    if _put_aside(member):
+        return False
+    granted = member.permit is Permit.GRANTED and member.phase is not Phase.RUNNING
+    return granted or (member.trouble is Trouble.HEALTH and member.phase is Phase.FAILED)
 
 
 def _put_aside(member: Member) -> bool:
@@ -64,7 +82,7 @@ def grant(draft: Draft) -> None:
     }
     if not asking:
         return
-    if halted := _halted(view):
+    if halted := _halted(view) or _resting(view):
         draft.wait(halted.reason, halted.message)
         return
     busy, budget = in_flight(view), view.limits.repairs
@@ -81,29 +99,59 @@ def grant(draft: Draft) -> None:
 
 def replace_failed(draft: Draft) -> None:
     """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay, unless a rollout or the
-    like overrides it. What has no VM any more is only tidied up, which destroys nothing and needs no permit.
+    like overrides it. So are those whose VM is gone, drained or not: such as had been Running as repairs, by the same
+    budget, but without a permit and without delay.
 
     A machine for which somebody asks in the same instant may refuse it, and reports so; not where it is overridden."""
     view = draft.view
-    gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
-    draft.delete(gone, "VMGone", ": the cloud has confirmed that there is no VM any more")
-    view = draft.view
+    if not view.observed.braked:
+        gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
+        draft.delete(gone, "VMGone", GONE)
+        view = draft.view
     none_stays = progress.overrides(view)
-    failed = {n: m for n, m in view.active.items() if m.phase is Phase.FAILED and (none_stays or not m.stays)}
-    ready = {n: m for n, m in failed.items() if m.drained}
+    ready = {n: m for n, m in view.active.items() if _is_ready(m, none_stays)}
     if not ready:
         return
     if halted := _halted(view):
         draft.wait(halted.reason, halted.message)
         return
-    none = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.CREATE]
+    standing = left_standing(view)
+    _say_what_is_left(draft, standing)
+    names = [n for n in in_deletion_order(ready, view.now) if n not in standing]
+    none = [n for n in names if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
         none = [n for n in none if n not in view.new]  # who resumes the rollout has them made anew
     _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
-    joins = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble not in (Trouble.HEALTH, Trouble.CREATE)]
-    _replace(draft, _not_held(draft, joins), "NeverJoined", " that never joined within creationTimeout")
-    ill = [n for n in in_deletion_order(ready, view.now) if ready[n].trouble is Trouble.HEALTH]
+    others = [n for n in names if ready[n].trouble is not Trouble.CREATE]
+    ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not _lost_its_vm(ready[n])]
+    joins = [n for n in others if n not in ill and not _lost_its_vm(ready[n])]
+    _replace(draft, joins, "NeverJoined", " that never joined")
     _replace(draft, ill, "Unhealthy", " that failed and are drained")
+    _replace_gone(draft, [n for n in others if _lost_its_vm(ready[n])])
+
+
+def _is_ready(member: Member, none_stays: bool) -> bool:
+    drained = member.phase is Phase.FAILED and member.drained and (none_stays or not member.stays)
+    return drained or member.vm is Vm.GONE
+
+
+def _replace_gone(draft: Draft, names: list[str]) -> None:
+    """As many as the budget allows, whoever is gone longest first."""
+    view = draft.view
+    if not names:
+        return
+    if resting := _resting(view):
+        draft.wait(resting.reason, resting.message)
+        return
+    first = sorted(names, key=lambda n: (view.members[n].since, n))
+    busy, budget = in_flight(view), view.limits.repairs
+    chosen = first[: max(0, budget - len(busy))]
+    draft.delete(chosen, "VMGone", GONE, permitted=True)
+    if rest := first[len(chosen) :]:
+        limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
+        under_way = named([*chosen, *busy]) or "none"
+        words = f"Without a VM, to be replaced later: {some(len(rest))} ({named(rest)}); in flight of {limit}"
+        draft.wait("RepairBudget", f"{words}: {under_way}")
 
 
 def _replace(draft: Draft, names: list[str], reason: str, why: str) -> None:
@@ -111,31 +159,37 @@ def _replace(draft: Draft, names: list[str], reason: str, why: str) -> None:
 
 
 def losses_allowed(view: View) -> int:
-    """New machines of a rollout that may never join before it is left standing: a bad image costs at most the surge
-    (P65); of a revision that has been seen to work a few more are bad luck."""
+    """New machines of a rollout that may fail before they have lasted until it is left standing: a bad image costs at
+    most the surge (P65); of a revision that has been seen to work a few more are bad luck."""
     rollout, surge = view.observed.rollout, max(1, view.limits.surge)
     return max(surge, FLAKY) if rollout and rollout.proven else surge
 
 
-def _not_held(draft: Draft, names: list[str]) -> list[str]:
-    """Those of them that may be replaced. In a rollout a new machine that never joined is kept, for its console and so
-    that no further one is spent, once as many are lost as may be."""
-    view, rollout = draft.view, draft.view.observed.rollout
+def left_standing(view: View) -> list[str]:
+    """New machines of a rollout that failed before they had lasted and are not replaced, for their console and so that
+    no further one is spent: once as many are lost as may be. They are no repair, and hold up none."""
     if not view.rolling:
-        return names
-    news = [n for n in names if n in view.new]
-    under_way = [n for n in view.waited_for if view.new[n].phase is not Phase.FAILED]
-    present = [n for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN]
-    spent = (rollout.lost if rollout else 0) + len(present) + len(under_way)
+        return []
+    rollout, failed = view.observed.rollout, progress.failed(view)
+    under_way = [n for n in view.waited_for if not dead(view.new[n])]
+    spent = (rollout.lost if rollout else 0) + len(failed) + len(under_way)
     may = 0 if _over(view) else max(0, losses_allowed(view) - spent)
-    if held := news[may:]:
-        draft.wait(
-            "NewMachinesNeverJoin",
-            f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that never joined "
-            f"({named(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
-            "resume it to try again",
-        )
-    return [n for n in names if n not in held]
+    none_stays = progress.overrides(view)
+    return in_deletion_order({n: m for n, m in failed.items() if _is_ready(m, none_stays)}, view.now)[may:]
+
+
+def _say_what_is_left(draft: Draft, held: list[str]) -> None:
+    view = draft.view
+    if not held:
+        return
+    some_ran = any(view.new[n].trouble is not Trouble.JOIN for n in held)
+    how = "failed before they had lasted" if some_ran else "never joined"
+    draft.wait(
+        "NewMachinesNeverJoin",
+        f"Not replaced in the rollout: {some(len(held))} of revision {view.observed.revision} that {how} "
+        f"({named(held)}), for it may lose {losses_allowed(view)}; correct the class or undo the rollout, or "
+        "resume it to try again",
+    )
 
 
 def _over(view: View) -> bool:
@@ -148,3 +202,16 @@ def _halted(view: View) -> Wait | None:
     if not view.observed.reachable:
         return Wait("Unreachable", "The API server or the cloud does not answer: nothing is replaced on old news")
     return storm(view)
+
+
+def _resting(view: View) -> Wait | None:
+    """No repair begins now, though one might: a storm is hardly over, or what is made instead dies young."""
+    speed = view.pace
+    if not view.observed.braked:
+        return None
+    if backing_off(speed, view.now):
+        return Wait(speed.reason, f"No repair begins before {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}")
+    if speed.repairs_from is not None and view.now < speed.repairs_from:
+        words = "too many machines were unhealthy until a moment ago, and those that are ill still may get well"
+        return Wait("RepairsRest", f"No repair begins before {speed.repairs_from:%Y-%m-%d %H:%M:%S}: {words}")
+    return None

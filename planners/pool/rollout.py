@@ -12,7 +12,7 @@ from planners.pool.order import deletion_key, preserved
 from planners.pool.steps import MarkNodes, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Gate
+from resources.pool import Gate, Vm
 
 
 def gate(view: View) -> Wait | None:
@@ -60,6 +60,8 @@ def replace_old(draft: Draft) -> None:
     order = sorted(olds, key=lambda n: (n in view.available, olds[n].revision, deletion_key(n, olds[n], view.now)))
     unavailable = [n for n in order if n not in view.available][:room]
     ready = [n for n in order if n in view.available][: room - len(unavailable)]
+    if view.pace.suspect:  # who is there for a moment replaces nobody
+        ready = []
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     words = f"{len(view.old)} of older revisions"
     draft.delete(unavailable, "ReplacedUnavailable", f" not available, of {words}: nothing in use is lost by it")
@@ -76,7 +78,17 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
         draft.wait("Canary", f"{words}: resume the rollout to go on; {some(len(view.old))} of older ones stay")
     elif not moving and view.waited_for:
         words = f"Waits for {len(view.waited_for)} of {len(view.new)} machines of revision {revision} to be available"
-        draft.wait("NewMachinesNotReady", f"{words}: {len(view.available)} available, {floor} needed")
+        words += f": {len(view.available)} available, {floor} needed"
+        if failed := _failed_since(view):
+            draft.wait("NewMachinesFail", f"{words}; {some(failed)} of it failed before they had lasted")
+        else:
+            draft.wait("NewMachinesNotReady", words)
+
+
+def _failed_since(view: View) -> int:
+    """New machines, since the last one that became available."""
+    rollout = view.observed.rollout
+    return len(progress.failed(view)) + max(0, rollout.lost) if rollout and view.observed.braked else 0
 
 
 def _say_what_is_left(draft: Draft) -> None:
@@ -96,8 +108,10 @@ def mark_nodes(draft: Draft) -> None:
     going = view.rolling and not (rollout and rollout.gate is Gate.ABORTED) and not progress.stopped(view)
     paused = view.spec.paused or (rollout is not None and rollout.gate is Gate.PAUSED)
     joined = (Phase.RUNNING, Phase.UNKNOWN)
-    on = [n for n, m in view.old.items() if going and not paused and not m.node_marked and m.phase in joined]
-    off = [n for n, m in view.active.items() if m.node_marked and not (going and n in view.old)]
+    there = {n: m for n, m in view.active.items() if m.vm is not Vm.GONE}
+    old = {n: m for n, m in there.items() if going and n in view.old}
+    on = [n for n, m in old.items() if not paused and not m.node_marked and m.phase in joined]
+    off = [n for n, m in there.items() if m.node_marked and n not in old]
     if on:
         words = f"Marking {some(len(on), 'node')} that the rollout of revision {view.observed.revision} will replace"
         draft.do(MarkNodes(tuple(sorted(on)), True, "RolloutMarks", words))

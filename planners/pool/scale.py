@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from planners.pool import keep, pace, progress, rollout
+from planners.pool import keep, pace, progress, repair, rollout
 from planners.pool.order import in_deletion_order, preserved, proportional
 from planners.pool.steps import Create, some
 from planners.pool.view import Draft, View
@@ -88,17 +88,19 @@ def create(draft: Draft) -> None:
     extra = 1 if view.repairing and limits.surge == 0 else 0
     ceiling = limits.ceiling + extra
     terms = f"replicas {limits.replicas} + maxSurge {limits.surge}" + (" + 1 for a repair" if extra else "")
-    room = max(0, ceiling - view.vms)
-    speed = pace.of(view.observed.pace, revision)
-    unborn = sum(1 for m in view.new.values() if m.vm is Vm.UNBORN)
-    allowed = pace.allowance(speed, unborn, view.now)
+    # A new machine that is left standing costs its place, also where its VM is gone: else a rollout went round it.
+    standing = sum(1 for n in repair.left_standing(view) if view.new[n].vm is Vm.GONE)
+    room = max(0, ceiling - view.vms - standing)
+    speed = view.pace
+    coming = sum(1 for m in view.new.values() if pace.coming(speed, m))
+    allowed = pace.allowance(speed, coming, view.now)
     count = min(need, room, allowed, pace.CAP)
     if count > 0:
         reason = "RolledOut" if need > missing else "ReplicasMissing"
         words = f"Created {some(count)} of revision {revision}: {view.vms} of {ceiling} allowed ({terms})"
         draft.do(Create(count, revision, reason, words))
     if count < min(need, room):
-        _say_why_slow(draft, speed, unborn + count, min(need, room) - count)
+        _say_why_slow(draft, speed, coming + count, min(need, room) - count)
         return
     leaving = sum(1 for m in view.members.values() if m.leaving and m.vm is not Vm.GONE)
     if room < need and leaving:
@@ -106,10 +108,13 @@ def create(draft: Draft) -> None:
         draft.wait("WaitsForVMsToGo", f"{words}: {view.vms + count} of {ceiling} allowed ({terms})")
 
 
-def _say_why_slow(draft: Draft, speed: Pace, unborn: int, rest: int) -> None:
+def _say_why_slow(draft: Draft, speed: Pace, coming: int, rest: int) -> None:
     if speed.until is not None and draft.view.now < speed.until:
         words = f"{some(rest)} to be made wait until {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}"
         draft.wait(speed.reason, words)
+    elif speed.suspect:
+        words = f"{some(rest)} to be made wait for {coming} on the way to Running: {speed.window} at a time, since"
+        draft.wait("MachinesDieYoung", f"{words} {speed.joins_failed} in a row failed before they had lasted")
     else:
-        words = f"{some(rest)} to be made wait for {unborn} on the way to a VM: {speed.window} at a time so far"
+        words = f"{some(rest)} to be made wait for {coming} on the way to a VM: {speed.window} at a time so far"
         draft.wait("SlowStart", words)

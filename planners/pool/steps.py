@@ -28,6 +28,8 @@ class Delete:
     message: str
     repair: bool = False
     """A machine that is to be preserved by now may refuse it."""
+    permitted: bool = False
+    """It is a repair without a question before, and takes a permit."""
 
 
 @dataclass(frozen=True)

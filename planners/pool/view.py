@@ -9,11 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from planners.pool.budget import Limits, limits
-from planners.pool.pace import CAP, LEAVING
+from planners.pool.pace import CAP, LEAVING, of
 from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Member, Pace, Released, Rollout, Trouble, Vm
+from resources.pool import Member, Pace, Permit, Released, Rollout, Trouble, Vm
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,9 @@ class Observed:
     """The newest revision is a former one, gone back to: no canary holds its rollout."""
     unfinished: bool = False
     """The newest revision's rollout has not come to its end, though nothing old may be left."""
+    braked: bool = True
+    """False for a run of a pool that began before there were brakes: what it has decided by must be decided again at a
+    replay. It ends with the run."""
 
 
 @dataclass(frozen=True)
@@ -56,10 +59,17 @@ class View:
         """Machines that have a VM or may have one: they count until the cloud has confirmed it gone."""
         return sum(1 for m in self.members.values() if m.vm is not Vm.GONE)
 
+    @property
+    def pace(self) -> Pace:
+        """Of the newest revision."""
+        return of(self.observed.pace, self.observed.revision)
+
     @cached_property
     def active(self) -> Mapping[str, Member]:
-        """Those that stay, as far as is decided. Preserved ones are among them: they count as replicas."""
-        return {n: m for n, m in self.members.items() if not m.leaving and m.vm is not Vm.GONE}
+        """Those that stay, as far as is decided. Preserved ones are among them: they count as replicas. So does one
+        whose VM is gone, until it has its turn to be replaced."""
+        gone_too = self.observed.braked
+        return {n: m for n, m in self.members.items() if not m.leaving and (gone_too or m.vm is not Vm.GONE)}
 
     @cached_property
     def new(self) -> Mapping[str, Member]:
@@ -70,10 +80,20 @@ class View:
         return {n: m for n, m in self.active.items() if m.revision != self.observed.revision}
 
     @cached_property
+    def old_left(self) -> int:
+        """Old ones that have a VM or stay."""
+        revision = self.observed.revision
+        return sum(
+            1 for n, m in self.members.items() if m.revision != revision and (m.vm is not Vm.GONE or n in self.active)
+        )
+
+    @cached_property
     def available(self) -> frozenset[str]:
-        """Active, and Running for minReadySeconds."""
+        """Active, with a VM, and Running for minReadySeconds."""
         before = self.now - timedelta(seconds=self.spec.min_ready_seconds)
-        return frozenset(n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.since <= before)
+        return frozenset(
+            n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.vm is not Vm.GONE and m.since <= before
+        )
 
     def available_at(self, member: Member) -> datetime:
         """When a Running member counts as available."""
@@ -115,8 +135,8 @@ class Draft:
     def do(self, step: Step) -> None:
         self.steps.append(step)
         match step:
-            case Delete(names=names, repair=repair):
-                self._see(names, deleting=True, repair=repair)
+            case Delete(names=names, repair=repair, permitted=permitted):
+                self._see(names, deleting=True, repair=repair, **({"permit": Permit.GRANTED} if permitted else {}))
             case Keep(names=names, by=by):
                 self._see(names, kept=by)
             case TakeSlots(names=names):
@@ -132,7 +152,9 @@ class Draft:
     def wait(self, reason: str, message: str) -> None:
         self.waits.append(Wait(reason, message))
 
-    def delete(self, names: Iterable[str], reason: str, why: str, repair: bool = False) -> None:
+    def delete(
+        self, names: Iterable[str], reason: str, why: str, repair: bool = False, permitted: bool = False
+    ) -> None:
         """As many as one plan may, first ones first; the rest is planned again next time. `why` goes on after "Deleting
         2 machines (a, b)"."""
         names = tuple(names)
@@ -145,4 +167,4 @@ class Draft:
             )
             self.wait("MachinesLeaving", words)
         if chosen:
-            self.do(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}", repair))
+            self.do(Delete(chosen, reason, f"Deleting {some(len(chosen))} ({named(chosen)}){why}", repair, permitted))

@@ -32,7 +32,8 @@ POOL: dict[str, Reason] = {
     ),
     "NeverJoined": Reason(
         Kind.HAPPENING,
-        "Machines that had no Node within creationTimeout were deleted, and are made again.",
+        "Machines that were never Running were deleted, and are made again: they had no Node within creationTimeout, "
+        "or their VM was gone or stopped before.",
         "Nothing, if it comes once. Else read what the next one says: `hostler describe pool {pool}` names it.",
         warning=True,
     ),
@@ -110,9 +111,9 @@ POOL: dict[str, Reason] = {
     "TooManyUnhealthy": Reason(
         Kind.WAIT,
         "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
-        "Look at the network and the API server first: so many are rarely ill by themselves. It goes on when fewer "
-        "are. `hostler get machines --pool {pool}` lists them; are they really lost, raise repair.pauseAboveUnhealthy, "
-        "or delete them one by one.",
+        "Look at the network, the API server and the cloud account first: so many are rarely ill or gone by "
+        "themselves. `hostler get machines --pool {pool}` lists them; are they really lost, raise "
+        "repair.pauseAboveUnhealthy, or delete them one by one.",
         warning=True,
     ),
     "RepairBudget": Reason(
@@ -120,6 +121,11 @@ POOL: dict[str, Reason] = {
         "More machines are to be repaired than repair.maxConcurrent allows at a time.",
         "Nothing: the next one has its turn when the VM of one before it is gone, which takes minutes. With "
         "`maxConcurrent: 0` none ever has.",
+    ),
+    "RepairsRest": Reason(
+        Kind.WAIT,
+        "Too many machines were unhealthy until a moment ago, so no repair begins for 5 minutes.",
+        "Nothing: those that get well within the 5 minutes are left alone, and the others have their turn then.",
     ),
     "FailedPreserved": Reason(
         Kind.WAIT,
@@ -135,10 +141,20 @@ POOL: dict[str, Reason] = {
     ),
     "MachinesNeverJoin": Reason(
         Kind.WAIT,
-        "Three machines in a row had no Node within creationTimeout, so the next ones wait.",
-        "Find out why they do not join (image, user data, network, bootstrap token): the message has the last one's "
-        "words. Then correct the class: `hostler apply -f FILE --cluster {cluster}`. It is tried again after 5 "
-        "minutes, later after up to an hour.",
+        "Three machines in a row, or one in twenty of a large pool, failed before they were Running, so the next ones "
+        "wait.",
+        "Find out why they do not join (image, user data, network, who deletes VMs): the message has the last words. "
+        "Correct the class: `hostler apply -f FILE --cluster {cluster}`; once something else is mended: "
+        "`hostler rollout resume {pool}`. By itself it tries after 5 minutes, later after up to an hour.",
+        warning=True,
+    ),
+    "MachinesDieYoung": Reason(
+        Kind.WAIT,
+        "Three machines in a row, or one in twenty of a large pool, failed before they had been Running for 10 "
+        "minutes, so the next ones are made one at a time.",
+        "Find out what kills them (the cloud's audit log, the kubelet's log): the message has the last words. Correct "
+        "the class: `hostler apply -f FILE --cluster {cluster}`; once something else is mended: "
+        "`hostler rollout resume {pool}`. It ends when one lasts for 10 minutes.",
         warning=True,
     ),
     "WaitsForVMsToGo": Reason(
@@ -159,9 +175,18 @@ POOL: dict[str, Reason] = {
         "Nothing: it takes as long as a machine needs to boot and join, and minReadySeconds. After 15 minutes see why "
         "they do not: `hostler describe pool {pool}`.",
     ),
+    "NewMachinesFail": Reason(
+        Kind.WAIT,
+        "The rollout waits for new machines to be available, and some of them have failed before they had been Running "
+        "for 10 minutes.",
+        "See what the last ones said: `hostler events pool {pool}`. If more than one has failed, correct the class and "
+        "apply it, or go back: `hostler rollout undo {pool}`.",
+        warning=True,
+    ),
     "NewMachinesNeverJoin": Reason(
         Kind.WAIT,
-        "As many new machines of the rollout as may be lost never joined; the others are kept, for their console.",
+        "As many new machines of the rollout as may be lost never joined or did not last; the others are left as they "
+        "are, for their console.",
         "Look at one that is kept. Then correct the class and apply it, or go back: `hostler rollout undo {pool}`. To "
         "try the same again: `hostler rollout resume {pool}`.",
         warning=True,

@@ -153,6 +153,8 @@ def _delete(p: PoolEntity, step: Delete) -> None:
     must_go = [n for n in step.names if n not in may_refuse]
     _change(p, step.names, deleting=True)
     _change(p, may_refuse, repair=True)
+    if step.permitted:
+        _change(p, step.names, permit=Given.GRANTED)
     if must_go:
         delete(p, must_go, step.message)
     if may_refuse:

@@ -47,6 +47,7 @@ ORDINARY = (
     "RolloutMarks",
     "ReplicasMissing",
     "NewMachinesNotReady",
+    "NewMachinesFail",
     "WaitsForVMsToGo",
     "SlowStart",
 )
@@ -86,6 +87,8 @@ class PoolEntity(Entity):
         """Members, by the plans of this run."""
         self.bounded = False
         """By REPLAYABLE; a run that began before there was this bound is not."""
+        self.braked = workflow.patched("pool-brakes")
+        """By planners.pool.brake; a run that began before there were brakes is not. Asked here, before any report."""
         self.marking = False
         """Nodes are being marked."""
         self.reporting = False
@@ -133,6 +136,7 @@ class PoolEntity(Entity):
             deleted=s.deleted,
             cluster_paused=s.news is not None and s.news.paused,
             reachable=s.news is None or s.news.reachable,
+            braked=self.braked,
         )
 
     def view(self) -> View:

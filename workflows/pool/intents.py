@@ -13,7 +13,7 @@ from workflows.pool.entity import PoolEntity
 from workflows.pool.revise import go_back, take_spec, want
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool import progress
+    from planners.pool import pace, progress
     from planners.pool.keep import changed
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
@@ -218,17 +218,27 @@ def pause(p: PoolEntity, intent: Intent) -> str:
 
 
 def resume(p: PoolEntity, intent: Intent) -> str:
-    """Past whatever holds it up: a pause, the canary, an abort, lost machines, the deadline."""
+    """Past whatever holds it up: a pause, the canary, an abort, lost machines, the deadline, a back-off because
+    machines fail before they have lasted."""
     s = p.s
     held = [w.reason for w in s.waits]
     s.paused, s.paused_by = False, ""
     s.spec = s.spec.model_copy(update={"paused": False})
+    tried = _try_again(p)
     if s.rollout is None:
-        _applied(p, intent, "rollouts resumed")
-        return f"resumed; pool {s.name} has no rollout under way"
+        _applied(p, intent, f"rollouts resumed{tried}")
+        return f"resumed; pool {s.name} has no rollout under way{tried}"
     s.rollout = progress.resume(s.rollout, p.observed(), p.spec, workflow.now())
-    _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}")
-    return f"resumed; the rollout of revision {s.rollout.revision} goes on{_but(p)}"
+    _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}{tried}")
+    return f"resumed; the rollout of revision {s.rollout.revision} goes on{tried}{_but(p)}"
+
+
+def _try_again(p: PoolEntity) -> str:
+    speed = pace.of(p.s.pace, p.s.revision)
+    if not (p.braked and speed.suspect):
+        return ""
+    p.s.pace = pace.forgive(speed)
+    return f"; machines are made again, though the last {speed.joins_failed} failed before they had lasted"
 
 
 def abort(p: PoolEntity, intent: Intent) -> str:

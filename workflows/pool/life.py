@@ -12,7 +12,7 @@ from workflows.pool.entity import PATIENCE, PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.pools import PoolActivities
-    from planners.pool import progress
+    from planners.pool import brake, progress
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan
     from planners.pool.steps import Step, named, some
@@ -74,6 +74,7 @@ def decide(p: PoolEntity) -> None:
     for _ in range(PLANS_IN_A_TASK):
         now = workflow.now()
         p.looked_at += len(s.members)
+        s.pace = brake.follow(p.observed(), p.spec, now)
         s.rollout = progress.follow(p.observed(), p.spec, now)
         made = plan(p.observed(), p.spec, now)
         if not made.steps:
@@ -84,7 +85,7 @@ def decide(p: PoolEntity) -> None:
             raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
         for step in made.steps:
             carry_out.carry_out(p, step)
-        s.rollout = progress.lose(s.rollout, made.steps, s.members)
+        s.rollout = progress.lose(s.rollout, made.steps, s.members, p.braked)
         steps += made.steps
     else:
         p.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own

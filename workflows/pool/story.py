@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.view import View
     from resources.messages import Happening
     from resources.names import rollout_id, workflow_queue
-    from resources.pool import Gate, PoolState, Story, Vm
+    from resources.pool import Gate, PoolState, Story
     from resources.rollout import Outcome, RolloutCounts, RolloutEnd, RolloutNews, RolloutState
 
 UNTOLD_KEPT = 100
@@ -172,7 +172,7 @@ def _counts(s: PoolState, view: View) -> RolloutCounts:
         replicas=view.limits.replicas,
         updated=len(view.new),
         available=len(view.new.keys() & view.available),
-        old=sum(1 for m in s.members.values() if m.revision != s.revision and m.vm is not Vm.GONE),
+        old=view.old_left,
         lost=max(0, s.rollout.lost) if s.rollout else 0,
     )
 

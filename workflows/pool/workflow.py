@@ -84,11 +84,14 @@ class MachineDeploymentWorkflow(PoolEntity):
             return
         if report.seq <= member.seq and report.machine not in s.lost:
             return
+        heard = hearing.hear(member, report, s.revisions, s.template)
         if member.revision == s.revision:
             speed = pace.of(s.pace, s.revision)
             now, jitter = workflow.now(), workflow.random().random()
-            s.pace = hearing.pace_after(speed, member, report, s.timings, now, jitter)
-        s.members[report.machine] = heard = hearing.hear(member, report, s.revisions, s.template)
+            s.pace = hearing.pace_after(
+                speed, member, heard, report, s.spec.replicas, s.timings, now, jitter, self.braked
+            )
+        s.members[report.machine] = heard
         if member.repair and not heard.deleting:
             preserved = heard.keep is Keep.ASKED or heard.preserved_until is not None
             words = "to be preserved by now" if preserved else f"{heard.phase} again"
