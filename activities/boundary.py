@@ -18,8 +18,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
-from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, PASSING, ErrorClass, ErrorInfo
+from drivers.errors import DriverError, IdempotencyMismatch, NameTaken, PartialUpdate
+from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, NOT_YET, PASSING, ErrorClass, ErrorInfo
 from resources.settings import SettingsError
 
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
@@ -99,6 +99,8 @@ def translated() -> Iterator[None]:
         ) from None
     except IdempotencyMismatch as e:
         raise ApplicationError(e.message, e.info, e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
+    except NameTaken as e:
+        raise ApplicationError(e.message, e.info, type=NAME_TAKEN, non_retryable=True) from None
     except PartialUpdate as e:
         raise _classified(e.info, e.resources) from None
     except DriverError as e:

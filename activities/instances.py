@@ -16,7 +16,7 @@ from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
 from activities.secrets import SecretMissing
-from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
+from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
@@ -85,7 +85,9 @@ class _Look:
         self.secret = await self.deps.credentials(account.provider, account.secret_ref)
         self.spec = {"region": account.region}
         request = ListMachinesRequest(cluster=self.input.cluster, provider_spec=self.spec, secret=self.secret)
-        listed = {m.provider_id: m for m in (await self.deps.blocking(self.driver.list_machines, request)).machines}
+        found = (await self.deps.blocking(self.driver.list_machines, request)).machines
+        ours = await self.deps.installation()
+        listed = {m.provider_id: m for m in found if is_of(m.installation, ours)}
         for vm in listed.values():
             if vm.name:
                 self.known[vm.provider_id] = vm.name

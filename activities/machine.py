@@ -14,7 +14,8 @@ from activities.deps import Deps
 from activities.instances import GONE
 from activities.joining import why_not_joined
 from activities.kube import Kube, node_path
-from activities.tokens import ensure_token, render
+from activities.records import cut_off
+from activities.tokens import ensure_token, render, revoke_tokens
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,
@@ -24,7 +25,7 @@ from drivers.base import (
     UpdateMachineRequest,
     VmState,
 )
-from drivers.errors import DriverError, Unimplemented
+from drivers.errors import DriverError, NameTaken, Unimplemented
 from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
@@ -34,6 +35,8 @@ from resources.messages import (
     CreateOutput,
     DeleteInput,
     DeleteOutput,
+    FindInput,
+    FoundVm,
     StatusInput,
     StatusOutput,
     Target,
@@ -67,7 +70,8 @@ class MachineActivities:
         """Token, user data, status, create, stale node, announcement: one idempotent step.
 
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
-        "not found" nothing is created (seed 000, triggerCreationFlow).
+        "not found" nothing is created (seed 000, triggerCreationFlow). Nor beside a VM that lives and carries its name,
+        which is adopted only where it is known to be this workflow's.
         """
         target, clock = input.target, Clock()
         # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
@@ -77,8 +81,14 @@ class MachineActivities:
         secret = await self.deps.secrets.get(target.secret_ref)
         user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
         driver = self.deps.driver(target.provider)
-        vm = await self._find(target)
-        adopted = vm is not None
+        vm = await self._find(target, input.takes)
+        adopted, uid = vm is not None, ""
+        if vm is not None and vm.uid and vm.uid != target.machine.uid:
+            # A VM whose node has not joined yet needs the token of its own uid.
+            await revoke_tokens(kube, target.machine, input.attempt)
+            uid = vm.uid
+            target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": uid})})
+            await ensure_token(kube, target.machine, input.attempt, input.deadline)
         if vm is None:
             request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
             vm = await self.deps.blocking(driver.create_machine, request)
@@ -98,9 +108,23 @@ class MachineActivities:
             node_name=vm.node_name,
             addresses=vm.addresses,
             adopted=adopted,
+            uid=uid,
             stale_node=stale,
             user_data_version=secret.version,
         )
+
+    @activity.defn
+    async def find_machine(self, input: FindInput) -> FoundVm:
+        """The VM of a machine that knows none, as create_machine would adopt it. That one which only has its name is
+        another's is no error here: it stays."""
+        try:
+            vm = await self._find(input.target, input.takes)
+        except NameTaken:
+            vm = None
+        if vm is None:
+            return FoundVm()
+        uid = vm.uid if vm.uid and vm.uid != input.target.machine.uid else ""
+        return FoundVm(provider_id=vm.provider_id, uid=uid, node_name=vm.node_name, addresses=vm.addresses)
 
     @activity.defn
     async def update_machine(self, input: UpdateInput) -> UpdateOutput:
@@ -109,13 +133,13 @@ class MachineActivities:
         A driver that has none says so in the answer: the post-start update is done then, a hot update is not.
         """
         target = input.target
-        if input.last_applied is None:
-            await self._look(target)
+        vm = await self._look(target) if input.last_applied is None else None
         request = await self.deps.request(
             UpdateMachineRequest,
             target,
             provider_id=target.provider_id,
             last_applied_provider_spec=input.last_applied,
+            untagged=vm is not None and not vm.installation,
         )
         try:
             response = await self.deps.blocking(self.deps.driver(target.provider).update_machine, request)
@@ -202,9 +226,16 @@ class MachineActivities:
         )
         return await self.deps.blocking(self.deps.driver(target.provider).get_machine_status, request)
 
-    async def _find(self, target: Target) -> MachineStatus | None:
+    async def _find(self, target: Target, takes: str) -> MachineStatus | None:
+        """The VM that is there already: by its uid; by its name the one that a run of this workflow made before it was
+        reset, or that a person wants to be taken over."""
         try:
             return await self._look(target)
+        except NameTaken as e:
+            vm, *more = e.vms
+            if more or not vm.uid or not (vm.uid == takes or await cut_off(self.deps.client, vm.uid)):
+                raise
+            return vm
         except DriverError as e:
             if e.error_class == ErrorClass.NOT_FOUND:
                 return None

@@ -244,6 +244,11 @@ class MachineState(Model):
     status: Status = Field(default_factory=Status)
 
     uid: str = ""
+    life: int = 0
+    """Which one of its name in this chain of runs, from 1: `recreate` begins the next. 0: begun by hand, or by an older
+    starter."""
+    takes: str = ""
+    """The uid of a VM of its name that a person has told it to take over."""
     created: datetime | None = None
     attempt: Attempt | None = None
     made: datetime | None = None
@@ -277,7 +282,7 @@ class MachineState(Model):
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False
-    """Began with a VM that was found by its owner tags."""
+    """Its VM was found by its owner tags."""
     asks_permit: bool = False
     """Found ill for healthTimeout, it asks its pool whether it may be Failed."""
     permitted: bool = False

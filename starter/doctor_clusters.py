@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from resources.messages import Reachability
+from resources.messages import Account, Reachability, SweepReport
+from resources.names import TAG_INSTALLATION
 from resources.settings import Settings, SettingsError
+from starter import orphans
 from starter.client import HostlerClient
 from starter.doctor import Finding, attempt, clock, ok, problem, warning
 from starter.kube import KubeClient, KubeError, Right, connect_cluster
@@ -82,14 +84,19 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
     if state.parked:
         again = f"with a fixed worker: hostler renew cluster {name}"
         return [problem(subject, f"its watch stands still: {state.parked}", again)]
-    words = f"watched, {len(state.machines)} VM{'s' if len(state.machines) != 1 else ''} known"
+    words = f"watched, {vms(len(state.machines))} known"
     if state.api is not None and not state.api.reachable:
         since = f"since {moment(state.api.time, now)}"
         return [
             problem(subject, f"its watch cannot reach the API {since}: {state.api.message}", "see the worker's log")
         ]
     since = f"; the API answers it since {moment(state.api.time, now)}" if state.api else "; it has not said yet"
-    return [ok(subject, words + since), *_troubles(found.pending, subject), *_clouds(state.clouds, subject, now)]
+    return [
+        ok(subject, words + since),
+        *_troubles(found.pending, subject),
+        *_clouds(state.clouds, subject, now),
+        *await _installations(client, name, list(state.accounts.values()), subject),
+    ]
 
 
 def _troubles(pending: Sequence[PendingActivity], subject: str) -> Iterator[Finding]:
@@ -104,6 +111,23 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
         if not it.reachable:
             words = f"its watch cannot reach the cloud {account} since {moment(it.time, now)}: {it.message}"
             yield problem(subject, words, "look at the credentials and at the worker's log")
+
+
+async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
+    """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
+    report = await orphans.sweep(client, name, accounts) if accounts else SweepReport()
+    found = []
+    for key, count in sorted(report.others.items()):
+        words = f"another installation has a cluster of this name in {key}: {vms(count)}"
+        found.append(warning(subject, words, "give one of the two another name (docs/adopt.md, Two installations)"))
+    if report.untagged:
+        words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, made before there was one"
+        found.append(warning(subject, words, "nothing: a changed tag of its class, or an adoption, adds it"))
+    return found
+
+
+def vms(count: int) -> str:
+    return f"{count} VM{'s' if count != 1 else ''}"
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------

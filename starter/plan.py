@@ -268,6 +268,7 @@ class Planner:
                 machine_class=of.snapshot,
                 queue_prefix=self._settings.queue_prefix,
                 timings=self._settings.timings,
+                life=1,
             )
             try:
                 await start_machine(

@@ -30,7 +30,9 @@ from resources.messages import (
     DeleteOutput,
     DrainInput,
     DrainOutput,
+    FindInput,
     ForgetInput,
+    FoundVm,
     JoinInput,
     LookInput,
     NodeFacts,
@@ -128,6 +130,10 @@ class Stubs:
     async def create(self, input: CreateInput) -> CreateOutput:
         return await self._answer("create_machine", input, CreateOutput(provider_id=VM, node_name=NODE))
 
+    @activity.defn(name="find_machine")
+    async def find(self, input: FindInput) -> FoundVm:
+        return await self._answer("find_machine", input, FoundVm())
+
     @activity.defn(name="update_machine")
     async def update(self, input: UpdateInput) -> UpdateOutput:
         return await self._answer("update_machine", input, UpdateOutput())
@@ -223,7 +229,14 @@ class Machines:
         self.client, self.prefix, self.stubs = client, prefix, stubs
         self.started: list[WorkflowHandle[Any, Any]] = []
         self.activities: dict[str, list[Callable[..., Any]]] = {
-            names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
+            names.cloud_queue("aws", prefix): [
+                stubs.create,
+                stubs.find,
+                stubs.update,
+                stubs.watch,
+                stubs.look_at_vm,
+                stubs.delete,
+            ],
             names.cluster_queue("demo", prefix): [
                 *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget)
             ],
@@ -256,6 +269,7 @@ class Machines:
             machine_class=ClassSnapshot.of(loaded.classes[0]),
             queue_prefix=self.prefix,
             timings=timings or Timings(),
+            life=1,
         )
 
     async def start(self, state: MachineState, **options: Any) -> WorkflowHandle[Any, Any]:
