@@ -85,6 +85,19 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
     )
 
 
+def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
+    """A living VM has the machine's name and another uid: none is made beside it, and it may go or be given away."""
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason="NameTaken",
+        message=info.message,
+        next_try=now + wait_after(info, timings),
+    )
+
+
 def may_update_after_start(
     phase: Phase, operation: OperationType | None, state: OperationState | None, done: bool
 ) -> bool:

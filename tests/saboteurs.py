@@ -20,7 +20,7 @@ from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
-from drivers.aws import hotupdate
+from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from planners.hot_update import TagPlan, Tags, plan_tags
@@ -68,6 +68,18 @@ def break_i1_recreate() -> None:
         await deleted(m)
 
     _replace_phase(deleted, impatient)
+
+
+def break_i1_reset() -> None:
+    """A uid by chance, which a reset changes, and no look for a VM of the name."""
+
+    def by_chance(self: MachineWorkflow) -> str:
+        from temporalio import workflow
+
+        return str(workflow.uuid4())
+
+    MachineWorkflow._own_uid = by_chance  # type: ignore[method-assign]
+    instances.by_name = lambda ec2, machine: instances.by_uid(ec2, machine.uid)
 
 
 def break_i1_adopt() -> None:
@@ -315,6 +327,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I1": break_i1,
     "I1 recreate": break_i1_recreate,
     "I1 adopt": break_i1_adopt,
+    "I1 reset": break_i1_reset,
     "I2": break_i2,
     "I3": break_i3,
     "I4": break_i4,

@@ -107,7 +107,7 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     assert "error: machine m-1 came to its end by itself since" in ended
 
 
-async def test_no_vm_is_made_beside_one_that_carries_the_name(stack: Stack) -> None:
+async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
     """A name that is applied again after its workflow was terminated: the new life waits for the VM of the former one,
     and goes on when that is gone; or it is told that the VM is its own."""
     first = await running(stack)
@@ -193,15 +193,15 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
 
     # Of before the tag, and of a name that no workflow here has ever had.
     stack.ec2().delete_tags(Resources=ids, Tags=[{"Key": TAG_INSTALLATION}])
-    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": "m-9"}])
+    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": "m-77"}])
     (cells,) = (await orphans(stack)).values()
     assert cells[1:] == [provider_id(ours), "running", ours.uid, "none-untagged"]
     assert "1 VM without the tag hostler.io/installation" in await doctor(stack)
-    refused = await hostler(stack, "adopt", "machine", "m-9", "-f", "-", stdin=manifests("m-9"), expect=1)
+    refused = await hostler(stack, "adopt", "machine", "m-77", "-f", "-", stdin=manifests("m-77"), expect=1)
     assert f"it may be another Hostler's, which looks after it. If it is yours: --uid {ours.uid}" in refused
-    await hostler(stack, "adopt", "machine", "m-9", "-f", "-", "--uid", ours.uid, stdin=manifests("m-9"))
-    stack.started["m-9"] = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, "m-9"))
-    await eventually(lambda: stack.state("m-9"), lambda s: s.post_start_done, "its post-start update")
+    await hostler(stack, "adopt", "machine", "m-77", "-f", "-", "--uid", ours.uid, stdin=manifests("m-77"))
+    stack.started["m-77"] = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, "m-77"))
+    await eventually(lambda: stack.state("m-77"), lambda s: s.post_start_done, "its post-start update")
     every = [id for ids in stack.leftovers(ours.uid).values() for id in ids]
     assert {stack.tags(id).get(TAG_INSTALLATION) for id in every} == {own}
     assert "without the tag" not in await doctor(stack)

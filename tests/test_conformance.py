@@ -26,6 +26,9 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "workflow reset",
+    "name applied again while its VM lives",
+    "two installations",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

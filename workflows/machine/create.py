@@ -14,7 +14,7 @@ from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
-    from planners.creation import Retry, after_failed_create, after_lost_token, plan_attempt, token_of
+    from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
     from resources.errors import IDEMPOTENCY, NAME_TAKEN
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
@@ -74,8 +74,9 @@ async def _try(m: MachineEntity) -> Retry | None:
         s.create_failure, s.create_failures = info, s.create_failures + 1
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
-        reason = NAME_TAKEN if failure.kind == NAME_TAKEN else reason_of(failure)
-        return after_failed_create(info, workflow.now(), s.timings, reason)
+        if failure.kind == NAME_TAKEN:
+            return after_taken_name(info, workflow.now(), s.timings)
+        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
     _record(m, output)
     return None
 

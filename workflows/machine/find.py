@@ -6,6 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
+from workflows.machine import terminate
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -19,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
 async def find(m: MachineEntity) -> None:
     """Ends with the VM's id and Node recorded, where there are any, so that the machine ends as any other does."""
     s = m.s
+    terminate.begin(m)
     if s.attempt is None and s.machine_class is not None and workflow.patched("look-before-end"):
         found = await _find_vm(m)
         if found.provider_id:
@@ -60,17 +62,20 @@ def _record(m: MachineEntity, found: FoundVm) -> None:
 
 
 async def _find_node(m: MachineEntity, provider_id: str) -> None:
-    """A fresh look: what the watch told before is lost with the rest. Without an answer the machine goes on without."""
-    handle = m.start(
-        NodeActivities.look_at_node,
-        LookInput(machine=m.ref, node_name=m.status.node_name, provider_id=provider_id),
-        queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
-        summary="is there a Node of it",
-    )
-    try:
-        look = await m.answer(handle)
-    except ActivityError as e:
-        m.note("NodeUnread", failure_of(e).info.message)
+    """A fresh look: what the watch told before is lost with the rest. An API server that does not answer is waited for,
+    as by a drain, until somebody insists."""
+    while not (m.s.deletion and m.s.deletion.force):
+        handle = m.start(
+            NodeActivities.look_at_node,
+            LookInput(machine=m.ref, node_name=m.status.node_name, provider_id=provider_id),
+            queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
+            summary="is there a Node of it",
+        )
+        try:
+            look = await m.answer(handle)
+        except ActivityError as e:
+            await m.back_off(failure_of(e))
+            continue
+        if look.node.exists:
+            m.s.node = look.node
         return
-    if look.node.exists:
-        m.s.node = look.node
