@@ -14,6 +14,7 @@ from resources.settings import Settings, SettingsError
 from starter import orphans
 from starter.client import HostlerClient
 from starter.doctor import Finding, attempt, clock, ok, problem, warning
+from starter.errors import HostlerError
 from starter.kube import KubeClient, KubeError, Right, connect_cluster
 from starter.output import moment
 from starter.results import PendingActivity
@@ -115,7 +116,10 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
 
 async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
     """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
-    report = await orphans.sweep(client, name, accounts) if accounts else SweepReport()
+    try:
+        report = await orphans.sweep(client, name, accounts) if accounts else SweepReport()
+    except HostlerError as e:
+        return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
     found = []
     for key, count in sorted(report.others.items()):
         words = f"another installation has a cluster of this name in {key}: {vms(count)}"

@@ -48,8 +48,8 @@ def break_i1() -> None:
 def _blind_create(now: Callable[[], bool]) -> None:
     find = MachineActivities._find
 
-    async def blind(self: MachineActivities, target: Any) -> Any:
-        return None if now() else await find(self, target)
+    async def blind(self: MachineActivities, target: Any, takes: str) -> Any:
+        return None if now() else await find(self, target, takes)
 
     def renew(request: CreateMachineRequest) -> CreateMachineRequest:
         return request.model_copy(update={"token": str(uuid.uuid4())}) if now() else request
@@ -59,7 +59,8 @@ def _blind_create(now: Callable[[], bool]) -> None:
 
 
 def break_i1_recreate() -> None:
-    """A new life that does not wait for the end of the former one."""
+    """A new life that does not wait for the end of the former one, nor looks for a VM of its name."""
+    _look_by_uid_alone()
     deleted = terminate.delete
 
     async def impatient(m: MachineEntity) -> None:
@@ -79,6 +80,10 @@ def break_i1_reset() -> None:
         return str(workflow.uuid4())
 
     MachineWorkflow._own_uid = by_chance  # type: ignore[method-assign]
+    _look_by_uid_alone()
+
+
+def _look_by_uid_alone() -> None:
     instances.by_name = lambda ec2, machine: instances.by_uid(ec2, machine.uid)
 
 

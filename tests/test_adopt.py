@@ -9,14 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, new_stack
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 from test_cli_life import hostler
 
+from activities.deps import Deps
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import OwnedVm
 from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
+from resources.settings import Settings
 from simulator.frame import FaultRule
 from starter import doctor_clusters
 from starter.adoption import choose
@@ -182,6 +185,8 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
     ours = await running(stack)
     ids = [provider_id(ours).rsplit("/", 1)[-1]]
     own = stack.tags(ids[0])[TAG_INSTALLATION]
+    namespace = DescribeNamespaceRequest(namespace=stack.client.namespace)
+    assert own == (await stack.client.workflow_service.describe_namespace(namespace)).namespace_info.id
     await terminate(stack)
     stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_INSTALLATION, "Value": "another"}])
     report = await client_of(stack).orphans()
@@ -205,6 +210,14 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
     every = [id for ids in stack.leftovers(ours.uid).values() for id in ids]
     assert {stack.tags(id).get(TAG_INSTALLATION) for id in every} == {own}
     assert "without the tag" not in await doctor(stack)
+
+
+async def test_a_namespace_that_has_moved_keeps_its_old_id_by_the_settings(temporal: WorkflowEnvironment) -> None:
+    deps = Deps(Settings(installation="01a226e8-old"), temporal.client)
+    assert await deps.installation() == "01a226e8-old"
+    await deps.close()
+    with pytest.raises(ValueError, match="installation"):
+        Settings(installation="no tag's value/")
 
 
 async def doctor(stack: Stack) -> str:
