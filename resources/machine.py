@@ -282,7 +282,7 @@ class MachineState(Model):
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False
-    """Its VM was found by its owner tags."""
+    """Began with a VM that was found by its owner tags."""
     asks_permit: bool = False
     """Found ill for healthTimeout, it asks its pool whether it may be Failed."""
     permitted: bool = False

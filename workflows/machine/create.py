@@ -10,6 +10,7 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity, reason_of
+from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
@@ -78,6 +79,9 @@ async def _try(m: MachineEntity) -> Retry | None:
             return after_taken_name(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
     _record(m, output)
+    if output.adopted and s.node is None and not m.leaving and workflow.patched("found-node"):
+        # It may have joined already: the watch has told of it before, to whoever was there, and tells changes only.
+        await find_node(m, lambda: m.leaving)
     return None
 
 
@@ -115,8 +119,6 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         s.attempt = s.attempt.model_copy(update={"token": token_of(output.uid, s.attempt.number)})
     if s.node is not None and not _is_its(s.node, output):
         s.node = None  # taken while nobody could say whose it is; the VM's own Node is told of when it comes
-    if output.adopted and workflow.patched("found-node"):
-        s.adopted = True  # it may have a Node already, of which the watch has told before, and tells no more
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses

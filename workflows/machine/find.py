@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
@@ -25,7 +27,8 @@ async def find(m: MachineEntity) -> None:
         found = await _find_vm(m)
         if found.provider_id:
             _record(m, found)
-            await _find_node(m, found.provider_id)
+            # As by a drain, until somebody insists: what runs there is not known.
+            await find_node(m, lambda: s.deletion is not None and s.deletion.force)
     node = s.node
     if node is None or s.joined or not node.exists or node.not_ready_taint or m.status.provider_id is None:
         return
@@ -61,20 +64,19 @@ def _record(m: MachineEntity, found: FoundVm) -> None:
     m.note("VMAdopted", f"{found.provider_id} was found by its tags, and is deleted with the machine")
 
 
-async def _find_node(m: MachineEntity, provider_id: str) -> None:
-    """A fresh look: what the watch told before is lost with the rest. An API server that does not answer is waited for,
-    as by a drain, until somebody insists."""
-    while not (m.s.deletion and m.s.deletion.force):
+async def find_node(m: MachineEntity, unless: Callable[[], bool]) -> None:
+    """A fresh look at the Node of a VM that was found. An API server that does not answer is waited for."""
+    while not unless():
         handle = m.start(
             NodeActivities.look_at_node,
-            LookInput(machine=m.ref, node_name=m.status.node_name, provider_id=provider_id),
+            LookInput(machine=m.ref, node_name=m.status.node_name, provider_id=m.status.provider_id or ""),
             queue=cluster_queue(m.s.cluster, m.s.queue_prefix),
             summary="is there a Node of it",
         )
         try:
             look = await m.answer(handle)
         except ActivityError as e:
-            await m.back_off(failure_of(e))
+            await m.back_off(failure_of(e), unless)
             continue
         if look.node.exists:
             m.s.node = look.node
