@@ -170,6 +170,7 @@ def build(
                     task_queue=names.cloud_queue(provider, settings.queue_prefix),
                     activities=[
                         machine.create_machine,
+                        machine.find_machine,
                         machine.update_machine,
                         machine.watch_machine,
                         machine.look_at_vm,

@@ -19,10 +19,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
-from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
+from drivers.errors import DriverError, IdempotencyMismatch, NameTaken, PartialUpdate, WrongAccount
 from resources.errors import (
     IDEMPOTENCY,
     MISSING_CREDENTIALS,
+    NAME_TAKEN,
     NOT_YET,
     PASSING,
     WRONG_ACCOUNT,
@@ -123,6 +124,8 @@ def translated() -> Iterator[None]:
         raise ApplicationError(e.message, _placed(e.info), e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
     except WrongAccount as e:
         raise ApplicationError(e.message, _placed(e.info), type=WRONG_ACCOUNT, non_retryable=True) from None
+    except NameTaken as e:
+        raise ApplicationError(e.message, _placed(e.info), type=NAME_TAKEN, non_retryable=True) from None
     except PartialUpdate as e:
         raise _classified(e.info, e.resources) from None
     except DriverError as e:

@@ -8,9 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.runtime import Runtime
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.kube import Clusters
@@ -39,6 +41,7 @@ class Deps:
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
         self._drivers: dict[str, Driver] = {}
+        self._installation = settings.installation
         # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.
         self._threads = ThreadPoolExecutor(settings.worker.max_concurrent_activities, thread_name_prefix="driver")
 
@@ -49,13 +52,31 @@ class Deps:
             self._drivers[provider] = MeteredDriver(provider, driver, self.meter)
         return self._drivers[provider]
 
-    def identity(self, target: Target) -> Identity:
+    async def installation(self) -> str:
+        """Which Hostler this is: by the settings, else the id of Temporal's namespace, which is asked for once.
+
+        "" where a server tells nobody: then no tag says it, and whoever has none is taken for ours.
+        """
+        if self._installation is None:
+            try:
+                found = await self.client.workflow_service.describe_namespace(
+                    DescribeNamespaceRequest(namespace=self.client.namespace)
+                )
+                self._installation = found.namespace_info.id
+            except RPCError as e:
+                if e.status not in (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED):
+                    raise
+                self._installation = ""
+        return self._installation
+
+    async def identity(self, target: Target) -> Identity:
         """Raises SettingsError for a cluster that this worker does not know."""
         cluster = self.settings.cluster(target.machine.cluster)
         return Identity(
             cluster=target.machine.cluster,
             name=target.machine.name,
             uid=target.machine.uid,
+            installation=await self.installation(),
             cluster_full_name=cluster.full_name,
             role=cluster.role,
         )
@@ -88,7 +109,7 @@ class Deps:
     async def request(self, kind: type[M], target: Target, **fields: Any) -> M:
         """A driver request about the target, with its credentials."""
         return kind(
-            machine=self.identity(target),
+            machine=await self.identity(target),
             provider_spec=target.provider_spec,
             secret=await self.credentials(target.provider, credentials_of(target)),
             **fields,

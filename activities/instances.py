@@ -22,7 +22,7 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.patience import patiently
 from activities.secrets import SecretMissing
-from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState
+from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError
 from resources.errors import PASSING, ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
@@ -127,7 +127,8 @@ class _Look:
 
     async def run(self) -> None:
         listing = await self._cloud().call(self.driver.list_machines, self._list)
-        listed = {vm.provider_id: vm for vm in listing.machines}
+        ours = await self.deps.installation()
+        listed = {vm.provider_id: vm for vm in listing.machines if is_of(vm.installation, ours)}
         owner = next((vm.account_id for vm in listing.machines), self.owner)
         if self.known:
             self._cloud(next(iter(self.known))).check(owner)

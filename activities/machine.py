@@ -15,7 +15,8 @@ from activities.deps import Deps
 from activities.instances import GONE
 from activities.joining import why_not_joined
 from activities.kube import Kube, node_path
-from activities.tokens import ensure_token, render
+from activities.records import cut_off
+from activities.tokens import ensure_token, render, revoke_tokens
 from activities.whose import is_of, provider_id_of
 from drivers.base import (
     CreateMachineRequest,
@@ -26,7 +27,7 @@ from drivers.base import (
     UpdateMachineRequest,
     VmState,
 )
-from drivers.errors import DriverError, Unimplemented
+from drivers.errors import DriverError, NameTaken, Unimplemented
 from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
@@ -36,6 +37,8 @@ from resources.messages import (
     CreateOutput,
     DeleteInput,
     DeleteOutput,
+    FindInput,
+    FoundVm,
     StaleNode,
     StatusInput,
     StatusOutput,
@@ -71,7 +74,8 @@ class MachineActivities:
         """Token, user data, status, create, stale node, announcement: one idempotent step.
 
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
-        "not found" nothing is created (seed 000, triggerCreationFlow).
+        "not found" nothing is created (seed 000, triggerCreationFlow). Nor beside a VM that lives and carries its name,
+        which is adopted only where it is known to be this workflow's.
         """
         target, clock = input.target, Clock()
         # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
@@ -83,8 +87,14 @@ class MachineActivities:
         driver = self.deps.driver(target.provider)
         former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
-        vm = await self._find(target)
-        adopted = vm is not None
+        vm = await self._find(target, input.takes)
+        adopted, uid = vm is not None, ""
+        if vm is not None and vm.uid and vm.uid != target.machine.uid:
+            # A VM whose node has not joined yet needs the token of its own uid.
+            await revoke_tokens(kube, target.machine, input.attempt)
+            uid = vm.uid
+            target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": uid})})
+            await ensure_token(kube, target.machine, input.attempt, input.deadline)
         if vm is None:
             vm = await self._make(target, user_data)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
@@ -106,11 +116,25 @@ class MachineActivities:
             node_name=vm.node_name,
             addresses=vm.addresses,
             adopted=adopted,
+            uid=uid,
             stale_node=stale.name if stale else None,
             stale=stale,
             user_data_version=secret.version,
             account_id=vm.account_id,
         )
+
+    @activity.defn
+    async def find_machine(self, input: FindInput) -> FoundVm:
+        """The VM of a machine that knows none, as create_machine would adopt it. That one which only has its name is
+        another's is no error here: it stays."""
+        try:
+            vm = await self._find(input.target, input.takes)
+        except NameTaken:
+            vm = None
+        if vm is None:
+            return FoundVm()
+        uid = vm.uid if vm.uid and vm.uid != input.target.machine.uid else ""
+        return FoundVm(provider_id=vm.provider_id, uid=uid, node_name=vm.node_name, addresses=vm.addresses)
 
     @activity.defn
     async def update_machine(self, input: UpdateInput) -> UpdateOutput:
@@ -119,8 +143,7 @@ class MachineActivities:
         A driver that has none says so in the answer: the post-start update is done then, a hot update is not.
         """
         target = input.target
-        if input.last_applied is None:
-            await self._look(target)
+        vm = await self._look(target) if input.last_applied is None else None
         try:
             response = await self.deps.call(
                 self.deps.driver(target.provider).update_machine,
@@ -128,6 +151,7 @@ class MachineActivities:
                 target,
                 provider_id=target.provider_id,
                 last_applied_provider_spec=input.last_applied,
+                untagged=vm is not None and not vm.installation,
             )
         except Unimplemented:
             return UpdateOutput(supported=False)
@@ -221,9 +245,16 @@ class MachineActivities:
             diagnose=diagnose,
         )
 
-    async def _find(self, target: Target) -> MachineStatus | None:
+    async def _find(self, target: Target, takes: str) -> MachineStatus | None:
+        """The VM that is there already: by its uid; by its name the one that a run of this workflow made before it was
+        reset, or that a person wants to be taken over."""
         try:
             return await self._look(target)
+        except NameTaken as e:
+            vm, *more = e.vms
+            if more or not vm.uid or not (vm.uid == takes or await cut_off(self.deps.client, vm.uid)):
+                raise
+            return vm
         except DriverError as e:
             if e.error_class == ErrorClass.NOT_FOUND:
                 return None

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 
 from temporalio import activity
-from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.deps import Deps
-from activities.machine import MachineActivities
-from drivers.base import ListMachinesRequest
+from activities.records import uid_of
+from drivers.base import ListMachinesRequest, is_of
 from resources.attributes import PROVIDER_ID
-from resources.machine import MachineResult, MachineState
+from resources.machine import MachineResult
 from resources.messages import (
-    CreateInput,
     ListVmsInput,
     ListVmsOutput,
     Orphan,
@@ -38,7 +36,8 @@ class OrphanActivities:
     async def list_vms(self, input: ListVmsInput) -> ListVmsOutput:
         """The VMs of one account and region that carry the cluster's owner tags, those that are going included.
 
-        One whose tag of name or uid somebody removed is told as well, with an empty one.
+        One whose tag of name or uid somebody removed is told as well, with an empty one. What another installation has
+        made is only counted.
         """
         account = input.account
         driver = self.deps.driver(account.provider)
@@ -52,7 +51,10 @@ class OrphanActivities:
 
         cloud = Cloud(driver, self.deps.blocking, account.secret_ref)
         found = await cloud.call(driver.list_machines, request)
+        installation = await self.deps.installation()
+        ours = [vm for vm in found.machines if is_of(vm.installation, installation)]
         return ListVmsOutput(
+            others=len(found.machines) - len(ours),
             vms=[
                 OwnedVm(
                     provider_id=vm.provider_id,
@@ -61,9 +63,10 @@ class OrphanActivities:
                     state=str(vm.state),
                     account=account.key,
                     account_id=vm.account_id,
+                    tagged=bool(vm.installation) or not installation,
                 )
-                for vm in found.machines
-            ]
+                for vm in ours
+            ],
         )
 
     @activity.defn
@@ -107,27 +110,7 @@ class OrphanActivities:
         published = found.typed_search_attributes.get(PROVIDER_ID)
         if published and provider_key(published) == provider_key(vm.provider_id):
             return True
-        return bool(vm.uid) and await self._uid(found) == vm.uid
-
-    async def _uid(self, found: WorkflowExecutionDescription) -> str:
-        """Of a running life; "" when it has not asked a cloud for anything yet.
-
-        From its history, which answers always: a query needs a worker, and code that can answer.
-        """
-        client = self.deps.client
-        handle = client.get_workflow_handle(found.id, run_id=found.run_id)
-        async for event in handle.fetch_history_events():
-            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-                payloads = event.workflow_execution_started_event_attributes.input.payloads
-                (state,) = await client.data_converter.decode(list(payloads), [MachineState])
-                if state.uid:
-                    return str(state.uid)
-            elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
-                call = event.activity_task_scheduled_event_attributes
-                if call.activity_type.name == MachineActivities.create_machine.__name__:
-                    (asked,) = await client.data_converter.decode(list(call.input.payloads), [CreateInput])
-                    return str(asked.target.machine.uid)
-        return ""
+        return bool(vm.uid) and await uid_of(self.deps.client, found.id, found.run_id) == vm.uid
 
     async def _ended(self, found: WorkflowExecutionDescription) -> str:
         """The uid of a life that came to its end."""

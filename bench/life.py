@@ -127,6 +127,7 @@ def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]
         spec=machine.spec,
         machine_class=snapshot,
         queue_prefix=prefix,
+        life=1,
     )
     found: list[SearchAttributePair[Any]] = [
         SearchAttributePair(attributes.CLUSTER, CLUSTER),

@@ -33,6 +33,8 @@ class Identity(Request):
     cluster: str
     name: str
     uid: str
+    installation: str = ""
+    """Which Hostler; "": not said, and then no tag says it either."""
     cluster_full_name: str | None = None
     role: str = "node"
 
@@ -77,13 +79,20 @@ class MachineStatus(Request):
     """The machine name in its tags."""
     account_id: str = ""
     """The account that owns it, as the cloud names accounts (AWS: 12 digits); "" where the cloud does not tell."""
+    installation: str | None = None
+    """The installation in its tags; None where it was made before there was such a tag."""
     console: str | None = None
     """The last lines of the console, when a diagnosis was asked for."""
 
 
+def is_of(tagged: str | None, installation: str) -> bool:
+    """Whether what carries this tag of an installation, or none, may be this installation's."""
+    return not tagged or not installation or tagged == installation
+
+
 class GetMachineStatusRequest(MachineRequest):
     provider_id: str | None = None
-    """With it the VM is read by id; without, it is looked up by the machine's uid tag and by `token`."""
+    """With it the VM is read by id; without, it is looked up by its tags (cluster, machine, uid) and by `token`."""
     token: str = ""
     diagnose: bool = False
     """Also read the provider's own health checks and the console: further calls, for a VM that should be up by now."""
@@ -93,6 +102,9 @@ class UpdateMachineRequest(MachineRequest):
     provider_id: str
     last_applied_provider_spec: dict[str, Any] | None = None
     """None: the post-start update, once after creation. Else: a hot update of the updatable fields."""
+    untagged: bool = False
+    """The VM was seen without the tag of its installation. The post-start update adds it, if it may; a hot update adds
+    it to what it writes tags on anyway."""
 
 
 class UpdateMachineResponse(Request):
@@ -128,7 +140,8 @@ class DeleteMachineResponse(Request):
 
 
 class ListMachinesRequest(Request):
-    """All VMs of a cluster in the account and region of a provider spec, by owner tag."""
+    """All VMs of a cluster in the account and region of a provider spec, by owner tag, whatever the installation: who
+    asks says which are its own (`is_of`)."""
 
     cluster: str
     provider_spec: dict[str, Any]
@@ -180,7 +193,11 @@ class Driver(Protocol):
         """
 
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
-        """Read only. Raises DriverError of class not_found when there is no living VM, conflict when there are two."""
+        """Read only. Raises DriverError of class not_found when there is no living VM, conflict when there are two.
+
+        Without an id, raises NameTaken when none of this uid is there, but a living one of the same cluster and machine
+        name, of this installation or of none that is told: one on its way out takes no name.
+        """
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
         """Read only. Living VMs, all pages."""

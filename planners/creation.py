@@ -17,6 +17,15 @@ def token_of(uid: str, attempt: int) -> str:
     return str(uuid.uuid5(uuid.UUID(uid), str(attempt)))
 
 
+def uid_of(first_run: str, life: int) -> str:
+    """Of the life of this number in a chain of runs, which the id of its first run names.
+
+    A reset keeps that id, and so the machine keeps its uid and tokens and finds its VM; a workflow that is started anew
+    under the name begins another chain, and `recreate` counts on. So both have another uid.
+    """
+    return str(uuid.uuid5(uuid.UUID(first_run), str(life)))
+
+
 def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid: str, now: datetime) -> Attempt:
     """The attempt to go on with. `over`: the former one's token can never serve again.
 
@@ -73,6 +82,19 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
         message=f"{info.message}; a new attempt follows if no VM of this machine turns up",
         next_try=now + timings.consistency,
         attempt_over=True,
+    )
+
+
+def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
+    """A living VM has the machine's name and another uid: none is made beside it, and it may go or be given away."""
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason="NameTaken",
+        message=info.message,
+        next_try=now + wait_after(info, timings),
     )
 
 

@@ -13,9 +13,9 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.converter import DefaultFailureConverter, PayloadConverter
 from temporalio.exceptions import ApplicationError
 
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NOT_YET, ErrorClass
+from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, NOT_YET, ErrorClass
 
-CLASSIFIED = {NOT_YET, IDEMPOTENCY, MISSING_CREDENTIALS, *map(str, ErrorClass)}
+CLASSIFIED = {NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
 
 
 class FailureConverter(DefaultFailureConverter):

@@ -249,6 +249,11 @@ class MachineState(Model):
     status: Status = Field(default_factory=Status)
 
     uid: str = ""
+    life: int = 0
+    """Which one of its name in this chain of runs, from 1: `recreate` begins the next. 0: begun by hand, or by an older
+    starter."""
+    takes: str = ""
+    """The uid of a VM of its name that a person has told it to take over."""
     created: datetime | None = None
     attempt: Attempt | None = None
     made: datetime | None = None

@@ -32,6 +32,7 @@ def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState
         pool=pool.name,
         revision=revision.counter,
         template=pool.template_of(revision.counter),
+        life=1,
     )
 
 

@@ -40,6 +40,12 @@ class RecreateIntent(DeleteIntent):
     """A delete to the end, then a new life under the same name, by the newest spec and class."""
 
 
+class AdoptIntent(Intent):
+    """To a machine that waits by NameTaken: the VM of this uid, which carries its name, is its own."""
+
+    uid: str = Field(min_length=1, max_length=100)
+
+
 class Answer(Value):
     """What will happen with an intent."""
 
@@ -184,6 +190,8 @@ class CreateInput(Value):
     class_name: str = ""
     """The class, which hears of its user here; "": none."""
     generation: int = 1
+    takes: str = ""
+    """The uid of a VM of the machine's name that a person has told it to take over."""
 
 
 class StaleNode(Value):
@@ -200,6 +208,8 @@ class CreateOutput(Value):
     node_name: str
     addresses: list[str] = Field(default_factory=list)
     adopted: bool = False
+    uid: str = ""
+    """The VM's, where that is another than was asked for: the machine has it from now on."""
     stale_node: str | None = None
     """The Node that the VM was referring to; the VM is being deleted."""
     stale: StaleNode | None = None
@@ -208,6 +218,23 @@ class CreateOutput(Value):
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: str = ""
     """The account that the VM is in."""
+
+
+class FindInput(Value):
+    target: Target
+    takes: str = ""
+    """As in CreateInput."""
+
+
+class FoundVm(Value):
+    """What carries a machine's tags, before its end."""
+
+    provider_id: str | None = Field(default=None, alias="providerID")
+    """None: nothing does."""
+    uid: str = ""
+    """As in CreateOutput."""
+    node_name: str = ""
+    addresses: list[str] = Field(default_factory=list)
 
 
 class UpdateInput(Value):
@@ -439,6 +466,8 @@ class OwnedVm(Value):
     """Account.key"""
     account_id: str = ""
     """The account that owns it, as the cloud names it."""
+    tagged: bool = True
+    """False: it carries no tag of an installation, and was made before there was one: by this one or another."""
 
 
 class ListVmsInput(Value):
@@ -448,6 +477,9 @@ class ListVmsInput(Value):
 
 class ListVmsOutput(Value):
     vms: list[OwnedVm] = Field(default_factory=list)
+    """Of this installation, and those without a tag of one."""
+    others: int = 0
+    """VMs of a cluster of the same name that another installation has made."""
 
 
 class OwnersInput(Value):
@@ -462,6 +494,11 @@ class Orphan(Value):
     workflow: str
     """How the machine's newest workflow ended (TERMINATED, …); "" when there is none."""
     closed: datetime | None = None
+
+    @property
+    def doubtful(self) -> bool:
+        """Nothing says that it was ever this installation's: neither its tags nor a workflow."""
+        return not self.workflow and not self.vm.tagged
 
 
 class OwnersOutput(Value):
@@ -483,6 +520,10 @@ class SweepReport(Value):
     orphans: list[Orphan] = Field(default_factory=list)
     unread: dict[str, str] = Field(default_factory=dict)
     """Account.key to why it could not be listed: what it holds is not known."""
+    others: dict[str, int] = Field(default_factory=dict)
+    """Account.key to how many VMs of a cluster of the same name another installation has there."""
+    untagged: int = 0
+    """VMs that carry no tag of an installation, with and without an owner."""
 
 
 # -- the cluster's watch ----------------------------------------------------------------------------------------------

@@ -24,6 +24,9 @@ from resources.timings import Timings
 SETTINGS_VARIABLE = "HOSTLER_SETTINGS"
 PLACES = (Path(".hostler/settings.yaml"), Path("~/.config/hostler/settings.yaml"))
 
+INSTALLATION = r"^[A-Za-z0-9][-A-Za-z0-9._]{0,62}$"
+"""It is the value of a tag, or of a label, in every cloud."""
+
 Role = Literal["workflows", "cluster", "watch", "drain", "cloud"]
 ROLES: tuple[Role, ...] = ("workflows", "cluster", "watch", "drain", "cloud")
 
@@ -119,6 +122,9 @@ class Settings(BaseSettings):
     temporal: TemporalSettings = Field(default_factory=TemporalSettings)
     queue_prefix: str = DEFAULT_QUEUE
     default_cluster: str = DEFAULT_CLUSTER
+    installation: Annotated[str, Field(pattern=INSTALLATION)] | None = None
+    """Which Hostler this is, in the tags of all that it makes; null: the id of Temporal's namespace. Of use where that
+    id has changed, e.g. by a move to another server: give the old one, or the VMs of before are another's."""
     clusters: dict[str, ClusterSettings] = Field(default_factory=dict)
     secrets: SecretsSettings = Field(default_factory=SecretsSettings)
     clouds: dict[str, CloudSettings] = Field(default_factory=dict)

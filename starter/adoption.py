@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from resources.errors import NAME_TAKEN
 from resources.machine import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, Machine, MachineClass
-from resources.messages import Account, Announcement, Happening, OwnedVm
+from resources.messages import Account, AdoptIntent, Announcement, Happening, OwnedVm
 from resources.names import machine_id, provider_key
 from resources.preservation import PreservedBy
 from starter import orphans, pool_members
 from starter.errors import Refused, translated
+from starter.intents import new_id
 from starter.plan import snapshot_of
 from starter.plan_classes import own_annotations
 from starter.recorded import recorded
@@ -39,6 +41,8 @@ async def adopt(
 ) -> Adopted:
     """`HostlerClient.adopt`. Everything is judged before anything is started."""
     life = await client.find(name, cluster=cluster)
+    if life is not None and life.running and life.summary.reason == NAME_TAKEN:
+        return await _tell(client, life, name, uid, cluster)
     _refuse_what_has_an_owner(name, life)
     former = await _former(client, life)
     # Of what the server keeps nothing its pool may know enough.
@@ -56,6 +60,8 @@ async def adopt(
             pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
             return await pool_members.give_up(client, pool, name, wanted.spec.class_.name)
     vm = choose(name, ", ".join(there.accounts), found, uid)
+    if uid is None:
+        _refuse_what_may_be_anothers(name, vm, there)
     state = _state(client, wanted, vm, former, life)
     if former is None and pool is not None:
         state = state.model_copy(update=pool_members.membership(pool, name))
@@ -84,6 +90,24 @@ async def _start(client: HostlerClient, state: MachineState, life: Life | None, 
             ) from None
 
 
+async def _tell(client: HostlerClient, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
+    """A machine that makes no VM because one of its name lives: it is told that this one is its own."""
+    state = await client.state(life)
+    there = await _look(client, state, None)
+    vm = choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
+    intent = AdoptIntent(id=new_id(), requested_by=client.requested_by, uid=vm.uid)
+    sent = await client.send(name, "adopt", intent, cluster=cluster)
+    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=(sent.message,))
+
+
+def _refuse_what_may_be_anothers(name: str, vm: OwnedVm, there: Look) -> None:
+    if vm.provider_id in there.doubtful:
+        raise Refused(
+            f"{vm.provider_id} carries the name {name} and no tag of an installation, and this server knows no "
+            f"workflow of it: it may be another Hostler's, which looks after it. If it is yours: --uid {vm.uid}"
+        )
+
+
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
     if life is not None and life.running:
         raise Refused(
@@ -105,6 +129,8 @@ class Look:
     made_in: str
     """Key of that which the machine's VM was made in."""
     vms: list[OwnedVm]
+    doubtful: set[str]
+    """providerIDs of those that may be another installation's."""
 
     def of(self, vm: OwnedVm) -> Account:
         return self.accounts[vm.account]
@@ -124,7 +150,12 @@ async def _look(client: HostlerClient, wanted: MachineState, known: MachineState
             f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
             f"machine {wanted.name}'s is not known"
         )
-    return Look(accounts=accounts, made_in=made_in.key, vms=[o.vm for o in report.orphans])
+    return Look(
+        accounts=accounts,
+        made_in=made_in.key,
+        vms=[o.vm for o in report.orphans],
+        doubtful={o.vm.provider_id for o in report.orphans if o.doubtful},
+    )
 
 
 def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:

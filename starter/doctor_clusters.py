@@ -8,10 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from resources.messages import Reachability
+from resources.messages import Account, Reachability, SweepReport
+from resources.names import TAG_INSTALLATION
 from resources.settings import Settings, SettingsError
+from starter import orphans
 from starter.client import HostlerClient
 from starter.doctor import Finding, attempt, clock, ok, problem, warning
+from starter.errors import HostlerError
 from starter.kube import KubeClient, KubeError, Right, connect_cluster
 from starter.output import moment
 from starter.results import PendingActivity
@@ -82,13 +85,18 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
     if state.parked:
         again = f"with a fixed worker: hostler renew cluster {name}"
         return [problem(subject, f"its watch stands still: {state.parked}", again)]
-    words = f"watched, {len(state.machines)} VM{'s' if len(state.machines) != 1 else ''} known"
+    words = f"watched, {vms(len(state.machines))} known"
     if state.api is not None and not state.api.reachable:
         since = f"since {moment(state.api.began, now)}"
         what = "is refused by the API" if state.api.refused else "cannot reach the API"
         return [problem(subject, f"its watch {what} {since}: {state.api.message}", "see the worker's log")]
     since = f"; the API answers it since {moment(state.api.time, now)}" if state.api else "; it has not said yet"
-    return [ok(subject, words + since), *_troubles(found.pending, subject), *_clouds(state.clouds, subject, now)]
+    return [
+        ok(subject, words + since),
+        *_troubles(found.pending, subject),
+        *_clouds(state.clouds, subject, now),
+        *await _installations(client, name, list(state.accounts.values()), subject),
+    ]
 
 
 def _troubles(pending: Sequence[PendingActivity], subject: str) -> Iterator[Finding]:
@@ -103,6 +111,26 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
         if not it.reachable:
             words = f"its watch cannot reach the cloud {account} since {moment(it.began, now)}: {it.message}"
             yield problem(subject, words, "look at the credentials and at the worker's log")
+
+
+async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
+    """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
+    try:
+        report = await orphans.sweep(client, name, accounts) if accounts else SweepReport()
+    except HostlerError as e:
+        return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
+    found = []
+    for key, count in sorted(report.others.items()):
+        words = f"another installation has a cluster of this name in {key}: {vms(count)}"
+        found.append(warning(subject, words, "give one of the two another name (docs/adopt.md, Two installations)"))
+    if report.untagged:
+        words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, made before there was one"
+        found.append(warning(subject, words, "nothing: a changed tag of its class, or an adoption, adds it"))
+    return found
+
+
+def vms(count: int) -> str:
+    return f"{count} VM{'s' if count != 1 else ''}"
 
 
 # -- secrets ----------------------------------------------------------------------------------------------------------

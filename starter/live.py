@@ -34,7 +34,7 @@ from resources import attributes
 from resources.errors import TOO_EARLY
 from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, MachineResult, MachineState
-from resources.messages import DeleteIntent, Intent, RecreateIntent
+from resources.messages import AdoptIntent, DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE
 from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.starts import MEMO_CREATED
@@ -262,6 +262,7 @@ _INTENTS: dict[str, type[Any]] = {
     "apply": ApplyIntent,
     "delete": DeleteIntent,
     "recreate": RecreateIntent,
+    "adopt": AdoptIntent,
     "renew": Intent,
     "preserve": PreserveIntent,
     "release": ReleaseIntent,

@@ -268,6 +268,7 @@ class Planner:
                 machine_class=of.snapshot,
                 queue_prefix=self._settings.queue_prefix,
                 timings=self._settings.timings,
+                life=1,
             )
             try:
                 await start_machine(
@@ -344,7 +345,7 @@ def _of_former(name: str, former: Life) -> str:
     if former.status not in ("COMPLETED", "FAILED"):  # the latter was refused at its beginning, and owned nothing
         note += (
             f". The former one's workflow was ended from outside ({former.status}): its VM may still be there; "
-            "`hostler get orphans` lists such VMs"
+            "`hostler get orphans` lists such VMs, and none is made beside one"
         )
     return note
 

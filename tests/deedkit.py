@@ -165,6 +165,7 @@ async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
     async with new_world() as world:
         (root / "kubeconfig").write_text(world.kube.kubeconfig())
         settings = Settings(
+            installation="here",
             clusters={CLUSTER: ClusterSettings(kubeconfig=root / "kubeconfig")},
             secrets=SecretsSettings(source="directory", directory=root / "secrets"),
             clouds={"aws": CloudSettings(endpoint=cloud.endpoint)},

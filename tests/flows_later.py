@@ -27,6 +27,7 @@ from invariants import (
     check_ready,
 )
 from lifekit import DEADLINE, Stack, eventually
+from resetkit import reset_machine
 
 from resources.machine import ApplyIntent, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
@@ -41,6 +42,25 @@ DRAIN_TIMEOUT = timedelta(seconds=3)
 """A silent kubelet confirms no pod's end: the drain lasts until its deadline."""
 
 LATER: dict[str, Flow] = {}
+
+
+@flow(LATER, "create_machine")
+async def reset(stack: Stack) -> None:
+    """Its workflow is reset to its first task: it finds its VM and its Node again."""
+    name = new_name()
+    population = Population(stack, name)
+    seen = await running(stack, name)
+    arm(stack)
+    await reset_machine(stack, name, 0.0)
+    seen.states.append(await stack.phase(Phase.RUNNING, name))
+    check_one_at_a_time(population)
+    assert (seen.last.uid, seen.last.status.node_name) == (seen.states[0].uid, seen.states[0].status.node_name)
+    check_i5(stack, seen)
+    check_ready(stack, seen)
+    await stack.delete(name)
+    check_one_at_a_time(population)
+    check_i6(stack, seen)
+    await check_i11(stack, machine_id(stack.cluster, name))
 
 
 @flow(LATER, "tell_node", "look_at_node", "look_at_vm", "drain_node")

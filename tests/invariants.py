@@ -17,6 +17,7 @@ from resources.names import (
     INSTANCE_NOT_READY_TAINT,
     MUST_PREFIXES,
     TAG_CLUSTER,
+    TAG_INSTALLATION,
     TAG_MACHINE,
     TAG_OWNER,
     TAG_UID,
@@ -152,8 +153,9 @@ def check_i8(stack: Stack, seen: Witness) -> None:
 
 
 def _is_must(key: str) -> bool:
-    """By seed 002, and our own four."""
-    return key in (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name") or key.startswith(MUST_PREFIXES)
+    """By seed 002, and our own five."""
+    ours = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name")
+    return key in ours or key.startswith(MUST_PREFIXES)
 
 
 def check_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:

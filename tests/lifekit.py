@@ -122,6 +122,7 @@ class Stack:
                 machine_class=snapshot,
                 queue_prefix=self.settings.queue_prefix,
                 timings=timings or self.settings.timings,
+                life=1,
             ),
             id=machine_id(self.cluster, name),
             task_queue=self.settings.queue_prefix,

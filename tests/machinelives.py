@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 
 from planners.waits import REASON
 from resources.attributes import PHASE
-from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, WRONG_ACCOUNT, ErrorClass, ErrorInfo
+from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, MachineResult, MachineState, Phase
 from resources.messages import CreateOutput, DeleteIntent, Happening, RecreateIntent, StatusOutput, VmFacts
 from resources.preservation import PreserveIntent, PreserveValue
@@ -137,6 +137,7 @@ def failed_creations() -> dict[str, Exception]:
     return {
         **{reason: classified(error_class, last=True) for error_class, reason in REASON.items()},
         "AttemptIsOver": ApplicationError("terminated", info, True, type=IDEMPOTENCY, non_retryable=True),
+        "NameTaken": ApplicationError("taken", info, type=NAME_TAKEN, non_retryable=True),
         "CredentialsMissing": ApplicationError("missing", secret, type=MISSING_CREDENTIALS, non_retryable=True),
         "WrongAccount": ApplicationError("another account", secret, type=WRONG_ACCOUNT, non_retryable=True),
     }

@@ -146,6 +146,7 @@ SABOTAGE = [
     Sabotage("I1", "whole life", Fault("create_machine", "killed after"), "I1:"),
     Sabotage("I1 recreate", "recreate", Fault("drain_node", "killed before"), "I1:"),
     Sabotage("I1 adopt", "adopt", Fault("list_vms", "killed before"), "I1:"),
+    Sabotage("I1 reset", "reset", Fault("remove_ready_taint", "killed before"), "I1:"),
     Sabotage("I5 timer", "health failure", Fault("tell_node", "killed before"), "I5:"),
     Sabotage("I5 account", "another account", Fault("delete_machine", "killed before"), "I5:"),
     Sabotage("I5 look", "recovery unheard", Fault("look_at_vm", "killed before"), "I5:"),

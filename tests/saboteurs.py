@@ -21,7 +21,7 @@ from activities.deps import Deps
 from activities.kube import Kube, node_path
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
-from drivers.aws import hotupdate
+from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from planners.hot_update import TagPlan, Tags, plan_tags
@@ -49,8 +49,8 @@ def break_i1() -> None:
 def _blind_create(now: Callable[[], bool]) -> None:
     find = MachineActivities._find
 
-    async def blind(self: MachineActivities, target: Any) -> Any:
-        return None if now() else await find(self, target)
+    async def blind(self: MachineActivities, target: Any, takes: str) -> Any:
+        return None if now() else await find(self, target, takes)
 
     def renew(request: CreateMachineRequest) -> CreateMachineRequest:
         return request.model_copy(update={"token": str(uuid.uuid4())}) if now() else request
@@ -60,7 +60,8 @@ def _blind_create(now: Callable[[], bool]) -> None:
 
 
 def break_i1_recreate() -> None:
-    """A new life that does not wait for the end of the former one."""
+    """A new life that does not wait for the end of the former one, nor looks for a VM of its name."""
+    _look_by_uid_alone()
     deleted = terminate.delete
 
     async def impatient(m: MachineEntity) -> None:
@@ -69,6 +70,22 @@ def break_i1_recreate() -> None:
         await deleted(m)
 
     _replace_phase(deleted, impatient)
+
+
+def break_i1_reset() -> None:
+    """A uid by chance, which a reset changes, and no look for a VM of the name."""
+
+    def by_chance(self: MachineWorkflow) -> str:
+        from temporalio import workflow
+
+        return str(workflow.uuid4())
+
+    MachineWorkflow._own_uid = by_chance  # type: ignore[method-assign]
+    _look_by_uid_alone()
+
+
+def _look_by_uid_alone() -> None:
+    instances.by_name = lambda ec2, machine: instances.by_uid(ec2, machine.uid)
 
 
 def break_i1_adopt() -> None:
@@ -330,6 +347,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I1": break_i1,
     "I1 recreate": break_i1_recreate,
     "I1 adopt": break_i1_adopt,
+    "I1 reset": break_i1_reset,
     "I2": break_i2,
     "I3": break_i3,
     "I4": break_i4,

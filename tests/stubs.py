@@ -30,8 +30,10 @@ from resources.messages import (
     DeleteOutput,
     DrainInput,
     DrainOutput,
+    FindInput,
     ForgetInput,
     ForgetOutput,
+    FoundVm,
     JoinInput,
     LookInput,
     NodeFacts,
@@ -130,6 +132,10 @@ class Stubs:
     @activity.defn(name="create_machine")
     async def create(self, input: CreateInput) -> CreateOutput:
         return await self._answer("create_machine", input, CreateOutput(provider_id=VM, node_name=NODE))
+
+    @activity.defn(name="find_machine")
+    async def find(self, input: FindInput) -> FoundVm:
+        return await self._answer("find_machine", input, FoundVm())
 
     @activity.defn(name="update_machine")
     async def update(self, input: UpdateInput) -> UpdateOutput:
@@ -230,7 +236,14 @@ class Machines:
         self.client, self.prefix, self.stubs = client, prefix, stubs
         self.started: list[WorkflowHandle[Any, Any]] = []
         self.activities: dict[str, list[Callable[..., Any]]] = {
-            names.cloud_queue("aws", prefix): [stubs.create, stubs.update, stubs.watch, stubs.look_at_vm, stubs.delete],
+            names.cloud_queue("aws", prefix): [
+                stubs.create,
+                stubs.find,
+                stubs.update,
+                stubs.watch,
+                stubs.look_at_vm,
+                stubs.delete,
+            ],
             names.cluster_queue("demo", prefix): [
                 *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget),
                 stubs.remove_stale,
@@ -264,6 +277,7 @@ class Machines:
             machine_class=ClassSnapshot.of(loaded.classes[0]),
             queue_prefix=self.prefix,
             timings=timings or Timings(),
+            life=1,
         )
 
     async def start(self, state: MachineState, **options: Any) -> WorkflowHandle[Any, Any]:

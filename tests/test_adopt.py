@@ -9,15 +9,19 @@ from pathlib import Path
 import pytest
 import yaml
 from lifekit import CLUSTER, EXAMPLES, Stack, eventually, examples, new_stack
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 from test_cli_life import hostler
 
+from activities.deps import Deps
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import OwnedVm
-from resources.names import machine_id, sweep_id
+from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
+from resources.settings import Settings
 from simulator.frame import FaultRule
+from starter import doctor_clusters
 from starter.adoption import choose
 from starter.client import HostlerClient
 from starter.errors import NoAnswer, Refused
@@ -106,17 +110,55 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     assert "error: machine m-1 came to its end by itself since" in ended
 
 
-async def test_vms_of_two_lives(stack: Stack) -> None:
-    """A name that is applied again after its workflow was terminated: two VMs carry it."""
+async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
+    """A name that is applied again after its workflow was terminated: the new life waits for the VM of the former one,
+    and goes on when that is gone; or it is told that the VM is its own."""
     first = await running(stack)
     await terminate(stack)
     note = await hostler(stack, "apply", "-f", "-", "--dry-run", stdin=manifests("m-1"))
     assert "its VM may still be there; `hostler get orphans` lists such VMs" in note
-    second = await running(stack)
-    assert first.uid != second.uid
+    await stack.create("m-1")
+    waits = await stack.reason("NameTaken")
+    assert waits.status.phase == Phase.CRASH_LOOP_BACK_OFF
+    assert waits.status.waiting_for is not None
+    assert all(word in waits.status.waiting_for.message for word in (provider_id(first), first.uid, "m-1"))
+    assert waits.uid != first.uid
     (cells,) = (await orphans(stack)).values()
     assert cells[1:] == [provider_id(first), "running", first.uid, "of-another-life"]
+    stack.ec2().terminate_instances(InstanceIds=[provider_id(first).rsplit("/", 1)[-1]])
+    second = await stack.phase(Phase.RUNNING)
+    assert (second.uid, len(stack.launched())) == (waits.uid, 2)
 
+    await terminate(stack)
+    await stack.create("m-1")
+    third = await stack.reason("NameTaken")
+    wrong = await hostler(stack, "adopt", "machine", "m-1", "--uid", "nobody", expect=1)
+    assert "error: machine m-1 has no VM with uid nobody, and an adoption needs one; there is" in wrong
+    told = await hostler(stack, "adopt", "machine", "m-1")
+    assert f"machine/m-1 adopted: {provider_id(second)} (running), uid {second.uid}" in told
+    taken = await stack.phase(Phase.RUNNING)
+    assert (taken.uid, provider_id(taken), len(stack.launched())) == (second.uid, provider_id(second), 2)
+    assert [h.message for h in taken.journal if h.reason == "VMTakenOver"] == [
+        f"{provider_id(second)} is this machine's, with its uid {second.uid} instead of {third.uid}"
+    ]
+    refused = await hostler(stack, "adopt", "machine", "m-1", expect=1)
+    assert "error: machine m-1 has a workflow that runs, there is nothing to adopt" in refused
+    await stack.delete()
+    for uid in (first.uid, second.uid, third.uid):
+        assert stack.leftovers(uid) == {}
+        assert uid not in stack.kubectl("get", "secrets", "-n", "kube-system", "-o", "yaml")
+
+
+async def test_vms_of_two_lives(stack: Stack) -> None:
+    """Of before no VM was made beside another: two carry the name."""
+    first = await running(stack)
+    vm = stack.ec2().describe_instances(InstanceIds=[provider_id(first).rsplit("/", 1)[-1]])
+    tags = {t["Key"]: t["Value"] for t in vm["Reservations"][0]["Instances"][0]["Tags"]}
+    await terminate(stack)
+    ids = [provider_id(first).rsplit("/", 1)[-1]]
+    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": "hidden"}])
+    second = await running(stack)
+    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": tags[TAG_MACHINE]}])
     await terminate(stack)
     assert set(await orphans(stack)) == {provider_id(first), provider_id(second)}
     assert set(await orphans(stack, "m-2")) == set()
@@ -135,6 +177,53 @@ async def test_vms_of_two_lives(stack: Stack) -> None:
     assert stack.leftovers(second.uid) != {}  # not ours to take along
     (cells,) = (await orphans(stack)).values()
     assert cells[3:] == [second.uid, "COMPLETED"]
+
+
+async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> None:
+    """Neither sees the other's VMs as orphans, nor waits for their names; one that nothing tells apart is no orphan
+    that is adopted by mistake."""
+    ours = await running(stack)
+    ids = [provider_id(ours).rsplit("/", 1)[-1]]
+    own = stack.tags(ids[0])[TAG_INSTALLATION]
+    namespace = DescribeNamespaceRequest(namespace=stack.client.namespace)
+    assert own == (await stack.client.workflow_service.describe_namespace(namespace)).namespace_info.id
+    await terminate(stack)
+    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_INSTALLATION, "Value": "another"}])
+    report = await client_of(stack).orphans()
+    assert (report.orphans, list(report.others.values())) == ([], [1])
+    second = await running(stack)
+    assert (second.uid != ours.uid, len(stack.launched())) == (True, 2)
+    assert "another installation has a cluster of this name in AWS/eu-west-1/" in await doctor(stack)
+    await stack.delete()
+
+    # Of before the tag, and of a name that no workflow here has ever had.
+    stack.ec2().delete_tags(Resources=ids, Tags=[{"Key": TAG_INSTALLATION}])
+    stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": "m-77"}])
+    (cells,) = (await orphans(stack)).values()
+    assert cells[1:] == [provider_id(ours), "running", ours.uid, "none-untagged"]
+    assert "1 VM without the tag hostler.io/installation" in await doctor(stack)
+    refused = await hostler(stack, "adopt", "machine", "m-77", "-f", "-", stdin=manifests("m-77"), expect=1)
+    assert f"it may be another Hostler's, which looks after it. If it is yours: --uid {ours.uid}" in refused
+    await hostler(stack, "adopt", "machine", "m-77", "-f", "-", "--uid", ours.uid, stdin=manifests("m-77"))
+    stack.started["m-77"] = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, "m-77"))
+    await eventually(lambda: stack.state("m-77"), lambda s: s.post_start_done, "its post-start update")
+    every = [id for ids in stack.leftovers(ours.uid).values() for id in ids]
+    assert {stack.tags(id).get(TAG_INSTALLATION) for id in every} == {own}
+    assert "without the tag" not in await doctor(stack)
+
+
+async def test_a_namespace_that_has_moved_keeps_its_old_id_by_the_settings(temporal: WorkflowEnvironment) -> None:
+    deps = Deps(Settings(installation="01a226e8-old"), temporal.client)
+    assert await deps.installation() == "01a226e8-old"
+    await deps.close()
+    with pytest.raises(ValueError, match="installation"):
+        Settings(installation="no tag's value/")
+
+
+async def doctor(stack: Stack) -> str:
+    """What it warns of."""
+    found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack))
+    return "\n".join(f.message for f in found if f.level == "warning")
 
 
 async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> None:

@@ -55,7 +55,7 @@ def table(heading: str) -> list[list[str]]:
 
 
 JUDGED = find({"planners/health.py": inspect.getsource(judge)}).reasons
-RETRIED = {*REASON.values(), "CredentialsMissing", "WrongAccount", "AttemptIsOver"}
+RETRIED = {*REASON.values(), "CredentialsMissing", "WrongAccount", "AttemptIsOver", "NameTaken"}
 ENTERS: dict[tuple[str, str], set[tuple[str, str]]] = {
     ("Phase.PENDING", "'VMAdopted' if output.adopted else 'VMCreated'"): {
         (Phase.PENDING, "VMAdopted"),

@@ -253,6 +253,31 @@ async def test_old_news_and_another_vms_news_are_dropped(machines: Machines) -> 
 # -- drain ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    ("facts", "its_own"),
+    [
+        pytest.param({"provider_id": "aws:///eu-west-1a/i-1"}, True, id="its own, as the cloud provider writes it"),
+        pytest.param({"provider_id": "aws:///eu-west-1/i-9"}, False, id="of another VM"),
+        pytest.param({"provider_id": "", "name": "node-9"}, False, id="of nobody, and of another name"),
+    ],
+)
+async def test_a_node_is_judged_again_once_the_id_is_known(
+    machines: Machines, facts: dict[str, str], its_own: bool
+) -> None:
+    """While there is no id, whatever Node is told may be the machine's: after a reset the former VM's is there."""
+    machines.stubs.holds["create_machine"] = answers = asyncio.Event()
+    handle = await machines.start(machines.new_state("m-1"))
+    await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
+    await eventually(lambda: state(handle), lambda s: s.node, "the news of a Node")
+    answers.set()
+    if not its_own:
+        made = await eventually(lambda: state(handle), lambda s: s.post_start_done, "its VM")
+        assert made.node is None
+        assert machines.stubs.called("join_node") == []
+        await handle.signal(MachineWorkflow.observe, machines.facts())
+    assert (await phase(handle, Phase.RUNNING)).status.node_name == NODE
+
+
 async def test_drain_is_forced_exactly_at_its_deadline(temporal: WorkflowEnvironment, machines: Machines) -> None:
     """MCM #785: there a two hours' drain ran eleven hours."""
     handle = await running(machines, drain_timeout=timedelta(hours=2))

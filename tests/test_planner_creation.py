@@ -14,9 +14,11 @@ from planners.creation import (
     after_failed_create,
     after_failed_update,
     after_lost_token,
+    after_taken_name,
     may_update_after_start,
     plan_attempt,
     token_of,
+    uid_of,
 )
 from planners.waits import REASON, WAIT, wait_after
 from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
@@ -119,6 +121,18 @@ def test_a_lost_token_waits_for_the_lag_window_and_ends_the_attempt() -> None:
     assert retry.attempt_over
     assert retry.next_try == NOW + TIMINGS.consistency
     assert retry.reason == "AttemptIsOver"
+
+
+def test_a_taken_name_is_a_wait_that_ends_no_attempt() -> None:
+    retry = after_taken_name(info(ErrorClass.CONFLICT), NOW, TIMINGS)
+    assert (retry.phase, retry.reason, retry.attempt_over) == (Phase.CRASH_LOOP_BACK_OFF, "NameTaken", False)
+    assert retry.next_try == NOW + wait_after(info(ErrorClass.CONFLICT), TIMINGS)
+
+
+@given(st.uuids(), st.uuids(), st.integers(0, 50), st.integers(0, 50))
+def test_a_uid_is_of_a_chain_of_runs_and_a_life(one: uuid.UUID, two: uuid.UUID, a: int, b: int) -> None:
+    """A reset keeps both; an apply under a used name begins another chain, `recreate` counts on."""
+    assert (uid_of(str(one), a) == uid_of(str(two), b)) == ((one, a) == (two, b))
 
 
 def test_post_start_update_only_where_the_seed_allows_it() -> None:

@@ -60,6 +60,9 @@ class Entity:
         """Effects that must be known before the life may end or start anew."""
         known = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}
+        self.was_reset = False
+        """Somebody has reset the workflow to a task of this run: what came after it happened all the same."""
+        workflow.register_random_seed_callback(self._reset)
         self.renewal_wanted = False
         self._timer: asyncio.Task[None] | None = None
         self._armed: datetime | None = None
@@ -100,6 +103,10 @@ class Entity:
                 [k.value_unset() if v is None else k.value_set(v) for k, v in changed.items()]
             )
             self._published |= {k.name: v for k, v in changed.items()}
+
+    def _reset(self, _: int) -> None:
+        """Chance has a new seed after a reset, and at no other time. Not told of one to the first task of a run."""
+        self.was_reset = True
 
     # -- journal and intents ----------------------------------------------------------------------------------------
 

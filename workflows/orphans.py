@@ -15,7 +15,16 @@ from workflows.calls import SHORT, Urgency, failure_of, share
 
 with workflow.unsafe.imports_passed_through():
     from activities.orphans import OrphanActivities
-    from resources.messages import Account, ListVmsInput, Orphan, OwnedVm, OwnersInput, SweepInput, SweepReport
+    from resources.messages import (
+        Account,
+        ListVmsInput,
+        ListVmsOutput,
+        Orphan,
+        OwnedVm,
+        OwnersInput,
+        SweepInput,
+        SweepReport,
+    )
     from resources.names import cloud_queue, workflow_queue
 
 CALL = timedelta(minutes=5)
@@ -33,9 +42,11 @@ class OrphanSweepWorkflow:
         """First the cloud, then the owners: the order is what makes "no workflow" sure (see find_owners)."""
         workflow.set_current_details(f"Lists {len(input.accounts)} cloud accounts of cluster {input.cluster}")
         listed = await asyncio.gather(*(self._list(input, account) for account in input.accounts))
-        unread = {a.key: found for a, found in zip(input.accounts, listed, strict=True) if isinstance(found, str)}
+        by_account = dict(zip([a.key for a in input.accounts], listed, strict=True))
+        unread = {key: found for key, found in by_account.items() if isinstance(found, str)}
+        read = {key: found for key, found in by_account.items() if not isinstance(found, str)}
         # Two Secrets may open the same account, which then is listed twice.
-        vms = {vm.provider_id: vm for found in listed if not isinstance(found, str) for vm in found}
+        vms = {vm.provider_id: vm for found in read.values() for vm in found.vms}
         workflow.set_current_details(f"Looks for the owners of {len(vms)} VMs of cluster {input.cluster}")
         orphans: list[Orphan] = []
         every = list(vms.values())
@@ -43,9 +54,14 @@ class OrphanSweepWorkflow:
             orphans += await self._orphans(input, every[start : start + BATCH])
         unread_words = "".join(f"\n- {key} could not be listed: {why}" for key, why in unread.items())
         workflow.set_current_details(f"{len(orphans)} of {len(vms)} VMs have no owner{unread_words}")
-        return SweepReport(orphans=orphans, unread=unread)
+        return SweepReport(
+            orphans=orphans,
+            unread=unread,
+            others={key: found.others for key, found in read.items() if found.others},
+            untagged=sum(not vm.tagged for vm in every),
+        )
 
-    async def _list(self, input: SweepInput, account: Account) -> list[OwnedVm] | str:
+    async def _list(self, input: SweepInput, account: Account) -> ListVmsOutput | str:
         """Why not, where it cannot be listed: what it holds is not known then, and that must be said."""
         queue = cloud_queue(account.provider, input.queue_prefix)
         try:
@@ -64,7 +80,7 @@ class OrphanSweepWorkflow:
             if isinstance(e.cause, TimeoutError) and e.cause.type == TimeoutType.SCHEDULE_TO_START:
                 return f"no worker took the listing from task queue {queue} within {TAKEN.total_seconds():.0f} s"
             return failure_of(e).info.message
-        return output.vms
+        return output
 
     async def _orphans(self, input: SweepInput, vms: list[OwnedVm]) -> list[Orphan]:
         output = await workflow.execute_activity_method(

@@ -74,9 +74,11 @@ class AwsDriver:
             return hotupdate.hot_update(lambda: self._clients.get(region, request.secret), request, last)
         spec = launch.parse_spec(request.provider_spec)
         ec2 = self._clients.get(spec.region, request.secret)
-        return UpdateMachineResponse(
-            changed=poststart.post_start(ec2, spec, instances.instance_id(request.provider_id))
-        )
+        vm = instances.instance_id(request.provider_id)
+        changed = poststart.post_start(ec2, spec, vm)
+        if request.untagged:
+            changed += poststart.tag_installation(ec2, request.machine, vm)
+        return UpdateMachineResponse(changed=changed)
 
     def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
         region = instances.region_of(request.provider_spec, request.provider_id)

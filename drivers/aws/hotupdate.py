@@ -7,7 +7,7 @@ DeleteTags for all resources with an equal change, one after the other. After an
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from drivers.aws import belongings, instances, places
@@ -22,7 +22,7 @@ from planners.hot_update import TagPlan, TooManyTags, applied_after, compare, pl
 from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
 from resources.errors import PASSING, ErrorClass
 from resources.messages import ResourceUpdate
-from resources.names import TAG_UID
+from resources.names import TAG_INSTALLATION, TAG_UID
 
 ALL_ALIKE = PASSING | {ErrorClass.CONFLICT}
 """Of a call for several resources, such an error says nothing about one of them: to ask for each would not help."""
@@ -186,6 +186,10 @@ class _Update:
             last, desired = (class_tags(spec, fields[target.kind]) for spec in (self.last, self.goal))
             try:
                 target.plan = plan_tags(last, desired, _trusted(last, desired, counted(target.tags)), must, MAX_TAGS)
+                missing = {k: v for k, v in must.items() if k == TAG_INSTALLATION and k not in target.tags}
+                if missing and target.plan.set and target.tags:
+                    # Made before there was such a tag; one call writes both.
+                    target.plan = replace(target.plan, set=dict(sorted({**target.plan.set, **missing}.items())))
             except TooManyTags as e:
                 where = f"{fields[target.kind]}Tags or tags"
                 words = f"{target.id}: {e}; remove {e.count - e.limit} from {where}, or of those that others have set"

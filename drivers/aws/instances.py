@@ -9,10 +9,10 @@ from typing import Any
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.failures import hide_secrets, scrub
 from drivers.aws.tags import tags_of
-from drivers.base import GetMachineStatusRequest, MachineStatus, VmState
-from drivers.errors import DriverError
+from drivers.base import GetMachineStatusRequest, Identity, MachineStatus, VmState, is_of
+from drivers.errors import DriverError, NameTaken
 from resources.errors import ErrorClass
-from resources.names import OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_OWNER, TAG_UID
+from resources.names import OWNER, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_UID
 
 NOT_FOUND = "InvalidInstanceID.NotFound"
 TERMINATED = "terminated"
@@ -93,6 +93,12 @@ def by_uid(ec2: Ec2, uid: str) -> dict[str, Resource]:
     return {i["InstanceId"]: i for i in find(ec2, {f"tag:{TAG_UID}": uid})}
 
 
+def by_name(ec2: Ec2, machine: Identity) -> dict[str, Resource]:
+    """By id, in whatever state: what any life of this name, in any installation, has left."""
+    filters = {f"tag:{TAG_OWNER}": OWNER, f"tag:{TAG_CLUSTER}": machine.cluster, f"tag:{TAG_MACHINE}": machine.name}
+    return {i["InstanceId"]: i for i in find(ec2, filters)}
+
+
 def by_token(ec2: Ec2, token: str) -> dict[str, Resource]:
     """By id, in whatever state: what RunInstances made with this ClientToken."""
     return {i["InstanceId"]: i for i in find(ec2, {"client-token": token})}
@@ -128,10 +134,9 @@ def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
         found = [known] if known else []
         what = f"machine {machine.name} ({request.provider_id})"
     else:
-        both = by_uid(ec2, machine.uid)
-        if request.token:  # a tag may be visible later than its instance
-            both |= by_token(ec2, request.token)
-        found = [both[k] for k in sorted(both)]
+        found, others = _looked_up(ec2, machine, request.token)
+        if others and not any(map(is_living, found)):
+            raise NameTaken(machine, [describe(i, ec2.region) for i in others])
         what = f"machine {machine.name} (uid {machine.uid})"
     instance = the_one(found, what)
     status = describe(instance, ec2.region)
@@ -140,6 +145,18 @@ def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
     vm = instance["InstanceId"]
     impaired = _impaired(ec2, vm) if status.state is VmState.RUNNING else None
     return status.model_copy(update={"impaired": impaired, "console": _console(ec2, vm)})
+
+
+def _looked_up(ec2: Ec2, machine: Identity, token: str) -> tuple[list[Resource], list[Resource]]:
+    """The machine's own, in whatever state, and living ones that have its name and are not its own: one listing for
+    both. By the token too, as a tag may be visible later than its instance."""
+    named = by_name(ec2, machine)
+    own = {k: i for k, i in named.items() if tags_of(i).get(TAG_UID) == machine.uid}
+    if token:
+        own |= by_token(ec2, token)
+    others = [named[k] for k in sorted(named) if k not in own and is_living(named[k])]
+    ours = [i for i in others if is_of(tags_of(i).get(TAG_INSTALLATION), machine.installation)]
+    return [own[k] for k in sorted(own)], ours
 
 
 def list_machines(ec2: Ec2, cluster: str) -> list[MachineStatus]:
@@ -157,6 +174,7 @@ def describe(instance: Resource, region: str) -> MachineStatus:
         uid=tags.get(TAG_UID),
         name=tags.get(TAG_MACHINE),
         account_id=instance.get(OWNER_ID, ""),
+        installation=tags.get(TAG_INSTALLATION),
     )
 
 

@@ -6,13 +6,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from drivers.aws import instances
+from drivers.aws import belongings, instances
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.failures import combine
 from drivers.aws.places import by_place
+from drivers.base import Identity
 from drivers.errors import DriverError
 from resources.aws import AwsProviderSpec
 from resources.errors import ErrorClass
+from resources.names import TAG_INSTALLATION
 
 _OFF = {"Value": False}
 
@@ -86,3 +88,20 @@ def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[Drive
             eni = actual[place]["NetworkInterfaceId"]
             parameters = {"NetworkInterfaceId": eni, "Ipv6PrefixCount": missing}
             yield _Change(f"{eni}: IPv6 prefixes assigned: {missing}", "AssignIpv6Addresses", parameters)
+
+
+def tag_installation(ec2: Ec2, machine: Identity, instance_id: str) -> list[str]:
+    """The tag on a VM of before there was one, and on what carries its uid; in words.
+
+    Without it the machine lives as before, and the right to tag may be given for launches alone: an error is no
+    trouble.
+    """
+    if not machine.installation:
+        return []
+    try:
+        mine = [*belongings.tagged(ec2, "volume", machine), *belongings.tagged(ec2, "network interface", machine)]
+        untagged = [instance_id, *(b.id for b in mine if TAG_INSTALLATION not in b.tags)]
+        ec2.call("CreateTags", Resources=untagged, Tags=[{"Key": TAG_INSTALLATION, "Value": machine.installation}])
+    except DriverError as e:
+        return [f"{instance_id}: without the tag {TAG_INSTALLATION}: {e.message}"]
+    return [f"{', '.join(untagged)}: set {TAG_INSTALLATION}"]

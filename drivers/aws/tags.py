@@ -1,6 +1,6 @@
 """Tags: what a class asks for, what must be on everything, and how a resource is released.
 
-Must-tags are Gardener's (seed 002: Name, kubernetes.io/cluster/…, kubernetes.io/role/…) and our own four. They win over
+Must-tags are Gardener's (seed 002: Name, kubernetes.io/cluster/…, kubernetes.io/role/…) and our own five. They win over
 the class's: a class that says `Name: x` must not break the look-up (cluster-api-provider-aws#4629: 124 VMs for two).
 """
 
@@ -18,13 +18,14 @@ from resources.names import (
     OWNER,
     ROLE_PREFIX,
     TAG_CLUSTER,
+    TAG_INSTALLATION,
     TAG_MACHINE,
     TAG_OWNER,
     TAG_RELEASED,
     TAG_UID,
 )
 
-OURS = (TAG_OWNER, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
+OURS = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
 MAX_VALUE = 256  # characters (EC2 user guide, Tag restrictions)
 
 ClassField = Literal["vm", "disk", "nic"]
@@ -51,6 +52,8 @@ def must_tags(spec: AwsProviderSpec, machine: Identity) -> Tags:
     if not any(k.startswith(ROLE_PREFIX) for k in given):
         given[f"{ROLE_PREFIX}{machine.role}"] = "1"
     ours = {TAG_OWNER: OWNER, TAG_CLUSTER: machine.cluster, TAG_MACHINE: machine.name, TAG_UID: machine.uid}
+    if machine.installation:
+        ours[TAG_INSTALLATION] = machine.installation
     return {**given, **ours, "Name": machine.name}
 
 

@@ -44,6 +44,19 @@ CREATING: dict[str, Reason] = {
         "A VM that carries this machine's uid was there already and is used, after a lost answer or a crash.",
         "Nothing: that is how a second VM is avoided.",
     ),
+    "NameTaken": Reason(
+        Kind.WAIT,
+        "A VM that lives at the cloud carries this machine's name and the uid of another life; none is made beside it.",
+        "If it is this machine: `hostler adopt {machine}`. Else delete it at the cloud: it is looked at every 5 s, and "
+        "one that is on its way out holds nothing up.",
+        warning=True,
+    ),
+    "VMTakenOver": Reason(
+        Kind.HAPPENING,
+        "A VM of this machine's name was made by a run of its workflow that a reset cut off, or a person has said that "
+        "it is its own; the machine has the VM's uid from now on.",
+        "Nothing: that is how a second VM is avoided.",
+    ),
     "ClassChanged": Reason(
         Kind.WAIT,
         "The class was changed, and is tried when the cloud's lag window is over.",
@@ -441,6 +454,11 @@ LEAVING: dict[str, Reason] = {
         "A preTerminate hook holds the deletion of the VM until it is removed; the drain is over.",
         "Ask the owner that the message names; when its work is done and the hook is still there, remove it with the "
         "command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no time ends it.",
+    ),
+    "FindingVM": Reason(
+        Kind.WAIT,
+        "The machine is being deleted and knows no VM; the cloud is asked whether one carries its tags all the same.",
+        "Nothing: it takes seconds. After 6 minutes see whether a worker polls the cloud's queue: `hostler doctor`.",
     ),
     "DeletingVM": Reason(
         Kind.WAIT,

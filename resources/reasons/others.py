@@ -104,6 +104,7 @@ STORY: dict[str, Reason] = {
     "Started": Reason(Kind.HAPPENING, "The machine's workflow was started.", "Nothing."),
     "ApplyAsked": Reason(Kind.HAPPENING, "Somebody applied the machine or its class.", "Nothing."),
     "DeleteAsked": Reason(Kind.HAPPENING, "Somebody asked for the deletion.", "Nothing."),
+    "AdoptAsked": Reason(Kind.HAPPENING, "Somebody said that a VM of the machine's name is its own.", "Nothing."),
     "RecreateAsked": Reason(Kind.HAPPENING, "Somebody asked for a new life under the same name.", "Nothing."),
     "PreserveAsked": Reason(Kind.HAPPENING, "Somebody asked that the machine is preserved, or never is.", "Nothing."),
     "ReleaseAsked": Reason(Kind.HAPPENING, "Somebody asked that a preservation ends.", "Nothing."),

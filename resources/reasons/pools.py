@@ -276,6 +276,12 @@ POOL: dict[str, Reason] = {
         "Nothing. Find out who ended the pool's former workflow from outside.",
         warning=True,
     ),
+    "Reset": Reason(
+        Kind.HAPPENING,
+        "Somebody has reset the pool's workflow; the machines that it has made since then are looked for and met.",
+        "Nothing: it makes none before each that was found has said how it is.",
+        warning=True,
+    ),
     "PoolCallFailed": Reason(
         Kind.WAIT,
         "The pool could not start or tell machines, or mark Nodes; the message says why.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
 async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
     """Raises HostlerError at the end where an account could not be read: the list is not whole then."""
     from starter.errors import HostlerError
-    from starter.output import Busy
+    from starter.output import Busy, warn
 
     async with Busy(f"looking for VMs of cluster {client.cluster} that no machine owns"):
         report = await client.orphans(*_classes(files))
@@ -37,6 +38,8 @@ async def orphans(client: HostlerClient, names: list[str], files: list[str], for
         where = f"cluster {client.cluster}" + (f" with name {', '.join(names)}" if names else "")
         nothing = f"No orphans found in {where}" + ("." if not report.unread else ", as far as it could be read.")
         await print_rows(WIDE if form is Form.WIDE else COLUMNS, "STATE", rows, form, False, nothing)
+    if report.others:
+        warn(others_words(report.others))
     if report.unread:
         raise HostlerError("\n".join(_unread(key, why) for key, why in sorted(report.unread.items())))
 
@@ -61,10 +64,18 @@ def _classes(files: list[str]) -> list[MachineClass]:
     return loaded.classes
 
 
+def others_words(others: Mapping[str, int]) -> str:
+    """By Account.key."""
+    found = ", ".join(f"{count} in {key}" for key, count in sorted(others.items()))
+    return f"VMs of a cluster of the same name that another installation has made are not listed: {found}"
+
+
 def workflow_words(orphan: Orphan) -> str:
     """What there is in place of an owner."""
     if orphan.workflow == "RUNNING":
         return "of-another-life"  # a machine of this name runs, with another uid
+    if orphan.doubtful:
+        return "none-untagged"  # it may be another installation's
     return orphan.workflow or "none"
 
 

@@ -317,7 +317,7 @@ async def test_c17_a_vm_that_was_never_set_up_is_set_up_and_not_created(machines
     machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, adopted=True))
     handle = await machines.start(machines.new_state("m-1"))
     await reason(handle, "NodeNotSeen")
-    assert [name for name, _ in machines.stubs.calls] == ["create_machine", "update_machine"]
+    assert [name for name, _ in machines.stubs.calls] == ["create_machine", "look_at_node", "update_machine"]
 
 
 # -- between two tries -----------------------------------------------------------------------------------------------

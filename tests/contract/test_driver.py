@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from driver_clouds import CLOUDS, Cloud, calls, delete_until_gone, fault, machine, mark, mutating
+from driver_clouds import CLOUDS, Cloud, Given, calls, delete_until_gone, fault, machine, mark, mutating
 from pydantic import SecretStr
 
 from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, UpdateMachineResponse, VmState
-from drivers.errors import DriverError, IdempotencyMismatch
+from drivers.errors import DriverError, IdempotencyMismatch, NameTaken
 from resources.errors import Code, ErrorClass
 
 
@@ -117,7 +118,7 @@ def test_a_vm_is_adopted_by_its_uid_alone(cloud: Cloud) -> None:
     made = cloud.driver.create_machine(given.creation())
     found = cloud.driver.get_machine_status(given.status(token=""))
     assert found.provider_id == made.provider_id
-    other = machine(cloud, cluster=given.machine.cluster)
+    other = machine(cloud, name="worker-2", cluster=given.machine.cluster)
     with pytest.raises(DriverError) as missing:
         cloud.driver.get_machine_status(other.status())
     assert (missing.value.error_class, missing.value.code) == (ErrorClass.NOT_FOUND, Code.NOT_FOUND)
@@ -139,6 +140,67 @@ def test_two_living_vms_of_one_machine_are_a_conflict_that_names_both(cloud: Clo
         cloud.driver.get_machine_status(given.status())
     assert two.value.error_class is ErrorClass.CONFLICT
     assert all(i.rsplit("/", 1)[-1] in two.value.message for i in ids)
+
+
+def test_a_living_vm_of_the_name_is_found_with_the_uid_in_one_listing(cloud: Cloud) -> None:
+    """Of a former life: none may be made beside it. One on its way out takes no name."""
+    cloud.set_delays(boot=0.0, terminate=60.0)
+    former = machine(cloud)
+    made = cloud.driver.create_machine(former.creation())
+    given = another_life(former)
+    before = mark(cloud)
+    with pytest.raises(NameTaken) as taken:
+        cloud.driver.get_machine_status(given.status())
+    assert [(vm.provider_id, vm.uid) for vm in taken.value.vms] == [(made.provider_id, former.machine.uid)]
+    assert taken.value.error_class is ErrorClass.CONFLICT
+    assert all(word in taken.value.message for word in (made.provider_id, former.machine.uid, given.machine.name))
+    assert len(calls(cloud, since=before)) == 2  # by tags, and by token: no call more than for the uid alone
+
+    own = cloud.driver.create_machine(given.creation())
+    assert cloud.driver.get_machine_status(given.status()).provider_id == own.provider_id
+    third = another_life(former)
+    with pytest.raises(NameTaken) as taken:
+        cloud.driver.get_machine_status(third.status())
+    assert {vm.uid for vm in taken.value.vms} == {former.machine.uid, given.machine.uid}
+    for life, vm in ((former, made), (given, own)):
+        cloud.driver.delete_machine(life.deletion(vm.provider_id))
+    with pytest.raises(DriverError) as missing:
+        cloud.driver.get_machine_status(third.status())
+    assert missing.value.error_class is ErrorClass.NOT_FOUND
+
+
+def test_another_installations_vm_takes_no_name_and_one_without_a_tag_may_be_ours(cloud: Cloud) -> None:
+    ours, theirs, untagged = "here", "there", ""
+    for theirs_is, taken in ((theirs, False), (untagged, True), (ours, True)):
+        former = machine(cloud)
+        former.machine = former.machine.model_copy(update={"installation": theirs_is})
+        made = cloud.driver.create_machine(former.creation())
+        assert made.installation == (theirs_is or None)
+        given = another_life(former)
+        given.machine = given.machine.model_copy(update={"installation": ours})
+        with pytest.raises(DriverError) as answer:
+            cloud.driver.get_machine_status(given.status())
+        assert isinstance(answer.value, NameTaken) is taken
+        listed = cloud.driver.list_machines(given.listing()).machines
+        assert [vm.installation for vm in listed] == [theirs_is or None]  # who asks says which are its own
+
+
+def test_the_post_start_update_adds_the_tag_of_the_installation(cloud: Cloud) -> None:
+    """To a VM that was made before there was one; where tagging is not allowed it lives without."""
+    given = machine(cloud)
+    made = cloud.driver.create_machine(given.creation())
+    given.machine = given.machine.model_copy(update={"installation": "here"})
+    update = given.update(made.provider_id, untagged=True)
+    rule = fault(cloud, "CreateTags", cloud.codes[ErrorClass.AUTH])
+    assert "without the tag" in " ".join(cloud.driver.update_machine(update).changed)
+    assert rule.hits == 1
+    cloud.driver.update_machine(update)
+    assert cloud.driver.get_machine_status(given.status(made.provider_id)).installation == "here"
+
+
+def another_life(former: Given) -> Given:
+    """Of the same cluster and machine name."""
+    return Given(former.cloud, former.machine.model_copy(update={"uid": str(uuid.uuid4())}), former.spec)
 
 
 def test_reads_change_nothing(cloud: Cloud) -> None:

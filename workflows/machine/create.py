@@ -10,16 +10,18 @@ from temporalio.exceptions import ActivityError
 from workflows.calls import Urgency, failure_of
 from workflows.machine import confirm, hot_update
 from workflows.machine.entity import MachineEntity, reason_of
+from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
-    from planners.creation import Retry, after_failed_create, after_lost_token, plan_attempt
+    from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
-    from resources.errors import IDEMPOTENCY
+    from resources.errors import IDEMPOTENCY, NAME_TAKEN
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
-    from resources.messages import CreateInput, CreateOutput
+    from resources.messages import CreateInput, CreateOutput, NodeFacts
+    from resources.names import provider_key
 
 
 async def create(m: MachineEntity) -> None:
@@ -59,6 +61,7 @@ async def _try(m: MachineEntity) -> Retry | None:
             deadline=s.created + s.spec.creation_timeout,
             class_name=s.attempt.machine_class.name,
             generation=s.attempt.machine_class.generation,
+            takes=s.takes,
         ),
         queue=m.cloud,
         summary="create VM" + (f", request {number}" if number > 1 else ""),
@@ -73,8 +76,13 @@ async def _try(m: MachineEntity) -> Retry | None:
         s.account_id = info.account_id or s.account_id
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
+        if failure.kind == NAME_TAKEN:
+            return after_taken_name(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
     _record(m, output)
+    if output.adopted and s.node is None and not m.leaving and workflow.patched("found-node"):
+        # It may have joined already: the watch has told of it before, to whoever was there, and tells changes only.
+        await find_node(m, lambda: m.leaving)
     return None
 
 
@@ -107,6 +115,12 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s.made = workflow.now()
     s.account_id = output.account_id or s.account_id
     s.create_failure = None
+    if output.uid:
+        m.note("VMTakenOver", f"{output.provider_id} is this machine's, with its uid {output.uid} instead of {s.uid}")
+        s.uid = output.uid
+        s.attempt = s.attempt.model_copy(update={"token": token_of(output.uid, s.attempt.number)})
+    if s.node is not None and not _is_its(s.node, output):
+        s.node = None  # taken while nobody could say whose it is; the VM's own Node is told of when it comes
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
@@ -136,12 +150,20 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         m.enter(Phase.PENDING, "VMAdopted" if output.adopted else "VMCreated", words)
 
 
+def _is_its(node: NodeFacts, vm: CreateOutput) -> bool:
+    """Whether what was told of a Node before the VM's id was known can be about this VM."""
+    if node.provider_id:
+        return provider_key(node.provider_id) == provider_key(vm.provider_id)
+    return not vm.node_name or node.name == vm.node_name
+
+
 async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
     """Until the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: its token is a
     new one, and a VM that the former call made after all must be seen first."""
     assert m.s.attempt is not None
     tried = m.s.attempt.machine_class  # the class may have been changed while the call was in flight
-    await m.retry(retry, unless=lambda: m.snapshot != tried)
+    takes = m.s.takes
+    await m.retry(retry, unless=lambda: m.snapshot != tried or m.s.takes != takes)
     soonest = called + m.s.timings.consistency
     if m.snapshot != tried and not m.leaving and workflow.now() < soonest:
         m.waiting("ClassChanged", "the changed class is tried when the cloud's lag window is over", soonest)

@@ -418,6 +418,7 @@ class MachineEntity(Entity):
             timings=s.timings,
             journal=s.journal,
             intents=s.intents,
+            life=s.life + 1,
         )
 
 

@@ -15,6 +15,7 @@ from workflows.machine import (
     ask,
     confirm,
     create,
+    find,
     hooks,
     hot_update,
     join,
@@ -29,8 +30,10 @@ from workflows.machine.entity import MachineEntity
 from workflows.machine.preserve_requests import Preservable
 
 with workflow.unsafe.imports_passed_through():
+    from planners.creation import uid_of
     from planners.intents import deletion
     from planners.provider_spec import spec_hash
+    from resources.errors import NAME_TAKEN
     from resources.machine import (
         AppliedSpec,
         ApplyIntent,
@@ -43,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_class import ClassNews
     from resources.manifests import MachineSpec
     from resources.membership import Permit, TemplateNews
-    from resources.messages import Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
+    from resources.messages import AdoptIntent, Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
     from resources.names import is_label, is_name, provider_key
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
@@ -59,6 +62,7 @@ BIRTH: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
 # Over and over, until a deletion is wanted: a preserved machine that Failed may be well again.
 LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (running.run, running.fail)
 END: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
+    find.find,
     terminate.drain,
     terminate.delete,
     terminate.forget,
@@ -85,7 +89,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         hooks.show(self)
         s.status.deadlines["creation"] = now + s.spec.creation_timeout
         if not s.uid:
-            s.uid = str(workflow.uuid4())
+            s.uid = self._own_uid()
             self.note("Created", f"machine of class {s.spec.class_.name}")
             return
         s.adopted, s.made = True, now
@@ -104,6 +108,12 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
         self.operation(OperationType.CREATE, OperationState.PROCESSING, words)
         self.note("Adopted", words)
+
+    def _own_uid(self) -> str:
+        """A new life's. Chance would give another one after a reset, and the VM would be nobody's."""
+        if self.s.life or workflow.patched("uid-by-run"):
+            return uid_of(workflow.info().first_execution_run_id, self.s.life)
+        return str(workflow.uuid4())
 
     def _refuse_what_cannot_be(self) -> None:
         """Before anything is owned, a refusal is the honest end of a workflow started by hand."""
@@ -296,6 +306,34 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         if former is not None:
             return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
         return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"
+
+    @workflow.update(name="adopt")
+    def adopt(self, intent: AdoptIntent) -> Answer:
+        return self.once(intent, lambda: self._want_vm(intent))
+
+    @adopt.validator
+    def check_adopt(self, intent: AdoptIntent) -> None:
+        if refusal := self._no_adoption(intent):
+            raise ApplicationError(refusal, type="Refused", non_retryable=True)
+
+    @workflow.signal(name="adopt")
+    def adopt_by_signal(self, intent: AdoptIntent) -> None:
+        if refusal := self._no_adoption(intent):
+            self.note("Refused", refusal)
+        else:
+            self.once(intent, lambda: self._want_vm(intent))
+
+    def _no_adoption(self, intent: AdoptIntent) -> str | None:
+        s = self.s
+        taken = s.trouble is not None and s.trouble.reason == NAME_TAKEN and not self.leaving
+        if taken or intent.id in s.intents:
+            return None
+        has = f"has its VM, {s.status.provider_id}" if s.status.provider_id else "has found no VM with its name"
+        return f"machine {s.name} {has}: there is nothing to take over"
+
+    def _want_vm(self, intent: AdoptIntent) -> str:
+        self.s.takes = intent.uid
+        return f"machine {self.s.name} takes over the VM of uid {intent.uid}, if it still carries its name"
 
     def want_renewal(self) -> str:
         if self.s.parked:

@@ -36,12 +36,15 @@ async def live(p: PoolEntity) -> None:
     p.bounded = workflow.patched("pool-replayable")
     while not (p.s.revisions or p.s.deleted):
         await neighbours.ask_class(p)
+    if workflow.info().continued_run_id and workflow.patched("pool-meets-again"):
+        p.s.searched = False  # a run that somebody has reset to its first task knows only what was before it
     await neighbours.meet(p)
     carry_out.again(p)
     if p.s.news is None:
         p.deadlines["news"] = workflow.now() + PATIENCE
     while not p.over:
         await p.collect()
+        await neighbours.meet_again(p)
         await p.renew_if_due()
         if p.winding_up:
             await p.until(lambda: p.renewal_due or p.call_over, NEVER)

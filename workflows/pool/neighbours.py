@@ -32,21 +32,35 @@ async def meet(p: PoolEntity) -> None:
     s = p.s
     while not s.searched:
         found: list[MembersFound] = []
+        failed: list[bool] = []
         p.start(
             PoolActivities.find_members,
             p.ref,
             queue=workflow_queue(s.queue_prefix),
             summary="machines of this pool that are there already",
             done=found.append,
+            failed=partial(failed.append, True),
         )
-        await p.until(lambda: p.call_over, NEVER)
-        await p.collect()
+        while not (found or failed):
+            await p.until(lambda: p.call_over, NEVER)
+            await p.collect()
         if found:
             s.searched = True
-            s.expected = [n for n in found[0].names if n not in s.members]
-            story.end_former(p, found[0].rollouts)
+            s.expected = list(dict.fromkeys(n for n in (*s.expected, *found[0].names) if n not in s.members))
+            story.end_former(p, [n for n in found[0].rollouts if n not in s.stories])
             return
         await p.patience()
+
+
+async def meet_again(p: PoolEntity) -> None:
+    """After a reset: machines that the pool has made since then are there, and it knows nothing of them. A call that
+    was under way when it was reset has come to its end, and visibility knows of what it made."""
+    if not p.was_reset:
+        return
+    p.was_reset, p.s.searched = False, False
+    p.note("Reset", "the workflow was reset; machines that were made since then are looked for")
+    await workflow.sleep(p.s.timings.heartbeat, summary="what was under way before the reset")
+    await meet(p)
 
 
 def expect(p: PoolEntity) -> None:

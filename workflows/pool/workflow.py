@@ -81,6 +81,10 @@ class MachineDeploymentWorkflow(PoolEntity):
                 report.hash and report.machine not in self.ended
             ):  # it was asked: it is ours, of a former workflow of this pool
                 self._meet(report)
+            elif report.machine not in (*self.ended, *s.expected) and workflow.patched("pool-strangers"):
+                # Made by a run of this pool that a reset cut off, as far as anybody knows: it is asked how it is.
+                s.expected.append(report.machine)
+                self.deadlines.pop("expected", None)
             return
         if report.seq <= member.seq and report.machine not in s.lost:
             return

@@ -1,0 +1,299 @@
+"""Resets of every entity, at its tasks and at the boundaries of its runs: what was made is found again.
+
+`HOSTLER_FAULTS=all` takes more places of each run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+from flowkit import knobs, new_name
+from flows_pool import OTHER_IMAGE, Live, live, settled
+from invariants import Population, Witness, check_i6, check_one_at_a_time, check_ready
+from invariants_pool import check_i2, check_pool_i1, check_pool_i6
+from lifekit import DEADLINE, Stack, asked, eventually, new_stack
+from matrixkit import side_by_side
+from resetkit import SHARES, reset, reset_machine, runs
+from temporalio import workflow
+from temporalio.testing import WorkflowEnvironment
+
+from drivers.aws import instances
+from resources.hooks import HookIntent
+from resources.machine import MachineState, Phase
+from resources.machine_manifest import LifecycleHooks
+from resources.messages import DeleteIntent, Intent, RecreateIntent
+from resources.names import TAG_UID, cluster_id, pool_user, rollout_id
+from resources.rollout import Outcome
+from starter.intents import ask
+from workflows.cluster import ClusterWorkflow
+from workflows.machine import MachineWorkflow
+
+Life = Callable[[Stack, str], Awaitable[MachineState]]
+Case = Callable[[Stack], Awaitable[None]]
+
+
+@pytest.fixture
+async def shared(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
+    async with new_stack(temporal.client) as stack:
+        yield stack
+
+
+async def all_well(shared: Stack, cases: dict[str, Case]) -> None:
+    """Side by side, each with a worker of its own."""
+
+    async def one(stack: Stack, case: Case) -> None:
+        async with stack.worker():
+            await case(stack)
+
+    ended = await side_by_side(shared, {name: partial(one, case=case) for name, case in cases.items()})
+    assert not {name: (error, error.__cause__) for name, error in ended.items() if error is not None}
+
+
+# -- machines ---------------------------------------------------------------------------------------------------------
+
+
+async def running(stack: Stack, name: str) -> MachineState:
+    await stack.create(name)
+    return await stack.phase(Phase.RUNNING, name)
+
+
+async def never_joins(stack: Stack, name: str) -> MachineState:
+    knobs(stack, name, never_joins=True)
+    await stack.create(name)
+    return await eventually(lambda: stack.state(name), lambda s: s.post_start_done, "its VM")
+
+
+async def failed(stack: Stack, name: str) -> MachineState:
+    knobs(stack, name, never_joins=True)
+    await stack.create(name, creation_timeout=timedelta(seconds=5))
+    return await stack.phase(Phase.FAILED, name)
+
+
+async def held_before_its_end(stack: Stack, name: str) -> MachineState:
+    """Drained, and its VM waits for a hook."""
+    hooks = LifecycleHooks.model_validate({"preTerminate": [{"name": "Backup", "owner": "test"}]})
+    await stack.create(name, lifecycle_hooks=hooks)
+    await stack.phase(Phase.RUNNING, name)
+    await tell(stack, name, "delete", DeleteIntent())
+    return await stack.reason("PreTerminateHook", name)
+
+
+async def tell(stack: Stack, name: str, what: str, intent: Intent) -> None:
+    """As the command line does it: a `renew` that came again with a reset may end the run just now."""
+    given = intent.model_copy(update={"id": str(uuid.uuid4()), "requested_by": "test"})
+    await ask(stack.started[name], what, given)
+
+
+async def begins(stack: Stack, name: str, run: int) -> str:
+    """The id of the run of this number, once there is one."""
+    found = await eventually(
+        lambda: runs(stack.client, stack.started[name].id), lambda ids: len(ids) > run, f"run {run}"
+    )
+    return found[run]
+
+
+async def machine_case(stack: Stack, life: Life, share: float) -> None:
+    """One machine is reset and is what it was; deleted, it leaves nothing."""
+    name = new_name()
+    population = Population(stack, name)
+    before = await life(stack, name)
+    await reset_machine(stack, name, share)
+    if before.deletion is None:
+        after = await eventually(
+            lambda: stack.state(name),
+            lambda s: s.status.phase == before.status.phase and s.status.provider_id,
+            f"{before.status.phase} again",
+        )
+    else:
+        after = await stack.reason("PreTerminateHook", name)
+        await tell(stack, name, "hook", HookIntent(name="Backup", remove=True))
+    await same(stack, name, before, after, population)
+
+
+async def same(stack: Stack, name: str, before: MachineState, after: MachineState, population: Population) -> None:
+    """It has the uid, the VM and the Node that it had; and then its end."""
+    assert (after.uid, after.status.provider_id) == (before.uid, before.status.provider_id)
+    seen = Witness([after])
+    if after.status.phase == Phase.RUNNING:
+        assert after.status.node_name == before.status.node_name
+        check_ready(stack, seen)
+    await tell(stack, name, "delete", DeleteIntent())
+    await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    check_one_at_a_time(population)
+    check_i6(stack, seen)
+    if before.joined:
+        drained = [c for c in stack.calls("patch nodes", "kubernetes") if _cordons(c.request, before)]
+        assert drained, "I12: its Node was not drained before the VM went"
+
+
+def _cordons(request: dict[str, Any], machine: MachineState) -> bool:
+    spec = (request.get("body") or {}).get("spec") or {}
+    return str(request["path"]).endswith(f"/{machine.status.node_name}") and spec.get("unschedulable") is True
+
+
+LIVES: dict[str, Life] = {f.__name__: f for f in (running, never_joins, failed, held_before_its_end)}
+
+
+@pytest.mark.parametrize("life", LIVES)
+async def test_workflow_reset_of_a_machine(shared: Stack, life: str) -> None:
+    await all_well(
+        shared, {f"{life} {share:.2f}": partial(machine_case, life=LIVES[life], share=share) for share in SHARES}
+    )
+
+
+async def of_a_former_run(stack: Stack, run: int, share: float) -> None:
+    """A machine in its second run is reset to a task of its first or second."""
+    name = new_name()
+    population = Population(stack, name)
+    before = await running(stack, name)
+    await tell(stack, name, "renew", Intent())
+    await begins(stack, name, 1)
+    await reset_machine(stack, name, share, await begins(stack, name, run))
+    after = await stack.phase(Phase.RUNNING, name)
+    await same(stack, name, before, after, population)
+
+
+async def deleted_at_its_first_task(stack: Stack) -> None:
+    """The deletion comes again with the reset, before anything else is known: the VM is found, drained and deleted."""
+    name = new_name()
+    population = Population(stack, name)
+    before = await held_before_its_end(stack, name)
+    await reset_machine(stack, name, 0.0)
+    again = await stack.reason("PreTerminateHook", name)
+    assert (again.status.provider_id, again.status.node_name) == (before.status.provider_id, before.status.node_name)
+    await tell(stack, name, "hook", HookIntent(name="Backup", remove=True))
+    await same(stack, name, before, again, population)
+
+
+async def a_new_life(stack: Stack) -> None:
+    """`recreate` gives another uid, and a reset of the second life leaves it the second's."""
+    name = new_name()
+    population = Population(stack, name)
+    first = await running(stack, name)
+    await tell(stack, name, "recreate", RecreateIntent())
+    second = await eventually(
+        lambda: stack.state(name), lambda s: s.uid != first.uid and s.status.phase == Phase.RUNNING, "the second life"
+    )
+    await reset_machine(stack, name, 0.0)
+    after = await stack.phase(Phase.RUNNING, name)
+    await same(stack, name, second, after, population)
+
+
+async def test_workflow_reset_at_the_boundaries_of_its_runs(shared: Stack) -> None:
+    cases: dict[str, Case] = {"a new life": a_new_life, "deleted at its first task": deleted_at_its_first_task}
+    for run, share in ((0, 0.0), (0, 1.0), (1, 0.0), (1, 1.0)):
+        cases[f"run {run} at {share}"] = partial(of_a_former_run, run=run, share=share)
+    await all_well(shared, cases)
+
+
+def by_chance(self: MachineWorkflow) -> str:
+    """As uids were made before; the sandbox of users passes our modules through."""
+    return str(workflow.uuid4())
+
+
+async def test_the_belt_a_uid_by_chance_is_found_by_the_name(shared: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of before have such a uid, and after a reset another one: their VM is adopted, for it was made by a run
+    of theirs that the reset cut off. Without the look by name a second one is made."""
+    monkeypatch.setattr(MachineWorkflow, "_own_uid", by_chance)
+    cases = {f"{share}": partial(machine_case, life=running, share=share) for share in (0.0, 1.0)}
+    await all_well(shared, {**cases, "deleted": deleted_at_its_first_task})
+
+    def by_uid_alone(ec2: Any, machine: Any) -> Any:
+        return instances.by_uid(ec2, machine.uid)
+
+    monkeypatch.setattr(instances, "by_name", by_uid_alone)
+    with pytest.raises(AssertionError, match="AssertionError"):
+        await all_well(shared, {"saboteur": partial(machine_case, life=running, share=0.0)})
+    uids = [t["Value"] for c in shared.calls("RunInstances") for t in _tags(c.request) if t["Key"] == TAG_UID]
+    assert len(uids) == 3 + 2
+
+
+def _tags(request: dict[str, Any]) -> list[dict[str, str]]:
+    return next(s["Tags"] for s in request["TagSpecifications"] if s["ResourceType"] == "instance")
+
+
+# -- pools, classes, clusters, rollouts --------------------------------------------------------------------------------
+
+
+async def scaled_pool(it: Live, share: float) -> None:
+    """A pool that was scaled since: it finds the machines that it has made, and makes none beside them."""
+    pool, stack = it.pool, it.pool.stack
+    await it.up(2)
+    await pool.scale(3)
+    await pool.rolled_out(3)
+    await settled(pool)
+    names = (await pool.state()).members.keys()
+    await reset(stack.client, pool.handle.id, share)
+    await pool.rolled_out(3)
+    assert (await settled(pool)).members.keys() == names
+    await pool.delete()
+    check_i2(it.seen, 3)
+    check_pool_i1(it.seen, 3)
+    check_pool_i6(it.seen)
+
+
+async def renewed_pool(it: Live, run: int) -> None:
+    """In its second run, with a machine that was made in it."""
+    pool, stack = it.pool, it.pool.stack
+    await it.up(1)
+    await pool.ask("renew")
+    await eventually(lambda: runs(stack.client, pool.handle.id), lambda ids: len(ids) > 1, "the second run")
+    await pool.scale(2)
+    await pool.rolled_out(2)
+    await settled(pool)
+    await reset(stack.client, pool.handle.id, 0.0, (await runs(stack.client, pool.handle.id))[run])
+    await pool.rolled_out(2)
+    await settled(pool)
+    await pool.delete()
+    check_i2(it.seen, 2)
+    check_pool_i1(it.seen, 2)
+    check_pool_i6(it.seen)
+
+
+async def others(it: Live, share: float) -> None:
+    """The class, the cluster and the story of a rollout that is paused: they know again whom they knew."""
+    pool, stack = it.pool, it.pool.stack
+    await it.up(1)
+    await pool.ask("pause")
+    await it.of.apply(ami=OTHER_IMAGE)
+    story = rollout_id(stack.cluster, pool.name, 2)
+    await eventually(pool.state, lambda s: 2 in s.stories and s.stories[2].started, "the second revision's story")
+    await eventually(lambda: pool.rollout(2), lambda s: s.news_at, "its first news")
+    for id in (it.of.handle.id, cluster_id(stack.cluster), story):
+        await reset(stack.client, id, share)
+    cluster = stack.client.get_workflow_handle(cluster_id(stack.cluster))
+
+    async def known() -> Any:
+        state = await asked(cluster, ClusterWorkflow.describe)
+        return state.pools.get(pool.name)
+
+    await eventually(it.of.state, lambda s: pool_user(pool.name) in s.users and len(s.users) == 2, "its users")
+    await eventually(known, what="the pool among the cluster's")
+    await pool.ask("resume")
+    await pool.rolled_out(1, revision=2)
+    assert (await pool.result(2)).outcome == Outcome.COMPLETE
+    await it.end(machines=2, ceiling=2, rollouts=0)
+
+
+def of_pool(case: Callable[..., Awaitable[None]], **given: Any) -> Case:
+    async def on_stack(stack: Stack) -> None:
+        async with live(stack) as it:
+            await case(it, **given)
+
+    return on_stack
+
+
+async def test_workflow_reset_of_a_pool(shared: Stack) -> None:
+    cases = {f"scaled {share:.2f}": of_pool(scaled_pool, share=share) for share in SHARES}
+    cases |= {f"renewed {run}": of_pool(renewed_pool, run=run) for run in (0, 1)}
+    await all_well(shared, cases)
+
+
+async def test_workflow_reset_of_a_class_a_cluster_and_a_rollout(shared: Stack) -> None:
+    await all_well(shared, {f"{share:.2f}": of_pool(others, share=share) for share in SHARES})
