@@ -59,6 +59,14 @@ def ready_status(node: dict[str, Any]) -> str:
     return next((str(c["status"]) for c in conditions if c["type"] == "Ready"), "")
 
 
+def transitions(node: dict[str, Any]) -> dict[str, datetime]:
+    """When each condition became what it is. One that says no time is left out."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return {
+        c["type"]: datetime.fromisoformat(c["lastTransitionTime"]) for c in conditions if c.get("lastTransitionTime")
+    }
+
+
 def provider_id_of(node: dict[str, Any]) -> str:
     return str((node.get("spec") or {}).get("providerID") or "")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from planners.waits import REASON, wait_after
+from planners.waits import FIRST, REASON, Tries, wait_after
 from resources.errors import Code, ErrorClass, ErrorInfo
 from resources.machine import Attempt, ClassSnapshot, OperationState, OperationType, Phase
 from resources.timings import Timings
@@ -44,12 +44,14 @@ class Retry:
     attempt_over: bool = False
 
 
-def after_failed_create(info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None) -> Retry:
+def after_failed_create(
+    info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry:
     """GetMachineStatus failed (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
 
     The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
     """
-    wait = wait_after(info, timings)
+    wait = wait_after(info, timings, tries)
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
         operation=OperationType.CREATE,
@@ -88,16 +90,22 @@ def may_update_after_start(
     )
 
 
-def after_failed_update(info: ErrorInfo, made: datetime, now: datetime, timings: Timings) -> Retry | None:
+def after_failed_update(
+    info: ErrorInfo, made: datetime, now: datetime, timings: Timings, tries: Tries = FIRST
+) -> Retry | None:
     """The post-start update failed: Pending, Update/Failed, create is not repeated. None: the VM is gone.
 
     Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
     """
-    wait = wait_after(info, timings)
-    if info.error_class == ErrorClass.NOT_FOUND:
-        if now >= made + timings.consistency:
-            return None
-        wait = min(wait, timings.poll)
+    if info.error_class != ErrorClass.NOT_FOUND:
+        return again_after_update(info, now, timings, tries)
+    if now >= made + timings.consistency:
+        return None
+    lagging = min(wait_after(info, timings), timings.poll)
+    return replace(again_after_update(info, now, timings), next_try=now + lagging)
+
+
+def again_after_update(info: ErrorInfo, now: datetime, timings: Timings, tries: Tries = FIRST) -> Retry:
     return Retry(
         phase=Phase.PENDING,
         operation=OperationType.UPDATE,
@@ -105,5 +113,5 @@ def after_failed_update(info: ErrorInfo, made: datetime, now: datetime, timings:
         code=info.code,
         reason=REASON[info.error_class],
         message=info.message,
-        next_try=now + wait,
+        next_try=now + wait_after(info, timings, tries),
     )

@@ -26,6 +26,8 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "flapping that never settles",
+    "not found against a Ready node",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

@@ -13,6 +13,7 @@ TIMES: dict[str, str] = {
     "update": "Next try of the hot update",
     "preserve": "Preserved until",
     "preserve-warning": "It is said that the preservation ends",
+    "claim": "Next look whether the VM is gone",
     "protect": "Next try to write what the Node shall carry",
 }
 """By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

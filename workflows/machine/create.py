@@ -72,7 +72,7 @@ async def _try(m: MachineEntity) -> Retry | None:
         s.create_failure, s.create_failures = info, s.create_failures + 1
         if failure.kind == IDEMPOTENCY:
             return after_lost_token(info, workflow.now(), s.timings)
-        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
+        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure), m.tried(reason_of(failure)))
     _record(m, output)
     return None
 
