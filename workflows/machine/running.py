@@ -67,6 +67,7 @@ def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
     else:
         if s.illness is not None:
             s.illness = s.illness.model_copy(update={"ended": s.healthy_since})
+        membership.withdraw(m)  # before it tells its pool that it is Running
         m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
         m.enter(phase, "Recovered", f"{health.message} again")
     m.tell()
