@@ -136,8 +136,8 @@ def confirm(
     look comes `timings.confirm` after the first, not before the deadline, and a Lease that moved in between says that
     the kubelet lives. That it moves is all that its time is used for: node clocks may be wrong (field case P37).
 
-    Whatever the pattern of a Node that comes and goes, there is a verdict: a look that finds it healthy after one that
-    found it ill gives it `timings.settle`, once, and the look after that decides: it has stayed healthy, or it has not.
+    Whatever the pattern of a Node that comes and goes, there is a verdict: a look that finds it healthy by now gives it
+    `timings.settle`, once after the deadline, and the look after that decides: it has stayed healthy, or it has not.
     So the last look is no later than `timings.confirm + timings.settle` after the deadline, and `KUBELET_REPORTS` more
     where Lease and Node disagree. What the looks themselves say decides, and not what the watch told in between.
     """
@@ -153,11 +153,11 @@ def confirm(
         again = look.time + max(KUBELET_REPORTS, timings.confirm)
         words = f"{contradiction(provider_id, look)}; it is neither Failed nor replaced on the cloud's word"
         return Confirmation(Outcome.CONTRADICTED, "VMContradiction", words, again, look)
-    if health.healthy and not was_well:
-        return _go_on(look, health, look, look.time + timings.settle)
-    if health.healthy and _steady(before, look, listed):
+    if health.healthy and was_well and _steady(before, look, listed):
         words = f"{health.message}, and has stayed so since the look before"
         return Confirmation(Outcome.WELL, health.reason, words, compare=before)
+    if health.healthy and not (was_well and before.time >= deadline):
+        return _go_on(look, health, look, look.time + timings.settle)
     renewed = look.node.lease_renewed
     not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False")
     if moved and renewed and not_its_own_word and look.time < deadline + KUBELET_REPORTS:

@@ -86,7 +86,7 @@ async def test_one_that_settles_in_the_end_is_running(temporal: WorkflowEnvironm
     await node.go_on(turns=5)
     if not node.ready:
         await node.turn()
-    await temporal.fast_forward(handle, TIMINGS.settle)
+    await temporal.fast_forward(handle, TIMINGS.settle + timedelta(seconds=1))
     well = await phase(handle, Phase.RUNNING)
     assert "health" not in well.status.deadlines
     assert "HealthTimeout" not in [h.reason for h in well.journal]
@@ -124,7 +124,7 @@ async def test_of_a_pool_it_asks_and_goes_on_asking(
 ) -> None:
     """A question that each moment of health took back would never be answered."""
     async with listening(machines) as pool:
-        handle = await pool.running(health_timeout=TWO)
+        handle = await pool.running(timings=TIMINGS, health_timeout=TWO)
         node = Flapping(temporal, machines, handle)
         assert (await node.go_on(turns=20)).asks_permit
         for _ in range(3):

@@ -137,10 +137,13 @@ def after(said: Confirmation) -> float | None:
         pytest.param(look(-60), look(0, "True"), Outcome.SETTLING, 30, id="healthy after ill: it may settle, once"),
         pytest.param(look(-60, "True"), look(0, "True"), Outcome.WELL, None, id="healthy in both, and in between"),
         pytest.param(
-            look(-60, "True"), look(0, "True", changed=-20), Outcome.FAILED, None, id="healthy in both, not in between"
+            look(-60, "True"), look(0, "True", changed=-20), Outcome.SETTLING, 30, id="healthy again: mended in time"
         ),
         pytest.param(
-            look(-60, "True", uid="1"), look(0, "True", uid="2"), Outcome.FAILED, None, id="another Node object by then"
+            look(0, "True"), look(30, "True", changed=20), Outcome.FAILED, None, id="healthy in both, not in between"
+        ),
+        pytest.param(
+            look(0, "True", uid="1"), look(30, "True", uid="2"), Outcome.FAILED, None, id="another Node object by then"
         ),
         pytest.param(look(-60, "True"), look(0, "False"), Outcome.FAILED, None, id="healthy, then ill: it flaps"),
         pytest.param(look(0, "True"), look(10, "False"), Outcome.UNSURE, 30, id="it may settle until then"),
