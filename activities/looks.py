@@ -77,3 +77,11 @@ async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
     lease = await kube.find(f"{LEASES}/{quote(node_name)}")
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     return datetime.fromisoformat(renewed) if renewed else None
+
+
+def transitions(node: dict[str, Any]) -> dict[str, datetime]:
+    """When each condition became what it is. One that says no time is left out."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return {
+        c["type"]: datetime.fromisoformat(c["lastTransitionTime"]) for c in conditions if c.get("lastTransitionTime")
+    }

@@ -14,7 +14,7 @@ from activities.draining.calls import attached, detach
 from activities.events import tell
 from activities.facts import project
 from activities.kube import Kube, KubeError, node_path
-from activities.looks import find_node, labelled_nodes, lease_renewed, our_node, the_node
+from activities.looks import find_node, labelled_nodes, lease_renewed, our_node, the_node, transitions
 from activities.merge import template_patch
 from activities.rewrite import Object, rewrite
 from activities.tokens import revoke_tokens
@@ -67,6 +67,7 @@ class NodeActivities:
             node=project(found.node, epoch=0, seq=0),
             ready=ready_status(found.node),
             lease_renewed=await lease_renewed(kube, found.node["metadata"]["name"]),
+            changed=transitions(found.node),
         )
 
     @activity.defn

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-from planners.waits import REASON, wait_after
+from planners.waits import FIRST, REASON, Tries, wait_after
 from resources.errors import Code, ErrorClass, ErrorInfo
 from resources.machine import Attempt, ClassSnapshot, OperationState, OperationType, Phase
 from resources.timings import Timings
@@ -53,12 +53,14 @@ class Retry:
     attempt_over: bool = False
 
 
-def after_failed_create(info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None) -> Retry:
+def after_failed_create(
+    info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry:
     """GetMachineStatus failed (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
 
     The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
     """
-    wait = wait_after(info, timings)
+    wait = wait_after(info, timings, tries)
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
         operation=OperationType.CREATE,
@@ -111,17 +113,23 @@ def may_update_after_start(
 
 
 def after_failed_update(
-    info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None
+    info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry | None:
     """The post-start update failed: Pending, Update/Failed, create is not repeated. None: the VM is gone.
 
     Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
     """
-    wait = wait_after(info, timings)
-    if info.error_class == ErrorClass.NOT_FOUND:
-        if now >= made + timings.consistency:
-            return None
-        wait = min(wait, timings.poll)
+    if info.error_class != ErrorClass.NOT_FOUND:
+        return again_after_update(info, now, timings, reason, tries)
+    if now >= made + timings.consistency:
+        return None
+    lagging = min(wait_after(info, timings), timings.poll)
+    return replace(again_after_update(info, now, timings), next_try=now + lagging)
+
+
+def again_after_update(
+    info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry:
     return Retry(
         phase=Phase.PENDING,
         operation=OperationType.UPDATE,
@@ -129,5 +137,5 @@ def after_failed_update(
         code=info.code,
         reason=reason or REASON[info.error_class],
         message=info.message,
-        next_try=now + wait,
+        next_try=now + wait_after(info, timings, tries),
     )

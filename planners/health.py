@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from planners.claims import GONE, WELL, kubelet_lives
 from resources.base import format_duration, whole_seconds
 from resources.machine import Illness, Look, Phase
 from resources.messages import NodeFacts, VmFacts
@@ -28,9 +29,6 @@ class Health:
     message: str
 
 
-WELL = ("pending", "running")
-
-
 def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) -> Health:
     """`listed`: condition types that must be False. An absent one is no trouble; Unknown is (MCM H14).
 
@@ -38,7 +36,7 @@ def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) 
     first; without news of it the node decides alone.
     """
     if vm is not None and vm.state not in WELL:
-        reason = "VMGone" if vm.state == "gone" else "VMNotRunning"
+        reason = "VMGone" if vm.state == GONE else "VMNotRunning"
         return Health(False, reason, f"{vm.provider_id} is {vm.state} at the cloud")
     if node is None:
         return Health(False, "NodeNotSeen", "no node has joined")
@@ -103,12 +101,17 @@ def fails_at(illness: Illness, timeout: timedelta) -> datetime:
     return max(illness.began, illness.began + timeout - illness.spent)
 
 
-# -- two looks before it is Failed ------------------------------------------------------------------------------------
+# -- fresh looks before it is Failed ----------------------------------------------------------------------------------
 
 
 class Outcome(StrEnum):
     WELL = "well"
+    """Healthy for as long as it must be."""
+    SETTLING = "settling"
+    """Healthy at this look: the next one says whether it has stayed so."""
     UNSURE = "unsure"
+    CONTRADICTED = "contradicted"
+    """The Node is well and its kubelet lives; the cloud says that the VM does not run."""
     FAILED = "failed"
 
 
@@ -118,34 +121,81 @@ class Confirmation:
     reason: str
     message: str
     look_again: datetime | None = None
+    compare: Look | None = None
+    """The look that the next one is compared with."""
+    gone: bool = False
+    """The VM is gone, and no kubelet speaks against it."""
 
 
 def confirm(
-    first: Look | None, look: Look, provider_id: str, listed: list[str], deadline: datetime, timings: Timings
+    before: Look | None, look: Look, provider_id: str, listed: list[str], deadline: datetime, timings: Timings
 ) -> Confirmation:
-    """What a fresh look makes of an unhealthy machine. `first`: the look before, which found it unhealthy too.
+    """What a fresh look makes of a machine that has not settled by its health deadline. `before`: the look before.
 
     After an outage every timer has fired and every Node says Unknown, because no kubelet could report. So the second
     look comes `timings.confirm` after the first, not before the deadline, and a Lease that moved in between says that
     the kubelet lives. That it moves is all that its time is used for: node clocks may be wrong (field case P37).
+
+    Whatever the pattern of a Node that comes and goes, there is a verdict: a look that finds it healthy by now gives it
+    `timings.settle`, once after the deadline, and the look after that decides: it has stayed healthy, or it has not.
+    So the last look is no later than `timings.confirm + timings.settle` after the deadline, and `KUBELET_REPORTS` more
+    where Lease and Node disagree. What the looks themselves say decides, and not what the watch told in between.
     """
-    vm = VmFacts(epoch=0, seq=0, provider_id=provider_id, state=look.vm.state)
-    health = judge(look.node.node, listed, vm)
-    if health.healthy:
-        return Confirmation(Outcome.WELL, health.reason, f"a fresh look finds it healthy: {health.message}")
-    if first is None:
-        again = max(deadline, look.time + timings.confirm)
-        words = f"{health.message}; a second look at Node, Lease and VM decides"
-        return Confirmation(Outcome.UNSURE, "ConfirmingFailure", words, again)
-    if look.time < first.time + timings.confirm:
-        again = first.time + timings.confirm
-        return Confirmation(Outcome.UNSURE, "ConfirmingFailure", f"{health.message}; the looks were too near", again)
+    moved = before is not None and kubelet_lives(before, look)
+    health = _found(look, provider_id, listed, believe=not moved)
+    if before is None:
+        return _go_on(look, health, look, max(deadline, look.time + timings.confirm))
+    was_well = _found(before, provider_id, listed).healthy
+    soonest = max(before.time + (timings.settle if was_well else timings.confirm), deadline)
+    if look.time < soonest:
+        return _go_on(before, health, look, soonest)
+    if moved and health.healthy and look.vm.state not in WELL:
+        again = look.time + max(KUBELET_REPORTS, timings.confirm)
+        words = f"{contradiction(provider_id, look)}; it is neither Failed nor replaced on the cloud's word"
+        return Confirmation(Outcome.CONTRADICTED, "VMContradiction", words, again, look)
+    if health.healthy and was_well and _steady(before, look, listed):
+        words = f"{health.message}, and has stayed so since the look before"
+        return Confirmation(Outcome.WELL, health.reason, words, compare=before)
+    if health.healthy and not (was_well and before.time >= deadline):
+        return _go_on(look, health, look, look.time + timings.settle)
     renewed = look.node.lease_renewed
-    moved = renewed is not None and renewed != first.node.lease_renewed
-    not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False") and look.vm.state in WELL
-    if moved and not_its_own_word and look.time < deadline + KUBELET_REPORTS:
+    not_its_own_word = look.node.node.exists and look.node.ready not in ("True", "False")
+    if moved and renewed and not_its_own_word and look.time < deadline + KUBELET_REPORTS:
         words = f"{health.message}; but its kubelet has renewed its Lease at {renewed:%H:%M:%S}: it lives"
-        return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm)
+        return Confirmation(Outcome.UNSURE, "KubeletAlive", words, look.time + timings.confirm, look)
     lease = f"Lease last renewed at {renewed:%Y-%m-%d %H:%M:%S}" if renewed else "no Lease"
-    seen = f"two fresh looks, {format_duration(whole_seconds(look.time - first.time))} apart"
-    return Confirmation(Outcome.FAILED, health.reason, f"{health.message} ({seen}: {lease}, VM {look.vm.state})")
+    apart = format_duration(whole_seconds(look.time - before.time))
+    seen = f"two fresh looks, {apart} apart: {lease}, VM {look.vm.state}"
+    found = f"{health.message} at this moment, and was not all the time" if health.healthy else health.message
+    gone = look.vm.state == GONE and not moved
+    return Confirmation(Outcome.FAILED, health.reason, f"{found} ({seen})", gone=gone)
+
+
+def contradiction(provider_id: str, look: Look) -> str:
+    """In words, of a look that saw the Lease move."""
+    renewed = look.node.lease_renewed
+    at = f" at {renewed:%H:%M:%S}" if renewed else ""
+    said = f"finds no {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
+    return f"the cloud {said}, but the kubelet of node {look.node.node.name} lives: it has renewed its Lease{at}"
+
+
+def _found(look: Look, provider_id: str, listed: list[str], believe: bool = True) -> Health:
+    """`believe`: what the cloud says of the VM. A kubelet that renews its Lease runs on one, whatever that is."""
+    vm = VmFacts(epoch=0, seq=0, provider_id=provider_id, state=look.vm.state) if believe else None
+    return judge(look.node.node, listed, vm)
+
+
+def _go_on(compare: Look, health: Health, look: Look, again: datetime) -> Confirmation:
+    """Nothing is decided by this look."""
+    if health.healthy:
+        words = f"a fresh look finds it healthy: {health.message}"
+        return Confirmation(Outcome.SETTLING, health.reason, words, again, compare)
+    words = f"{health.message}; a second look at Node, Lease and VM decides"
+    return Confirmation(Outcome.UNSURE, "ConfirmingFailure", words, again, compare)
+
+
+def _steady(before: Look, look: Look, listed: list[str]) -> bool:
+    """Two looks found it healthy; in between it was so too, for no condition that counts has changed."""
+    if before.node.node.uid != look.node.node.uid:
+        return False
+    return all(before.node.changed.get(kind) == look.node.changed.get(kind) for kind in ("Ready", *listed))

@@ -128,6 +128,7 @@ def _trouble(s: MachineState) -> tuple[Trouble, str]:
 
 
 def _seen_gone(s: MachineState) -> bool:
+    """And it is believed: what a kubelet may speak against is a claim first (planners/claims.py)."""
     return s.vm is not None and s.vm.state == GONE
 
 

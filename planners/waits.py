@@ -6,6 +6,7 @@ which code gets which (machine_util.go, machineCreateErrorHandler); throttling t
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import timedelta
 
 from resources.errors import ErrorClass, ErrorInfo
@@ -44,16 +45,49 @@ RECOVERABLE = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, 
 """Seed 002 knows errors of a hot update that go by themselves, and long-recoverable ones that a person must mend."""
 
 
-def wait_after_update(info: ErrorInfo, failures: int, timings: Timings) -> timedelta:
+GROWING = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT)
+"""What passes by itself, and sooner where fewer ask. For the others the seed's wait stands as it is: somebody must act,
+or the cloud has nothing to give."""
+GROWS_TO = 8
+"""Times the first wait, but no more than MEDIUM."""
+SPREAD = 0.25
+"""A wait is longer by up to so much of itself, by chance: machines that failed together do not try again together."""
+
+
+@dataclass(frozen=True)
+class Tries:
+    """What lengthens a wait beside its class."""
+
+    failures: int = 1
+    """Of one kind, in a row."""
+    chance: float = 0.0
+    """From 0 to 1."""
+
+
+FIRST = Tries()
+
+
+def wait_after_update(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -> timedelta:
     """Of a hot update that has failed so many times in a row: 5 s, doubled up to 3 min, or 10 min and more."""
     recoverable = info.error_class in RECOVERABLE
-    wait = min(SHORT * (1 << min(failures - 1, 10)), MEDIUM) if recoverable else LONG
+    wait = min(SHORT * (1 << min(tries.failures - 1, 10)), MEDIUM) if recoverable else LONG
     wait = timings.retry.get(info.error_class, wait)
-    return max(wait, timedelta(seconds=info.retry_after or 0))
+    return _spread(max(wait, _asked(info)), tries if recoverable else FIRST)
 
 
-def wait_after(info: ErrorInfo, timings: Timings) -> timedelta:
-    """The configured or the class's own wait; longer when the provider asked for longer."""
+def wait_after(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -> timedelta:
+    """The configured or the class's own wait; longer when the provider asked for longer. What passes by itself is
+    waited for twice as long after each failure more, within a bound."""
     wait = timings.retry.get(info.error_class, WAIT[info.error_class])
-    asked = timedelta(seconds=info.retry_after or 0)
-    return max(wait, asked)
+    if info.error_class not in GROWING:
+        return max(wait, _asked(info))
+    grown = min(wait * (1 << min(tries.failures - 1, 10)), wait * GROWS_TO, max(wait, MEDIUM))
+    return _spread(max(grown, _asked(info)), tries)
+
+
+def _asked(info: ErrorInfo) -> timedelta:
+    return timedelta(seconds=info.retry_after or 0)
+
+
+def _spread(wait: timedelta, tries: Tries) -> timedelta:
+    return wait * (1 + SPREAD * tries.chance)

@@ -80,6 +80,7 @@ class Trouble(Value):
 
     reason: str
     since: datetime
+    failures: int = 1
 
 
 class Condition(Value):
@@ -173,6 +174,19 @@ class Look(Value):
     vm: VmLook
 
 
+class VmClaim(Value):
+    """What the cloud says against the VM of a Node, until looks have shown whether its kubelet lives."""
+
+    facts: VmFacts
+    since: datetime
+    look: Look | None = None
+    """The last look at Node, Lease and VM, which the next one is compared with."""
+    next: datetime
+    """When it is looked at next."""
+    moved: int = 0
+    """Looks in a row that saw the Lease move: a contradiction."""
+
+
 class Deletion(Value):
     """The intent to delete; once given it stays."""
 
@@ -263,7 +277,9 @@ class MachineState(Model):
     node: NodeFacts | None = None
     """The newest that the watch of nodes told."""
     vm: VmFacts | None = None
-    """The newest that the watch of the cloud account told: bad news, and good news after bad."""
+    """The newest of the VM that is believed: bad news, and good news after bad."""
+    claim: VmClaim | None = None
+    """What the cloud says of it and is not believed, or not yet."""
     post_start_done: bool = False
     classes: list[str] = Field(default_factory=list)
     """Names of the classes that count the machine among their users."""

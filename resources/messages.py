@@ -302,6 +302,9 @@ class NodeLook(Value):
     """Status of the condition Ready as it is: True, False (the kubelet's own word), Unknown, or "" when absent."""
     lease_renewed: datetime | None = None
     """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves says anything."""
+    changed: dict[str, datetime] = Field(default_factory=dict)
+    """lastTransitionTime by type of condition, by the clock of whoever wrote it: only whether it moves says anything.
+    """
     without_provider_id: bool = False
     """A Node of the expected name is there and has no providerID, so nobody can say whose it is."""
 

@@ -32,6 +32,9 @@ class Timings(Value):
     confirm: Duration = timedelta(seconds=60)
     """Between the two fresh looks at Node, Lease and VM without which no machine is Failed; the second one is at the
     deadline. More than a kubelet's Lease lasts (40 s): a living one renews it in between."""
+    lease: Duration = timedelta(seconds=40)
+    """How long a kubelet's Lease lasts; it is renewed every quarter of that. Of two looks so far apart the second one
+    sees it moved, if the kubelet lives: only then is a VM that the cloud does not find taken for gone."""
     consistency: Duration = timedelta(seconds=60)
     """How long a cloud may say "not found" of what it has just made. NotFound within it is a suspicion only."""
     retry: dict[ErrorClass, Duration] = Field(default_factory=dict)
@@ -46,6 +49,7 @@ class Timings(Value):
             cloud_watch=timedelta(seconds=1),
             settle=timedelta(seconds=1),
             confirm=timedelta(seconds=2),
+            lease=timedelta(seconds=2),
             consistency=timedelta(seconds=2),
             retry=dict.fromkeys(ErrorClass, timedelta(seconds=1)),
         )

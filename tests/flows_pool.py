@@ -27,15 +27,18 @@ from invariants_pool import (
     check_unmarked,
 )
 from lifekit import Stack, asked, end_running, eventually
-from poollives import Pool, killing, pool_spec
+from poollives import Pool, killing, machine_handle, pool_spec
 
 from planners.pool import pace
 from resources.machine import MachineState
+from resources.messages import VmFacts
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
 from resources.pool import PoolState
 from resources.pool_intents import PoolSummary
 from resources.rollout import Outcome
+from simulator.frame import FaultRule
 from workflows.cluster import ClusterWorkflow
+from workflows.machine import MachineWorkflow
 
 POOLS: dict[str, Flow] = {}
 OURS = ("MachineDeploymentWorkflow", "RolloutWorkflow")
@@ -297,3 +300,59 @@ async def pool_whose_vms_die(it: Live) -> None:
     await it.known()
     check_i15(it.seen, 2, lost)
     await it.end(machines=len(it.seen.launches()), ceiling=3)
+
+
+@pool_flow("look_at_node 2", "look_at_vm 2")
+async def not_found_lies(it: Live) -> None:
+    """A read by id does not find the VM of a Ready Node, and the watch of the account says so: a contradiction, and
+    said. No VM is terminated or made for it."""
+    pool, stack = it.pool, it.pool.stack
+    await it.up(2)
+    arm(stack, "MachineWorkflow")
+    name, state = min((await pool.machines()).items())
+    provider_id = str(state.status.provider_id)
+    machine = machine_handle(stack, name)
+    lie = FaultRule(
+        service="ec2",
+        operation="DescribeInstances",
+        match=provider_id.rsplit("/", 1)[-1],
+        code="InvalidInstanceID.NotFound",
+        times=None,
+    )
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: frame.faults.append(lie))
+    try:
+        ahead = VmFacts(
+            epoch=state.node.epoch + 10**15 if state.node else 0, seq=1, provider_id=provider_id, state="gone"
+        )
+        await machine.signal(MachineWorkflow.observe_vm, ahead)
+
+        async def contradicted() -> bool:
+            seen: MachineState = await asked(machine, MachineWorkflow.describe)
+            return seen.claim is not None and seen.claim.moved > 0
+
+        async def decided() -> bool:
+            return touched_vms(it) != (2, 0) or await contradicted()
+
+        await eventually(decided, what="what becomes of it")
+        check_i5_vms(it, 2)
+    finally:
+        stack.simulator.call(lambda: frame.faults.remove(lie))
+    await eventually(lambda: asked(machine, MachineWorkflow.describe), lambda s: s.claim is None, "it is found again")
+    check_i5_vms(it, 2)
+    check_i3(it.seen, 2)
+    await it.end(machines=2, ceiling=2)
+
+
+def touched_vms(it: Live) -> tuple[int, int]:
+    """How many VMs were made for the pool, and how many calls there were to terminate one."""
+    launches = it.seen.launches().values()
+    ours = set().union(*launches)
+    ended = [c for c in it.pool.stack.calls("TerminateInstances") if ours & set(c.request["InstanceIds"])]
+    return sum(map(len, launches)), len(ended)
+
+
+def check_i5_vms(it: Live, vms: int) -> None:
+    """Nothing is destroyed, nor replaced, while the truth is unknown."""
+    made, ended = touched_vms(it)
+    assert (made, ended) == (vms, 0), f"I5: {made} VMs were made and {ended} terminated, of a pool of {vms}"

@@ -20,7 +20,7 @@ from planners.waits import REASON
 from resources.attributes import PHASE
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, MachineResult, MachineState, Phase
-from resources.messages import CreateOutput, DeleteIntent, Happening, RecreateIntent, StatusOutput, VmFacts
+from resources.messages import CreateOutput, DeleteIntent, Happening, RecreateIntent, StatusOutput, VmFacts, VmLook
 from resources.preservation import PreserveIntent, PreserveValue
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
@@ -209,10 +209,12 @@ async def ill_in_every_way(m: Life) -> None:
         await m.phase(Phase.UNKNOWN)
         await m.node()
         await m.phase(Phase.RUNNING)
+    m.then("look_at_vm", VmLook(state="gone"))  # and there is no Node that speaks against it
     for state in ("stopped", "gone"):
         await m.vm(state)
         await m.phase(Phase.UNKNOWN)
         await m.vm("running")
+        await m.node()
         await m.phase(Phase.RUNNING)
 
 
@@ -280,6 +282,7 @@ async def lives(client: Client, reasons: Reasons) -> set[Edge]:
         "create_machine": CreateOutput(provider_id=VM, node_name=NODE),
         "watch_machine": not_yet("no node yet", NEVER),
         "look_at_node": looked(exists=False),
+        "look_at_vm": VmLook(state="running"),
     }
     async with stubbed(client) as machines:
         answers = {name: PerMachine(answer) for name, answer in usual.items()}

@@ -24,16 +24,18 @@ from activities.node import NodeActivities
 from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
+from planners.claims import GONE, Belief, Weighed
 from planners.hot_update import TagPlan, Tags, plan_tags
 from planners.pool import pace, repair
 from planners.pool.budget import Limits
 from planners.preservation import Decision, Observed
 from resources.errors import ErrorClass
-from resources.machine import OperationType, Phase
+from resources.machine import Look, OperationType, Phase
 from resources.manifests import NodeTemplate
 from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeLook
+from resources.timings import Timings
 from workflows.entity import Entity
-from workflows.machine import MachineWorkflow, confirm, preserve, terminate
+from workflows.machine import MachineWorkflow, claim, confirm, preserve, terminate
 from workflows.machine import workflow as life
 from workflows.machine.entity import MachineEntity
 
@@ -150,6 +152,17 @@ def break_i5_look() -> None:
         return look.model_copy(update={"node": ill, "ready": "False"})
 
     NodeActivities.look_at_node = prejudiced  # type: ignore[assignment]
+
+
+def break_i5_gone() -> None:
+    """A "not found" that is believed, whatever the kubelet says."""
+    weigh = claim.weigh
+
+    def gullible(before: Look | None, look: Look, moved: int, timings: Timings) -> Weighed:
+        believed = look.vm.state == GONE
+        return Weighed(Belief.BELIEVED) if believed else weigh(before, look, moved, timings)
+
+    claim.weigh = gullible
 
 
 def break_i6() -> None:
@@ -355,6 +368,7 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I5 timer": break_i5_timer,
     "I5 look": break_i5_look,
     "I5 account": break_i5_account,
+    "I5 gone": break_i5_gone,
     "I6": break_i6,
     "I7": break_i7,
     "I8": break_i8,

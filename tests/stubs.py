@@ -76,12 +76,12 @@ def not_yet(message: str, again: timedelta) -> ApplicationError:
     return ApplicationError(message, type=NOT_YET, next_retry_delay=again, category=ApplicationErrorCategory.BENIGN)
 
 
-def looked(lease: datetime | None = None, status: str = "", **facts: Any) -> NodeLook:
-    """A fresh look at the Node."""
+def looked(lease: datetime | None = None, status: str = "", changed: datetime | None = None, **facts: Any) -> NodeLook:
+    """A fresh look at the Node. `changed`: when Ready became what it is."""
     usual = {"epoch": 0, "seq": 0, "exists": True, "name": NODE, "providerID": VM, "ready": True}
     node = NodeFacts.model_validate({**usual, **facts})
     ready = (status or ("True" if node.ready else "Unknown")) if node.exists else ""
-    return NodeLook(node=node, ready=ready, lease_renewed=lease)
+    return NodeLook(node=node, ready=ready, lease_renewed=lease, changed={"Ready": changed} if changed else {})
 
 
 class Stubs:

@@ -10,7 +10,7 @@ from reasonkit import ROOT
 from test_cli_docs import parse, typed
 
 from planners.class_rollout import LONGEST
-from planners.waits import wait_after_update
+from planners.waits import Tries, wait_after_update
 from resources.aws import AwsProviderSpec
 from resources.errors import ErrorClass, ErrorInfo
 from resources.machine_class import SILENCE, UPDATE_CONCURRENCY, UpdateState, concurrency_of
@@ -65,7 +65,7 @@ def test_the_waits_are_the_planners() -> None:
     assert set(told) == set(ErrorClass)
     for error_class, words in told.items():
         info = ErrorInfo.of(ErrorClass(error_class), "no")
-        waits = [wait_after_update(info, failures, Timings()) for failures in (1, 2, 99)]
+        waits = [wait_after_update(info, Timings(), Tries(failures)) for failures in (1, 2, 99)]
         if words.startswith("5 s, doubled with each failure up to 3 min"):
             assert waits == [timedelta(seconds=5), timedelta(seconds=10), timedelta(minutes=3)]
         else:

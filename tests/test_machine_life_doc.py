@@ -16,6 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 
 from activities.machine import RAREST
+from planners.claims import RAREST as CLAIM_RAREST
 from planners.health import KUBELET_REPORTS, fails_at, fall_ill, judge
 from planners.waits import REASON, WAIT
 from resources.base import format_duration, parse_duration
@@ -186,6 +187,8 @@ def test_the_deadlines_have_the_manifests_defaults() -> None:
         ("Two fresh looks are taken, 1 minute apart", Timings().confirm),
         ("for 5 minutes after the deadline", KUBELET_REPORTS),
         ("joined, for up to 5 minutes after the first look", JOINING_TAKES),
+        ("known 40 s", Timings().lease),
+        ("in the end every 5 minutes, and at once", CLAIM_RAREST),
     ],
 )
 def test_the_figures_are_the_defaults(words: str, value: timedelta) -> None:

@@ -23,7 +23,16 @@ from resources.errors import ErrorClass
 from resources.machine import ApplyIntent, Phase
 from resources.machine_deployment import MachineTemplate
 from resources.membership import MemberReport, TemplateNews
-from resources.messages import CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, RecreateIntent, VmFacts
+from resources.messages import (
+    CreateOutput,
+    DeleteIntent,
+    DrainInput,
+    DrainOutput,
+    Intent,
+    RecreateIntent,
+    VmFacts,
+    VmLook,
+)
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION, machine_id
 from resources.pool import Trouble, Vm
 from resources.timings import Timings
@@ -163,6 +172,7 @@ async def test_one_that_never_joins_is_drained_from_the_start(
 
 async def test_a_vm_that_somebody_deleted_is_told_whatever_the_machine_is_doing(machines: Machines, pool: Pool) -> None:
     """A drain may take hours; the pool replaces what is gone at once."""
+    machines.stubs.then("look_at_vm", VmLook(state="gone"))
     handle = await pool.running()
     await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=1, provider_id=VM, state="gone"))
     gone = await pool.told(lambda r: r.vm is Vm.GONE)
@@ -171,6 +181,7 @@ async def test_a_vm_that_somebody_deleted_is_told_whatever_the_machine_is_doing(
 
 async def test_what_is_gone_while_it_is_drained_is_told_at_once(machines: Machines, pool: Pool) -> None:
     hold = machines.stubs.holds["drain_node"] = asyncio.Event()
+    machines.stubs.then("look_at_vm", VmLook(state="gone"))
     handle = await pool.running()
     await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
     await pool.told(lambda r: r.phase is Phase.TERMINATING)

@@ -295,6 +295,23 @@ LIVING: dict[str, Reason] = {
         "is Failed at the time that the message names.",
         warning=True,
     ),
+    "VMNotFound": Reason(
+        Kind.HAPPENING,
+        "The cloud does not find the VM of a Node that was seen; two looks at the kubelet's Lease decide.",
+        "Nothing.",
+    ),
+    "VMFound": Reason(
+        Kind.HAPPENING,
+        "The cloud did not find the VM for a while, and finds it again.",
+        "Nothing.",
+    ),
+    "VMContradiction": Reason(
+        Kind.WAIT | Kind.CONDITION,
+        "The cloud says that the VM is gone or does not run, but its kubelet lives, so the machine is left alone.",
+        "Find out whom the credentials ask: `hostler doctor`. Do they open the account and region that made the VM, "
+        "and may they describe instances? The machine goes on until the cloud finds its VM, or its kubelet is silent.",
+        warning=True,
+    ),
     "Settling": Reason(
         Kind.WAIT,
         "The Node is healthy again, and must stay so for a while before the machine is Running.",
@@ -320,7 +337,7 @@ LIVING: dict[str, Reason] = {
     ),
     "NotConfirmed": Reason(
         Kind.HAPPENING,
-        "The deadline was near, but a fresh look found the machine healthy.",
+        "The deadline was near, but a fresh look found the machine healthy; it must stay so.",
         "Nothing. If it comes often, the watch of the nodes is behind: `hostler describe cluster {cluster}`.",
     ),
     "CannotConfirm": Reason(

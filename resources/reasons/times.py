@@ -15,6 +15,7 @@ TIMES: dict[str, str] = {
     "preserve-warning": "It is said that the preservation ends",
     "stale": "The stale node is not looked at any longer",
     "abandon": "Its node is abandoned",
+    "claim": "Next look whether the VM is gone",
     "protect": "Next try to write what the Node shall carry",
 }
 """By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""

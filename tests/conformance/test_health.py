@@ -267,13 +267,17 @@ RENEWED = NOW + MINUTE
     [
         pytest.param(None, look(9), Outcome.UNSURE, "ConfirmingFailure", id="one look is not enough"),
         pytest.param(look(9), look(10), Outcome.FAILED, "NodeNotReady", id="silent in both"),
-        pytest.param(look(9), look(10, ready=True), Outcome.WELL, "NodeHealthy", id="well in the second"),
+        pytest.param(look(9), look(10, ready=True), Outcome.SETTLING, "NodeHealthy", id="well in the second"),
+        pytest.param(look(9, ready=True), look(10, ready=True), Outcome.WELL, "NodeHealthy", id="well in both"),
         pytest.param(look(9), look(10, RENEWED), Outcome.UNSURE, "KubeletAlive", id="its Lease moves"),
         pytest.param(look(9), look(16, RENEWED), Outcome.FAILED, "NodeNotReady", id="alive, silent for 5 min"),
         pytest.param(
             look(9), look(10, RENEWED, status="False"), Outcome.FAILED, "NodeNotReady", id="it says so itself"
         ),
-        pytest.param(look(9), look(10, RENEWED, vm="gone"), Outcome.FAILED, "VMGone", id="its VM is gone"),
+        pytest.param(look(9), look(10, vm="gone"), Outcome.FAILED, "VMGone", id="its VM is gone"),
+        pytest.param(
+            look(9), look(10, RENEWED, vm="gone"), Outcome.UNSURE, "KubeletAlive", id="not found, and its Lease moves"
+        ),
         pytest.param(look(9, exists=False), look(10, exists=False), Outcome.FAILED, "NodeMissing", id="no Node"),
     ],
 )
@@ -281,7 +285,7 @@ def test_two_fresh_looks_decide(first: Look | None, second: Look, outcome: Outco
     said = confirm(first, second, VM, LISTED, NOW + TIMEOUT, Timings())
     assert (said.outcome, said.reason) == (outcome, why)
     assert said.message
-    assert (said.look_again is not None) == (outcome == Outcome.UNSURE)
+    assert (said.look_again is None) == (outcome in (Outcome.FAILED, Outcome.WELL))
 
 
 OUTAGE = Reachability(reachable=False, message="demo cannot be reached", time=NOW)

@@ -6,41 +6,31 @@ second at the deadline; when one of them cannot be taken, nothing is decided. Th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
 
-from workflows.calls import Failure, Urgency, failure_of
-from workflows.machine import membership
+from workflows.calls import Failure
+from workflows.machine import claim, membership
 from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.looks import look, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
-    from planners.health import WELL, Outcome, confirm, judge_joining
+    from planners.claims import GONE, WELL, doubtful
+    from planners.health import Confirmation, Outcome, confirm, judge_joining
     from planners.membership import has_vm, keep_of
-    from planners.waits import REASON, wait_after
+    from planners.waits import REASON
     from resources.errors import PASSING
     from resources.machine import Deletion, Look, OperationState, OperationType
-    from resources.messages import LookInput, NodeFacts, NodeLook, VmFacts, VmLook, VmLookInput
-    from resources.names import cluster_queue
+    from resources.messages import NodeLook, VmFacts, VmLook
     from resources.pool import Keep
     from resources.preservation import PreservedBy
 
-T = TypeVar("T")
+UNSETTLED = "unsettled"
+"""Patch: a machine that is healthy for a moment keeps its health clock and its first look until it has settled."""
 JOINING_TAKES = timedelta(minutes=5)
 """For our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What the looks answered, or why they did not."""
-
-    node: NodeLook | Failure
-    vm: VmLook | Failure
 
 
 async def creation(m: MachineEntity) -> None:
@@ -50,7 +40,7 @@ async def creation(m: MachineEntity) -> None:
     """
     s = m.s
     last = m.due("creation")
-    seen = await _look(m, diagnose=last, joining=s.suspicion is None)
+    seen = await look(m, diagnose=last, joining=s.suspicion is None)
     if seen is None:
         return
     if isinstance(seen.node, Failure):
@@ -58,7 +48,7 @@ async def creation(m: MachineEntity) -> None:
         return
     if undecided(m):
         m.status.waiting_for = None
-    _take_node(m, seen.node.node)
+    take_node(m, seen.node.node)
     vm = seen.vm if isinstance(seen.vm, VmLook) else VmLook(state="", message=_unread("the VM", seen.vm))
     first, now = s.suspicion, workflow.now()
     if first is None:
@@ -80,7 +70,7 @@ async def health(m: MachineEntity) -> None:
     """An unhealthy machine near its health deadline: Failed when two looks agree, and its pool permits it, where it has
     one."""
     s = m.s
-    seen = await _look(m)
+    seen = await look(m)
     if seen is None:
         return
     for what, answer in (("Node and Lease", seen.node), ("the VM", seen.vm)):
@@ -89,28 +79,39 @@ async def health(m: MachineEntity) -> None:
             return
     assert isinstance(seen.node, NodeLook)
     assert isinstance(seen.vm, VmLook)
-    look = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
+    now = Look(time=workflow.now(), node=seen.node, vm=seen.vm)
     provider_id, deadline = m.status.provider_id or "", m.deadlines["health"]
-    said = confirm(s.suspicion, look, provider_id, s.spec.node_conditions, deadline, s.timings)
-    _take_node(m, look.node.node)
-    _take_vm(m, provider_id, look.vm)
-    if said.outcome == Outcome.FAILED and membership.must_ask(m, look.vm.state):
-        membership.ask(m, said.message)
-    elif said.outcome == Outcome.FAILED:
-        words = f"unhealthy for healthTimeout ({m.health_timeout}): {said.message}"
-        m.fail(OperationType.HEALTH_CHECK, "HealthTimeout", words)
-    elif said.outcome == Outcome.WELL:
-        s.suspicion = None
+    said = confirm(s.suspicion, now, provider_id, s.spec.node_conditions, deadline, s.timings)
+    if said.outcome in (Outcome.WELL, Outcome.SETTLING) and not workflow.patched(UNSETTLED):
+        said = replace(said, outcome=Outcome.WELL, compare=now)  # as it was: healthy for a moment was enough
         m.deadlines.pop("confirm", None)
-        m.note_news("NotConfirmed", said.message)
-    else:
-        s.suspicion = look
-        assert said.look_again is not None
-        m.deadlines["confirm"] = said.look_again
-        m.note_news(said.reason, said.message)
-        m.tell()
-        m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, said.message)
-        m.waiting(said.reason, said.message, said.look_again)
+    take_node(m, now.node.node)
+    _take_vm(m, now, said)
+    match said.outcome:
+        case Outcome.FAILED if membership.must_ask(m, GONE if said.gone else ""):
+            membership.ask(m, said.message)
+        case Outcome.FAILED:
+            words = f"unhealthy for healthTimeout ({m.health_timeout}): {said.message}"
+            m.fail(OperationType.HEALTH_CHECK, "HealthTimeout", words)
+        case Outcome.WELL:
+            assert said.compare is not None
+            s.suspicion, s.healthy_since = None, min(s.healthy_since or said.compare.time, said.compare.time)
+            m.note_news("NotConfirmed", said.message)
+        case _:
+            _look_again(m, said)
+
+
+def _look_again(m: MachineEntity, said: Confirmation) -> None:
+    assert said.look_again is not None
+    m.s.suspicion = said.compare
+    m.deadlines["confirm"] = said.look_again
+    if said.outcome is Outcome.SETTLING:
+        m.note_news("NotConfirmed", f"{said.message}; it must stay so")
+        return
+    m.note_news(said.reason, said.message)
+    m.tell()
+    m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, said.message)
+    m.waiting(said.reason, said.message, said.look_again)
 
 
 async def repair(m: MachineEntity) -> None:
@@ -118,13 +119,13 @@ async def repair(m: MachineEntity) -> None:
     Node decides."""
     s = m.s
     if m.status.preserve.expiry_time is None and has_vm(s):
-        seen = await _look(m)
+        seen = await look(m)
         if seen is None:
             return
         if isinstance(seen.node, Failure):
             await m.back_off(seen.node)
             return
-        _take_node(m, seen.node.node)
+        take_node(m, seen.node.node)
     intent, s.repair = s.repair, None
     if intent is None or s.deletion is not None:
         return
@@ -140,64 +141,20 @@ async def repair(m: MachineEntity) -> None:
 async def introduce(m: MachineEntity) -> None:
     """An adopted machine asks for its Node itself: the watch tells changes only, to whoever was there before."""
     while m.s.node is None and not m.leaving:
-        seen = await _look(m)
+        seen = await look(m)
         if seen is None:
             return
         if isinstance(seen.node, Failure):
             await m.back_off(seen.node)
             continue
-        _take_node(m, seen.node.node)
+        take_node(m, seen.node.node)
         return
-
-
-async def _look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
-    """Both looks side by side. None when a deletion was asked for meanwhile."""
-    s = m.s
-    why: dict[str, Any] = {}
-    if joining and s.attempt is not None:
-        why = {"attempt": s.attempt.number, "node_name": m.status.node_name, "deadline": m.deadlines["creation"]}
-    name = m.status.node_name
-    node = m.start(
-        NodeActivities.look_at_node,
-        LookInput(
-            machine=m.ref,
-            node_name=s.node.name if s.node else name,
-            provider_id=m.status.provider_id or "",
-            node_uid=s.joined_uid or "",
-        ),
-        queue=cluster_queue(s.cluster, s.queue_prefix),
-        summary=f"fresh look at node {name or 'of this VM'} and its Lease",
-    )
-    vm = m.start(
-        MachineActivities.look_at_vm,
-        VmLookInput(target=m.target(), diagnose=diagnose, **why),
-        queue=m.cloud,
-        summary=f"fresh look at {m.status.provider_id}",
-        urgency=Urgency.POLL,
-    )
-    leaving, deletion = m.leaving, s.deletion
-    await m.beside(lambda: (node.done() and vm.done()) or m.leaving != leaving or s.deletion != deletion)
-    if not (node.done() and vm.done()):
-        m.drop(node)
-        m.drop(vm)
-        return None
-    seen = Seen(await _answer(node), await _answer(vm))
-    if isinstance(seen.vm, VmLook):
-        s.account_id = seen.vm.account_id or s.account_id
-    return seen
-
-
-async def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
-    try:
-        return await handle
-    except ActivityError as e:
-        return failure_of(e)
 
 
 def _cannot(m: MachineEntity, what: str, failure: Failure) -> None:
     """Nothing is decided on old news; the next look is a first one."""
     m.s.suspicion = None
-    again = workflow.now() + wait_after(failure.info, m.s.timings)
+    again = workflow.now() + m.wait_once(failure)
     m.deadlines["confirm"] = again
     words = f"{_unread(what, failure)}; nothing is decided on old news"
     m.note_news("CannotConfirm", words)
@@ -208,24 +165,19 @@ def _unread(what: str, failure: Failure) -> str:
     return f"{what} cannot be read: {describe_failure(failure)}"
 
 
-def _take_node(m: MachineEntity, facts: NodeFacts) -> None:
-    """As news of the same moment as the newest that the watch told, so that whatever it tells next is newer."""
-    former = m.s.node
-    if not facts.exists and former is None:
-        return
-    if former is not None:
-        name = facts.name or former.name
-        twins = sorted({former.name, *former.twins} - {name}) if former.twins else []  # a look tells of one Node
-        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": name, "twins": twins})
-    membership.take_node(m, facts)
-
-
-def _take_vm(m: MachineEntity, provider_id: str, look: VmLook) -> None:
-    former = m.s.vm
-    if former is None and look.state in WELL:
+def _take_vm(m: MachineEntity, now: Look, said: Confirmation) -> None:
+    """As believed news, unless a kubelet speaks against it, or has not been given the time to."""
+    former, state = m.s.vm, now.vm.state
+    if former is None and state in WELL:
         return
     order = (former.epoch, former.seq) if former else (0, 0)
-    m.s.vm = VmFacts(epoch=order[0], seq=order[1], provider_id=provider_id, state=look.state)
+    facts = VmFacts(epoch=order[0], seq=order[1], provider_id=m.status.provider_id or "", state=state)
+    if said.outcome is Outcome.CONTRADICTED:
+        claim.doubt(m, facts, now)
+    elif state != GONE or said.gone or not doubtful(m.s, facts) or not workflow.patched(claim.CLAIMS):
+        claim.believe(m, facts)
+    elif former is None or former.state != GONE:
+        claim.raise_(m, facts, now)
 
 
 def undecided(m: MachineEntity) -> bool:

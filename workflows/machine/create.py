@@ -78,7 +78,7 @@ async def _try(m: MachineEntity) -> Retry | None:
             return after_lost_token(info, workflow.now(), s.timings)
         if failure.kind == NAME_TAKEN:
             return after_taken_name(info, workflow.now(), s.timings)
-        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure))
+        return after_failed_create(info, workflow.now(), s.timings, reason_of(failure), m.tried(reason_of(failure)))
     _record(m, output)
     if output.adopted and s.node is None and not m.leaving and workflow.patched("found-node"):
         # It may have joined already: the watch has told of it before, to whoever was there, and tells changes only.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from temporalio import workflow
@@ -17,7 +17,7 @@ from workflows.machine.details import details
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
     from planners.creation import Retry
-    from planners.waits import REASON, wait_after
+    from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
     from resources.base import format_duration
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
@@ -35,7 +35,16 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
-    from resources.messages import Account, MachineRef, PreserveOutput, Target, TellInput, UpdateOutput
+    from resources.messages import (
+        Account,
+        MachineRef,
+        NodeLook,
+        PreserveOutput,
+        Target,
+        TellInput,
+        UpdateOutput,
+        VmLook,
+    )
     from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
@@ -62,6 +71,17 @@ class HotUpdate(NamedTuple):
     fields: str
 
 
+class Looking(NamedTuple):
+    """Fresh looks that are under way, side by side."""
+
+    node: workflow.ActivityHandle[NodeLook]
+    vm: workflow.ActivityHandle[VmLook]
+
+    @property
+    def over(self) -> bool:
+        return self.node.done() and self.vm.done()
+
+
 class NodeCall(NamedTuple):
     """Of preservation, to the Node. The life goes on meanwhile."""
 
@@ -80,6 +100,8 @@ class MachineEntity(Entity):
         self.s = state
         self.updating: HotUpdate | None = None
         self.on_node: NodeCall | None = None
+        self.weighing: Looking | None = None
+        """At the Lease, of a claim of the cloud."""
         self.telling: set[asyncio.Task[None]] = set()
         """Reports on their way to the pool."""
         self.told_all = False
@@ -162,8 +184,11 @@ class MachineEntity(Entity):
 
     def in_trouble(self, reason: str) -> None:
         """Since the first of failures of one kind in a row: each try in between says that it is in flight."""
-        if self.s.trouble is None or self.s.trouble.reason != reason:
+        former = self.s.trouble
+        if former is None or former.reason != reason:
             self.s.trouble = Trouble(reason=reason, since=workflow.now())
+        else:
+            self.s.trouble = former.model_copy(update={"failures": former.failures + 1})
 
     def words_of_cloud(self, failure: Failure) -> str:
         """Who may not do it, where that is the failure: the cloud's own words do not say."""
@@ -235,12 +260,13 @@ class MachineEntity(Entity):
 
     async def retry(self, retry: Retry, unless: Callable[[], bool] = lambda: False) -> None:
         """Write what a failed step makes of the machine, and wait for the next try."""
+        if self.s.trouble is None or self.s.trouble.reason != retry.reason:
+            self.in_trouble(retry.reason)
         if self.status.phase != retry.phase:
             self.enter(retry.phase, retry.reason, retry.message)
         else:
             self.note_news(retry.reason, retry.message)
         self.operation(retry.operation, retry.state, retry.message, retry.code)
-        self.in_trouble(retry.reason)
         self.waiting(retry.reason, retry.message, retry.next_try)
         await self.pause(retry.next_try, unless)
 
@@ -319,11 +345,22 @@ class MachineEntity(Entity):
         """Say what went wrong, and wait as long as its class asks for. `way_out`: what ends the wait otherwise."""
         message = "; ".join(filter(None, (self.words_of_cloud(failure), way_out)))
         reason = reason_of(failure)
-        next_try = workflow.now() + wait_after(failure.info, self.s.timings)
+        next_try = workflow.now() + wait_after(failure.info, self.s.timings, self.tried(reason))
         self.note_news(reason, message)
-        self.in_trouble(reason)
         self.waiting(reason, message, next_try)
         await self.pause(next_try, unless)
+
+    def tried(self, reason: str) -> Tries:
+        """One failure more of this kind. By how many there were in a row, and by chance, the next wait is longer."""
+        self.in_trouble(reason)
+        return self.tries(self.s.trouble.failures if self.s.trouble else 1)
+
+    def tries(self, failures: int = 1) -> Tries:
+        return Tries(failures, workflow.random().random()) if workflow.patched("spread-waits") else Tries()
+
+    def wait_once(self, failure: Failure) -> timedelta:
+        """After a call beside others, whose failures are not counted."""
+        return wait_after(failure.info, self.s.timings, self.tries())
 
     async def pause(self, until: datetime, unless: Callable[[], bool] = lambda: False) -> None:
         """Until then, or a deletion, the last call, or the condition.
@@ -390,7 +427,7 @@ class MachineEntity(Entity):
     def renewal_due(self) -> bool:
         """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
         next one starts it."""
-        under_way = self.in_flight or self.updating or self.on_node
+        under_way = self.in_flight or self.updating or self.on_node or self.weighing
         return not under_way and self.wants_renewal(self.s.messages)
 
     @property

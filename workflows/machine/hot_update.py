@@ -6,6 +6,7 @@ What the VM carries moves only when every resource was updated. A failing update
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
@@ -211,7 +212,8 @@ def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
         return
     former = m.status.update_trouble
     m.s.update_failures = m.s.update_failures + 1 if former else 1
-    next_try = workflow.now() + wait_after_update(failure.info, m.s.update_failures, m.s.timings)
+    tries = replace(m.tries(), failures=m.s.update_failures)  # whose growth is older than the patch
+    next_try = workflow.now() + wait_after_update(failure.info, m.s.timings, tries)
     resources = [ResourceUpdate.model_validate(r) for r in (failure.details[0] if failure.details else ())]
     words = f"hot update of {fields}: {m.words_of_cloud(failure)}"
     if resources:

@@ -8,16 +8,26 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine import confirm, hot_update
+from workflows.machine import claim, confirm, hot_update
 from workflows.machine.entity import MachineEntity
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
+    from planners.claims import GONE, has_node
     from planners.health import judge_joining
     from resources.machine import OperationState, OperationType, Phase
-    from resources.messages import Happening, JoinInput, NodeFacts, ReadyInput, ReadyOutput, StatusInput, StatusOutput
+    from resources.messages import (
+        Happening,
+        JoinInput,
+        NodeFacts,
+        ReadyInput,
+        ReadyOutput,
+        StatusInput,
+        StatusOutput,
+        VmFacts,
+    )
     from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
 
 VmWatch = workflow.ActivityHandle[StatusOutput]
@@ -49,7 +59,7 @@ async def join(m: MachineEntity) -> None:
         elif vm is None or not vm.done():
             await _step(m, vm)
         elif not await _bad_news(m, vm):
-            vm = _watch_vm(m)
+            vm = None if "look" in m.deadlines else _watch_vm(m)
     m.deadlines.pop("look", None)
     if vm is not None:
         m.drop(vm)
@@ -77,22 +87,37 @@ def _watch_vm(m: MachineEntity) -> VmWatch:
 
 
 async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
-    """Whether the VM is gone or stopped, which makes the machine Failed: an id was recorded. Else look again later."""
+    """Whether the VM is gone or stopped, which makes the machine Failed: an id was recorded. Else look again later. Of
+    one whose kubelet has been seen it must be believed first."""
     try:
         output = await vm
     except ActivityError as e:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return False
-    reason = "VMGone" if output.gone else "VMStopped"
-    m.fail(OperationType.CREATE, reason, f"{output.message} before its node joined; it is not created again")
+    if has_node(m.s) and workflow.patched(claim.CLAIMS):
+        assert m.status.provider_id is not None
+        state = GONE if output.gone else "stopped"
+        claim.raise_(m, VmFacts(epoch=0, seq=0, provider_id=m.status.provider_id, state=state))
+        if not await claim.weighed(m, lambda: m.leaving):
+            m.deadlines["look"] = workflow.now() + max(m.s.timings.vm_look, m.s.timings.lease)
+            return m.leaving
+    _lost(m, output.gone, output.message)
     return True
+
+
+def _lost(m: MachineEntity, gone: bool, found: str) -> None:
+    when = "before its node took work" if m.s.joined else "before its node joined"
+    m.fail(OperationType.CREATE, "VMGone" if gone else "VMStopped", f"{found} {when}; it is not created again")
 
 
 async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
     node = m.s.node
     health = judge_joining(node, m.s.spec.node_conditions)
     hot_update.keep_up(m)
-    if node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
+    if claim.keep_up(m):
+        assert m.s.vm is not None
+        _lost(m, m.s.vm.state == GONE, f"{m.s.vm.provider_id} is {m.s.vm.state}")
+    elif node is not None and node.exists and not (m.s.joined and m.s.joined_uid == node.uid):
         await apply_template(m, node)
     elif node is not None and health.healthy:
         await _remove_taint(m, node)
@@ -104,9 +129,12 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
         news, told = _node_changes(m), class_news(m)
         await m.until(
             lambda: (
-                m.leaving or (vm is not None and vm.done()) or news() or hot_update.calls(m) or told() or m.overlong
+                m.leaving
+                or (vm is not None and vm.done())
+                or (news() or hot_update.calls(m) or claim.calls(m) or told())
+                or m.overlong
             ),
-            *("look", "confirm", "update"),
+            *("look", "confirm", "update", "claim"),
         )
 
 

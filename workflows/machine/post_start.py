@@ -6,15 +6,17 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
-from workflows.machine import confirm
+from workflows.machine import claim, confirm
 from workflows.machine.entity import MachineEntity, reason_of
 from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
-    from planners.creation import after_failed_update, may_update_after_start
+    from planners.claims import GONE, has_node
+    from planners.creation import Retry, after_failed_update, again_after_update, may_update_after_start
+    from resources.errors import ErrorInfo
     from resources.machine import OperationState, OperationType
-    from resources.messages import UpdateInput, UpdateOutput
+    from resources.messages import UpdateInput, UpdateOutput, VmFacts
 
 
 async def post_start(m: MachineEntity) -> None:
@@ -65,9 +67,24 @@ async def _failed(m: MachineEntity, e: ActivityError) -> None:
     failure = failure_of(e)
     info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
     assert m.s.made is not None
-    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings, reason_of(failure))
+    reason = reason_of(failure)
+    retry = after_failed_update(info, m.s.made, workflow.now(), m.s.timings, reason, m.tried(reason))
+    if retry is None and has_node(m.s) and workflow.patched(claim.CLAIMS):
+        retry = await _weigh(m, info)
+        if m.leaving:
+            return
     if retry is None:
         words = f"{m.status.provider_id} is gone before its node joined: {info.message}; it is not created again"
         m.fail(OperationType.UPDATE, "VMGone", words)
     else:
         await m.retry(retry)
+
+
+async def _weigh(m: MachineEntity, info: ErrorInfo) -> Retry | None:
+    """None: the VM is gone, and the kubelet of the Node that was seen does not live either. Else what was not found may
+    be something that the update names."""
+    assert m.status.provider_id is not None
+    claim.raise_(m, VmFacts(epoch=0, seq=0, provider_id=m.status.provider_id, state=GONE))
+    if await claim.weighed(m, lambda: m.leaving):
+        return None
+    return again_after_update(info, workflow.now(), m.s.timings)

@@ -33,7 +33,6 @@ with workflow.unsafe.imports_passed_through():
         effective,
         on_node,
     )
-    from planners.waits import wait_after
     from resources.machine import Deletion, OperationState, OperationType, Phase
     from resources.messages import NodeFacts, PreserveInput
     from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
@@ -264,7 +263,7 @@ def _take_answer(m: MachineEntity, call: NodeCall) -> None:
     except ActivityError as e:
         failure = failure_of(e)
         p.node_due = True
-        m.deadlines["protect"] = workflow.now() + wait_after(failure.info, m.s.timings)
+        m.deadlines["protect"] = workflow.now() + m.wait_once(failure)
         words = f"node {m.status.node_name} is not {'protected from cluster-autoscaler' if call.on else 'released'} yet"
         m.note_news("PreserveNode", f"{words}: {reason_of(failure)}: {failure.info.message}")
         return

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from temporalio import workflow
 
-from workflows.machine import confirm, hot_update, membership, preserve, terminate
+from workflows.machine import claim, confirm, hot_update, membership, preserve, terminate
 from workflows.machine.entity import KEPT, MachineEntity
 from workflows.machine.join import apply_template, join_again
 from workflows.machine.report import heard, report
@@ -26,6 +26,7 @@ async def run(m: MachineEntity) -> None:
         if await join_again(m):
             continue
         hot_update.keep_up(m)
+        claim.keep_up(m)
         health = judge(s.node, s.spec.node_conditions, s.vm)
         _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
         _set_clock(m, health)
@@ -66,6 +67,7 @@ def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
     else:
         if s.illness is not None:
             s.illness = s.illness.model_copy(update={"ended": s.healthy_since})
+        membership.withdraw(m)  # before it tells its pool that it is Running
         m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
         m.enter(phase, "Recovered", f"{health.message} again")
     m.tell()
@@ -87,9 +89,10 @@ def _flapping(m: MachineEntity) -> None:
 
 
 def _set_clock(m: MachineEntity, health: Health) -> None:
-    """While it is unhealthy: absolute, from what it was unhealthy for so far, whatever was looked at in between."""
+    """Until it has settled: absolute, from what it was unhealthy for so far, whatever was looked at in between."""
     s = m.s
-    if health.healthy or s.illness is None or s.spec.disable_health_timeout:
+    settled = m.status.phase is Phase.RUNNING or (health.healthy and not workflow.patched(confirm.UNSETTLED))
+    if settled or s.illness is None or s.spec.disable_health_timeout:
         s.suspicion = None
         membership.withdraw(m)
         m.deadlines.pop("health", None)
@@ -103,6 +106,8 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
         confirm.arm(m, deadline)
         if deadline > workflow.now():
             membership.withdraw(m)  # it was given more time
+    if health.healthy:
+        return  # that it must settle is said
     if s.asks_permit and not s.permitted and not confirm.undecided(m):
         membership.wait_for_permit(m, health.message)
     elif s.suspicion is None and not confirm.undecided(m):
@@ -133,6 +138,7 @@ async def fail(m: MachineEntity) -> None:
         if node and node.exists and not m.s.joined and node.created and node.created >= since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
         hot_update.keep_up(m)
+        claim.keep_up(m)
         await _next(m)
 
 
@@ -141,8 +147,8 @@ async def _next(m: MachineEntity) -> None:
     report(m)
     seen = _what_counts(m)
     await m.until(
-        lambda: _what_counts(m) != seen or hot_update.calls(m) or preserve.calls(m) or m.renewal_due,
-        *("settle", "confirm", "update", *KEPT),
+        lambda: _what_counts(m) != seen or hot_update.calls(m) or claim.calls(m) or preserve.calls(m) or m.renewal_due,
+        *("settle", "confirm", "update", "claim", *KEPT),
     )
     if m.s.deletion is None:
         await m.renew_if_due()

@@ -10,7 +10,7 @@ from temporalio.exceptions import ActivityError, FailureError
 
 from workflows.calls import Urgency, failure_of
 from workflows.entity import NEVER
-from workflows.machine import hooks, hot_update, preserve
+from workflows.machine import claim, hooks, hot_update, preserve
 from workflows.machine.entity import KEPT, MachineEntity, describe_failure
 from workflows.machine.report import class_news, report
 
@@ -18,7 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.drain import DrainActivities
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
-    from planners.health import WELL
+    from planners.claims import WELL
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
     from resources.machine_manifest import HookKind
@@ -93,13 +93,14 @@ async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
         if preserve.step(m):
             continue
         hot_update.keep_up(m)
+        claim.keep_up(m)
         report(m)
-        await m.until(_or_class(m, over), "drain", "update", *KEPT)
+        await m.until(_or_class(m, over), "drain", "update", "claim", *KEPT)
 
 
 def _or_class(m: MachineEntity, over: Callable[[], bool]) -> Callable[[], bool]:
     told, seen = class_news(m), _what_counts(m)
-    return lambda: over() or told() or hot_update.calls(m) or _what_counts(m) != seen
+    return lambda: over() or told() or hot_update.calls(m) or claim.calls(m) or _what_counts(m) != seen
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:

@@ -13,6 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from workflows.machine import (
     ask,
+    claim,
     confirm,
     create,
     find,
@@ -30,6 +31,7 @@ from workflows.machine.entity import MachineEntity
 from workflows.machine.preserve_requests import Preservable
 
 with workflow.unsafe.imports_passed_through():
+    from planners.claims import doubtful, newest
     from planners.creation import uid_of
     from planners.intents import deletion
     from planners.provider_spec import spec_hash
@@ -187,8 +189,12 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
     def observe_vm(self, facts: VmFacts) -> None:
         """What the watch of the cloud account saw of the VM."""
         self.s.messages += 1
-        if facts.provider_id == self.status.provider_id and facts.newer_than(self.s.vm):
-            self.s.vm = facts
+        if facts.provider_id != self.status.provider_id or not facts.newer_than(newest(self.s)):
+            return
+        if doubtful(self.s, facts) and workflow.patched(claim.CLAIMS):
+            claim.raise_(self, facts)
+        else:
+            claim.believe(self, facts)
             if self.status.phase not in (Phase.RUNNING, Phase.UNKNOWN):
                 membership.tell(self)  # nothing else there hears of it, a drain of hours for one, and the pool must
 

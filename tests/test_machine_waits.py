@@ -1,0 +1,63 @@
+"""Machines that are throttled together do not try again together, and less and less often. Stubs; time is skipped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import datetime, timedelta
+
+import pytest_asyncio
+from lifekit import eventually
+from stubs import Handle, Machines, classified, phase, reason, state, stubbed
+from temporalio.testing import WorkflowEnvironment
+
+from resources.errors import ErrorClass
+from resources.machine import MachineState, Phase
+
+COUNT = 6
+
+
+@pytest_asyncio.fixture
+async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
+    async with stubbed(temporal.client) as machines:
+        yield machines
+
+
+async def failed(handle: Handle, times: int) -> timedelta:
+    """How long it waits after so many failures."""
+
+    def waits(s: MachineState) -> bool:
+        return s.create_failures == times and s.status.waiting_for is not None and s.status.waiting_for.reason == KIND
+
+    seen = await eventually(lambda: state(handle), waits, f"{times} failures")
+    assert seen.status.waiting_for.next_try is not None
+    return seen.status.waiting_for.next_try - _time(seen)
+
+
+KIND = "Throttled"
+
+
+def _time(s: MachineState) -> datetime:
+    assert s.status.last_operation is not None
+    return s.status.last_operation.time
+
+
+async def test_throttled_machines_spread(temporal: WorkflowEnvironment, machines: Machines) -> None:
+    """Of six that fail in the same moment no two try again in the same tenth of a second, and the waits grow; one that
+    has got its VM begins anew with the next error."""
+    machines.stubs.always["create_machine"] = classified(ErrorClass.THROTTLED, "RequestLimitExceeded", last=True)
+    handles = [await machines.start(machines.new_state(f"m-{n}")) for n in range(COUNT)]
+    first = await asyncio.gather(*(failed(handle, 1) for handle in handles))
+    assert all(timedelta(seconds=30) <= wait <= timedelta(seconds=37.5) for wait in first)
+    assert len({round(wait.total_seconds(), 1) for wait in first}) > COUNT / 2
+    handle, wait = handles[0], first[0]
+    for times, least in ((2, 60), (3, 120), (4, 180), (5, 180)):
+        await temporal.fast_forward(handle, wait)
+        wait = await failed(handle, times)
+        assert timedelta(seconds=least) <= wait <= timedelta(seconds=least * 1.25)
+    machines.stubs.always.pop("create_machine")
+    machines.stubs.then("update_machine", classified(ErrorClass.THROTTLED, last=True))
+    await temporal.fast_forward(handle, wait)
+    again = await reason(handle, "Throttled")
+    assert again.trouble.failures == 1
+    assert (await phase(handle, Phase.PENDING)).status.waiting_for.next_try - _time(again) < timedelta(seconds=40)

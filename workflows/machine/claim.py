@@ -1,0 +1,137 @@
+"""What the cloud says against a VM that has a Node: weighed by fresh looks before it counts (planners/claims.py).
+
+It goes on beside everything else that the machine does, as hot updates do. What is believed is `state.vm`, for all who
+ask whether there is a VM; until then the claim stands beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows.calls import Failure
+from workflows.machine import membership
+from workflows.machine.entity import MachineEntity, describe_failure
+from workflows.machine.looks import Seen, begin, seen, take_node
+
+with workflow.unsafe.imports_passed_through():
+    from planners.claims import GONE, Belief, claim_of, due, weigh
+    from planners.health import contradiction
+    from resources.base import format_duration
+    from resources.machine import Look, VmClaim
+    from resources.messages import VmFacts
+
+CLAIMS = "vm-claims"
+"""Patch: that a VM is gone is weighed before it is believed."""
+CONTRADICTION = "VMContradiction"
+
+
+# -- what is said -----------------------------------------------------------------------------------------------------
+
+
+def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
+    """Somebody says so: the watch of the account, or a read of our own, whose look is the first then."""
+    s = m.s
+    if s.claim is not None:
+        s.claim = s.claim.model_copy(update={"facts": facts})
+        return
+    s.claim = claim_of(facts, workflow.now(), look, s.timings.lease if look else timedelta(0))
+    said = f"the cloud finds no {facts.provider_id}" if facts.state == GONE else f"{facts.provider_id} is {facts.state}"
+    apart = format_duration(s.timings.lease)
+    m.note_news("VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, say whether that is so")
+
+
+def doubt(m: MachineEntity, facts: VmFacts, look: Look) -> None:
+    """A look has seen the kubelet live: what was believed is none but a claim any more."""
+    m.s.vm = None
+    raise_(m, facts, look)
+    _contradicted(m, look)
+
+
+def believe(m: MachineEntity, facts: VmFacts) -> None:
+    m.s.vm = facts
+    _over(m)
+
+
+def _over(m: MachineEntity) -> None:
+    m.s.claim = None
+    m.deadlines.pop("claim", None)
+    m.drop_condition(CONTRADICTION)
+
+
+# -- weighing ---------------------------------------------------------------------------------------------------------
+
+
+def keep_up(m: MachineEntity) -> bool:
+    """Take the looks that are over, and begin those that are due. Nobody waits for either. Whether it is believed now:
+    the pool is told, whatever the machine is doing."""
+    s = m.s
+    if m.weighing is not None and m.weighing.over:
+        looking, m.weighing = m.weighing, None
+        if s.claim is not None and _weighed(m, s.claim, seen(looking)):
+            return True
+    if s.claim is None or m.weighing is not None:
+        m.deadlines.pop("claim", None)
+    elif due(s, workflow.now()):
+        m.deadlines.pop("claim", None)
+        m.weighing = begin(m)
+    else:
+        m.deadlines["claim"] = s.claim.next  # a phase that ends clears the table
+    return False
+
+
+def calls(m: MachineEntity) -> bool:
+    """Whether `keep_up` has something to do."""
+    return due(m.s, workflow.now()) if m.weighing is None else m.weighing.over
+
+
+async def weighed(m: MachineEntity, unless: Callable[[], bool]) -> bool:
+    """Whether it is believed, as soon as that is known: until then there is nothing else to do."""
+    while not keep_up(m):
+        if m.s.claim is None or m.s.claim.moved or unless() or m.due(m.last_call):
+            return False
+        await m.until(lambda: calls(m) or unless(), "claim", m.last_call)
+    return True
+
+
+def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
+    s, time = m.s, workflow.now()
+    for what, answer in (("Node and Lease", now.node), ("the VM", now.vm)):
+        if isinstance(answer, Failure):
+            again = time + m.wait_once(answer)
+            s.claim = claim.model_copy(update={"look": None, "moved": 0, "next": again})
+            words = f"{what} cannot be read: {describe_failure(answer)}; nothing is decided on old news"
+            m.note_news("CannotConfirm", words)
+            return False
+    assert not isinstance(now.node, Failure)
+    assert not isinstance(now.vm, Failure)
+    look = Look(time=time, node=now.node, vm=now.vm)
+    take_node(m, look.node.node)
+    said = weigh(claim.look, look, claim.moved, s.timings)
+    s.claim = claim.model_copy(update={"look": look, "moved": said.moved, "next": said.look_again or time})
+    facts = claim.facts.model_copy(update={"state": look.vm.state})
+    match said.belief:
+        case Belief.BELIEVED:
+            believe(m, facts)
+            membership.tell(m)
+            return True
+        case Belief.REFUTED:
+            _over(m)
+            if s.vm is not None:
+                s.vm = facts
+            m.note("VMFound", f"{facts.provider_id} is {facts.state}, as a fresh look finds: it was not gone")
+        case Belief.CONTRADICTED:
+            _contradicted(m, look)
+    return False
+
+
+def _contradicted(m: MachineEntity, look: Look) -> None:
+    """It is told once, and stays to be read."""
+    known = any(c.type == CONTRADICTION for c in m.status.conditions)
+    words = f"{contradiction(m.status.provider_id or '', look)}; nothing is done on the cloud's word"
+    m.condition(CONTRADICTION, "VMContradiction", words)
+    if not known:
+        m.note("VMContradiction", words)
+        m.tell()

@@ -1,0 +1,85 @@
+"""Two fresh reads side by side: a machine's Node with its kubelet's Lease, and its VM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import Failure, Urgency, failure_of
+from workflows.machine import membership
+from workflows.machine.entity import Looking, MachineEntity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.machine import MachineActivities
+    from activities.node import NodeActivities
+    from resources.messages import LookInput, NodeFacts, NodeLook, VmLook, VmLookInput
+    from resources.names import cluster_queue
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the looks answered, or why they did not."""
+
+    node: NodeLook | Failure
+    vm: VmLook | Failure
+
+
+def begin(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Looking:
+    s = m.s
+    why: dict[str, Any] = {}
+    if joining and s.attempt is not None:
+        why = {"attempt": s.attempt.number, "node_name": m.status.node_name, "deadline": m.deadlines["creation"]}
+    name = m.status.node_name
+    node = m.start(
+        NodeActivities.look_at_node,
+        LookInput(machine=m.ref, node_name=s.node.name if s.node else name, provider_id=m.status.provider_id or ""),
+        queue=cluster_queue(s.cluster, s.queue_prefix),
+        summary=f"fresh look at node {name or 'of this VM'} and its Lease",
+    )
+    vm = m.start(
+        MachineActivities.look_at_vm,
+        VmLookInput(target=m.target(), diagnose=diagnose, **why),
+        queue=m.cloud,
+        summary=f"fresh look at {m.status.provider_id}",
+        urgency=Urgency.POLL,
+    )
+    return Looking(node, vm)
+
+
+async def look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
+    """None when a deletion was asked for meanwhile."""
+    looking = begin(m, diagnose, joining)
+    leaving, deletion = m.leaving, m.s.deletion
+    await m.beside(lambda: looking.over or m.leaving != leaving or m.s.deletion != deletion)
+    if not looking.over:
+        m.drop(looking.node)
+        m.drop(looking.vm)
+        return None
+    return seen(looking)
+
+
+def seen(looking: Looking) -> Seen:
+    """Of looks that are over."""
+    return Seen(_answer(looking.node), _answer(looking.vm))
+
+
+def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
+    try:
+        return handle.result()
+    except ActivityError as e:
+        return failure_of(e)
+
+
+def take_node(m: MachineEntity, facts: NodeFacts) -> None:
+    """As news of the same moment as the newest that the watch told, so that whatever it tells next is newer."""
+    former = m.s.node
+    if not facts.exists and former is None:
+        return
+    if former is not None:
+        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": facts.name or former.name})
+    membership.take_node(m, facts)
