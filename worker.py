@@ -40,6 +40,7 @@ from activities.node import NodeActivities
 from activities.orphans import OrphanActivities
 from activities.pools import PoolActivities
 from activities.preserve import PreserveActivities
+from activities.uses import UsesActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
@@ -86,6 +87,7 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
     orphans, classes = OrphanActivities(deps), ClassActivities(deps)
+    uses = UsesActivities(deps)
     pools, marks, preserve = PoolActivities(deps), MarkActivities(deps), PreserveActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
@@ -104,6 +106,8 @@ def build(client: Client, settings: Settings, deps: Deps, interceptors: Iterable
                 workflows=WORKFLOWS,
                 activities=[
                     news.tell_machines,
+                    uses.find_uses,
+                    uses.find_left,
                     orphans.find_owners,
                     classes.tell_users,
                     classes.report_to_class,

@@ -21,6 +21,7 @@ from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
+from resources.packed import closed, opened
 
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
@@ -49,12 +50,12 @@ class InstancesActivities:
             await look.remember()  # some may have been told before the call that failed
             await look.reach(False, str(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
-            progress(message=str(e), known=look.known, told=look.told, reachable=False, **since)
+            progress(message=str(e), **look.details(), reachable=False, **since)
             raise NotYet(f"{input.account.key} cannot be listed: {e}", input.interval) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
-        progress(message=words, known=look.known, told=look.told, reachable=True)
+        progress(message=words, **look.details(), reachable=True)
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
         raise NotYet(words, input.interval)
@@ -69,16 +70,20 @@ class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
         self.deps, self.input, self.clock = deps, input, Clock()
         self.driver = deps.driver(input.account.provider)
-        self.known: dict[str, str] = dict(before.get("known", {}))
+        self.known: dict[str, str] = opened(before.get("known", {}))
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
-        self.former: dict[str, str] = before.get("told", input.told)
+        self.former: dict[str, str] = opened(before.get("told", input.told))
         self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
         info = activity.info()
         self.epoch = int(info.scheduled_time.timestamp() * 1000)
         self.seq = info.attempt * TURN
+
+    def details(self) -> dict[str, Any]:
+        """For the next look. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
+        return {"known": closed(self.known), "told": closed(self.told)}
 
     async def run(self) -> None:
         account = self.input.account

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio import activity
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.classes import ClassActivities
 from activities.deps import Deps
@@ -28,7 +27,7 @@ from resources.messages import (
     ReadyOutput,
     TellInput,
 )
-from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id, provider_key
+from resources.names import INSTANCE_NOT_READY_TAINT, provider_key
 
 
 class NodeActivities:
@@ -83,7 +82,7 @@ class NodeActivities:
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> None:
-        """Its Nodes, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called."""
+        """Its Nodes, the tokens, and its classes' memory of it. The VM is confirmed gone before this is called."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         for node in await _nodes_of(kube, input):
             metadata = node["metadata"]
@@ -93,13 +92,6 @@ class NodeActivities:
         await revoke_tokens(kube, input.machine, input.attempts)
         for name in input.classes:
             await self.classes.forget_user(ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
-        if input.provider_id:
-            handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
-            try:
-                await handle.signal("forget", input.provider_id)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
-                    raise
 
 
 def ready_patch(node: Object) -> Object:

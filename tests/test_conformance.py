@@ -26,6 +26,10 @@ OWN = (
     "token id collision",
     "tag update in the middle of a rollout",
     "preservation set in the same instant as failure",
+    "what a terminated workflow knew is found again",
+    "an account that its class has left holds up nobody",
+    "a node that cannot be written is its machines trouble alone",
+    "who comes while the watches return keeps it",
 )
 """Cases that machine-controller-manager does not test."""
 CASES = (

@@ -77,12 +77,24 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     s = m.s
     preserve.take_node(m, facts)
     s.node = facts
+    _writable(m, facts)
     if not s.pool or not facts.exists:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
     if s.mark is not None and s.mark != former and time_of(s.mark.text) is None:
         words = f"{s.mark.text!r} is no RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked now"
         m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
+
+
+def _writable(m: MachineEntity, facts: NodeFacts) -> None:
+    """What the watch could not write on the Node, and whether it can now. A fresh look (epoch 0) does not know."""
+    there = any(c.type == "NodeUnwritable" for c in m.status.conditions)
+    if facts.unwritable and not there:
+        words = f"node {facts.name} cannot be written, and is tried again: {facts.unwritable}"
+        m.condition("NodeUnwritable", "NodeUnwritable", words)
+        m.note("NodeUnwritable", words)
+    elif there and not facts.unwritable and facts.epoch:
+        m.drop_condition("NodeUnwritable")
 
 
 # -- the permit to be Failed ------------------------------------------------------------------------------------------
