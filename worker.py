@@ -42,6 +42,7 @@ from activities.node import NodeActivities
 from activities.orphans import OrphanActivities
 from activities.pools import PoolActivities
 from activities.preserve import PreserveActivities
+from activities.uses import UsesActivities
 from activities.watch import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
@@ -99,6 +100,7 @@ def build(
     machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
     watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
     orphans, classes = OrphanActivities(deps), ClassActivities(deps)
+    uses = UsesActivities(deps)
     pools, marks, preserve = PoolActivities(deps), MarkActivities(deps), PreserveActivities(deps)
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
@@ -117,6 +119,8 @@ def build(
                 workflows=WORKFLOWS,
                 activities=[
                     news.tell_machines,
+                    uses.find_uses,
+                    uses.find_left,
                     orphans.find_owners,
                     classes.tell_users,
                     classes.report_to_class,

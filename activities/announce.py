@@ -1,23 +1,44 @@
-"""Tell a cluster of a VM, for its watches: by whom it is, and in which account it is listed. And of a pool."""
+"""Tell a cluster whose VMs are in which account, for its watches; and of a pool."""
 
 from __future__ import annotations
 
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
+from temporalio.service import RPCError, RPCStatusCode
 
 from activities.deps import Deps
 from resources import starts
 from resources.cluster import ClusterState
-from resources.messages import Announcement
+from resources.machine import ClassSnapshot
+from resources.messages import Account, AccountUse
+from resources.names import cluster_id
 
 
-async def announce(deps: Deps, cluster: str, announcement: Announcement) -> None:
-    await tell_cluster(deps, cluster, "announce", announcement)
+def account_of(machine_class: ClassSnapshot) -> Account | None:
+    """Where the VMs of a class are made."""
+    of = machine_class
+    return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
 
 
-async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> None:
-    """Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
+async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool = True) -> None:
+    """Idempotent. Starts the cluster's workflow, and so its watches, if need be; unless `start` is False: then one that
+    is not there is told nothing.
+
+    Every new machine says this, and nearly all of them the same: what this worker has told is told again only to a new
+    life of the cluster's workflow, so that ten thousand machines of a class are one message.
+    """
+    life = await _life(deps, cluster)
+    place = (cluster, use.machine_class, use.account.provider, use.account.region)
+    if deps.uses.get(place) == (life, use.account.key) or not (life or start):
+        return
+    run = await tell_cluster(deps, cluster, "use_account", use)
+    deps.uses[place] = (await _life(deps, cluster, run), use.account.key)
+
+
+async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
+    """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
     state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
-    await deps.client.start_workflow(
+    handle = await deps.client.start_workflow(
         "ClusterWorkflow",
         state,
         **starts.of_cluster(state),
@@ -25,3 +46,17 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
         start_signal=signal,
         start_signal_args=[argument],
     )
+    return handle.result_run_id
+
+
+async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
+    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+    try:
+        found = await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return ""
+    if run is None and found.status != WorkflowExecutionStatus.RUNNING:
+        return ""
+    return found.raw_description.workflow_execution_info.first_run_id

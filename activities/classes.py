@@ -9,11 +9,12 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.announce import announce
+from activities.announce import account_of, use_account
 from activities.boundary import NotYet
 from activities.deps import Deps
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
+from resources.messages import AccountUse
 from resources.names import class_id, machine_id, pool_id, pool_user, user_id
 
 MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
@@ -31,6 +32,11 @@ class ClassActivities:
     @activity.defn
     async def tell_users(self, input: TellUsersInput) -> TellUsersOutput:
         """Signals `class_changed`; a whole snapshot, so a repetition after a crash does no harm."""
+        # First, and not by the users alone: a pool without machines, or one that is held up by an account whose key was
+        # revoked, would never say that its class has another one now.
+        if account := account_of(input.news.machine_class):
+            use = AccountUse(machine_class=input.news.machine_class.name, account=account)
+            await use_account(self.deps, input.cluster, use, start=False)
         gone = []
         for user in input.users:
             try:
@@ -46,8 +52,9 @@ class ClassActivities:
     async def report_to_class(self, input: ReportInput) -> bool:
         """Signals `report`, and to others what has changed with the class. False without such a class, which holds up
         nobody."""
-        if input.announcement is not None:
-            await announce(self.deps, input.machine_class.cluster, input.announcement)
+        if input.announcement is not None and input.announcement.account is not None:
+            use = AccountUse(machine_class=input.machine_class.name, account=input.announcement.account)
+            await use_account(self.deps, input.machine_class.cluster, use)
         for former in input.left:
             await self.forget_user(former, input.report.user)
         return await self.report(input.machine_class, input.report)

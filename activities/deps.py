@@ -40,6 +40,9 @@ class Deps:
         """Of the client's runtime, so that our metrics stand beside Temporal's own; without labels of an activity."""
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
+        self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
+        """What clusters were told by this worker (announce.py): cluster, class, provider and region, to the life of the
+        cluster's workflow and Account.key."""
         self._drivers: dict[str, Driver] = {}
         self._installation = settings.installation
         # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.

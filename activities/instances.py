@@ -27,6 +27,7 @@ from drivers.errors import DriverError
 from resources.errors import PASSING, ErrorClass
 from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
+from resources.packed import closed, opened
 
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
@@ -63,13 +64,13 @@ class InstancesActivities:
             await look.reach(False, str(e))
             since = {"missingSince": missing.timestamp()} if missing else {}
             since |= {"answered": look.answered.timestamp()} if look.answered else {}
-            progress(message=str(e), reachable=False, **look.seen, **since)
+            progress(message=str(e), reachable=False, **look.details(), **since)
             pause = look.pause if isinstance(e, DriverError) and e.error_class in PASSING else input.interval
             raise NotYet(f"{input.account.key} cannot be listed: {e}", pause) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
-        progress(message=words, reachable=True, **look.seen, listed=look.clock.started.timestamp())
+        progress(message=words, reachable=True, **look.details(), listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
             return InstancesOutput(told=look.told)
         raise NotYet(words, look.pause)
@@ -89,12 +90,12 @@ class _Look:
         self.deps, self.input, self.clock = deps, input, Clock()
         self.driver = deps.driver(input.account.provider)
         self.spec = {"region": input.account.region}
-        self.known: dict[str, str] = dict(before["known"]) if "owner" in before else {}
+        self.known: dict[str, str] = opened(before["known"]) if "owner" in before else {}
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
         self.owner: str = before.get("owner", "")
         """The account that they are in. While there are any, no other account's listing is theirs."""
-        self.former: dict[str, str] = before.get("told", input.told)
+        self.former: dict[str, str] = opened(before.get("told", input.told))
         self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
@@ -140,10 +141,9 @@ class _Look:
         for provider_id in [p for p in self.known if p not in listed]:
             await self._suspect(provider_id)
 
-    @property
-    def seen(self) -> dict[str, Any]:
-        """What the next attempt begins with."""
-        return {"known": self.known, "owner": self.owner, "told": self.told}
+    def details(self) -> dict[str, Any]:
+        """For the next look. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
+        return {"known": closed(self.known), "owner": self.owner, "told": closed(self.told)}
 
     def _cloud(self, vm: str = "") -> Cloud:
         return Cloud(self.driver, self.deps.blocking, self.input.account.secret_ref, self.owner, vm)

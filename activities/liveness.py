@@ -41,6 +41,11 @@ class Liveness:
         self._telling = asyncio.Lock()  # by the watch and by the probe: the last word must arrive last
         self._answered = asyncio.Event()
 
+    @property
+    def well(self) -> bool:
+        """Nodes can be seen, as far as was told."""
+        return self._told == (True, False)
+
     def heard(self) -> None:
         """The server has answered just now."""
         self._heard = self._clock.now()

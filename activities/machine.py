@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 from temporalio import activity
 
-from activities.announce import announce
+from activities.announce import use_account
 from activities.boundary import ACCOUNT, NotYet, last_progress, progress, remember
 from activities.classes import ClassActivities
 from activities.clock import Clock
@@ -32,7 +32,7 @@ from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
     Account,
-    Announcement,
+    AccountUse,
     CreateInput,
     CreateOutput,
     DeleteInput,
@@ -109,7 +109,7 @@ class MachineActivities:
                 token=target.token,
             )
         else:
-            await self._announce(target, vm.provider_id)
+            await self._announce(input)
             await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
         return CreateOutput(
             provider_id=vm.provider_id,
@@ -295,12 +295,13 @@ class MachineActivities:
             return None
         return StaleNode(name=vm.node_name, uid=node["metadata"]["uid"], provider_id=provider_id)
 
-    async def _announce(self, target: Target, provider_id: str) -> None:
-        """Tell the cluster which VM is which machine, before its node can join."""
-        account = Account.of(target.provider, target.provider_spec, target.secret_ref, target.credentials_secret_ref)
-        machine = target.machine
-        told = Announcement(provider_id=provider_id, machine=machine.name, account=account)
-        await announce(self.deps, machine.cluster, told)
+    async def _announce(self, input: CreateInput) -> None:
+        """Tell the cluster in which account the VM is, for its watches."""
+        of = input.target
+        account = Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
+        if account is not None:
+            use = AccountUse(machine_class=input.class_name, account=account)
+            await use_account(self.deps, of.machine.cluster, use)
 
 
 def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:

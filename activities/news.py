@@ -5,6 +5,7 @@ from __future__ import annotations
 from temporalio import activity
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.batch import each
 from activities.deps import Deps
 from resources.messages import NewsInput
 
@@ -20,13 +21,15 @@ class NewsActivities:
             "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' AND HostlerReason IS NOT NULL "
             f"AND HostlerCluster = '{input.cluster}'"
         )
-        told = 0
-        async for found in self.deps.client.list_workflows(waiting):
-            handle = self.deps.client.get_workflow_handle(found.id)
+
+        async def tell(machine: str) -> bool:
             try:
-                await handle.signal("cluster_news", input.api)
-                told += 1
+                await self.deps.client.get_workflow_handle(machine).signal("cluster_news", input.api)
             except RPCError as e:
                 if e.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
                     raise
-        return told
+                return False
+            return True
+
+        machines = [found.id async for found in self.deps.client.list_workflows(waiting)]
+        return sum(await each(machines, tell, lambda n: f"{n} of {len(machines)} machines told"))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from temporalio import activity
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.classes import ClassActivities
 from activities.clock import Clock
@@ -33,7 +32,7 @@ from resources.messages import (
     StaleNodeOutput,
     TellInput,
 )
-from resources.names import INSTANCE_NOT_READY_TAINT, cluster_id
+from resources.names import INSTANCE_NOT_READY_TAINT
 
 
 class NodeActivities:
@@ -89,7 +88,7 @@ class NodeActivities:
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> ForgetOutput:
-        """Its Nodes, the tokens, and the cluster's memory of the VM. The VM is confirmed gone before this is called, so
+        """Its Nodes, the tokens, and its classes' memory of it. The VM is confirmed gone before this is called, so
         nothing of it writes to a volume any more, and the VolumeAttachments of its Nodes go, too."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         nodes, left = await _nodes_of(kube, input)
@@ -101,13 +100,6 @@ class NodeActivities:
         await revoke_tokens(kube, input.machine, input.attempts)
         for name in input.classes:
             await self.classes.forget_user(ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
-        if input.provider_id:
-            handle = self.deps.client.get_workflow_handle(cluster_id(input.machine.cluster))
-            try:
-                await handle.signal("forget", input.provider_id)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
-                    raise
         return ForgetOutput(left=left)
 
     @activity.defn

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from temporalio import activity
-from temporalio.client import Client, WorkflowQueryFailedError
+from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import last_progress, progress
@@ -22,28 +22,35 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.facts import digest, project
 from activities.kube import Kube, KubeError, node_path
+from activities.labels import Labels
 from activities.liveness import Liveness
+from activities.told import Position
 from activities.twins import LEASES_EVERY, Leases
-from activities.whose import Rival, the_one
-from resources.messages import Cursor, NodeFacts, WatchInput
-from resources.names import MACHINE_NAME_LABEL, machine_id, provider_key
+from activities.vm_owners import machines_of
+from activities.whose import Rival, provider_id_of, the_one
+from resources.messages import Cursor, NodeFacts, Note, WatchInput
+from resources.names import machine_id, provider_key
 
 SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
 READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): the connection is half-open
-ASK_EVERY = 2.0  # seconds, for a node whose VM nobody has announced
+ASK_EVERY = 2.0  # seconds, for a node of whose VM no machine is known
+ASK_SOON = 0.5  # in its first second: visibility hears of a VM a moment after its machine, and some nodes boot fast
 ASK_SELDOM = 60.0
 SELDOM_AFTER = 120.0
 BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
 BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, until what is known counts as old
 SIGNALS_AT_ONCE = 50
-QUERY_CHUNK = 1000
+MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
+"""What comes of a Node object that is not as the API's schema has it."""
+REFUSED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.RESOURCE_EXHAUSTED)
+"""What the server says of a workflow that takes no signal: it is full (10,000 in one run), or too busy."""
 DUPLICATE = "DuplicateNode"
 """In place of a digest in `Cursor.told`: of its machine another Node counts."""
 
 
 @dataclass
 class Unknown:
-    """A node whose providerID no machine has announced."""
+    """A node of whose VM no machine is known."""
 
     node: dict[str, Any]
     first: float
@@ -61,41 +68,23 @@ class WatchActivities:
         An API server that cannot be reached is told to the cluster, and tried again: it is not the activity's failure.
         """
         kube = await self.deps.clusters.get(input.cluster)
-        cursor = input.cursor.model_copy(deep=True)
-        changed: dict[str, str | None] = {}
-        former = last_progress()
-        if former:
-            changed = dict(former["changed"])
-            _apply(cursor.told, changed)
-        watch = NodeWatch(kube, self.deps.client, input, cursor, changed)
+        watch = NodeWatch(kube, self.deps.client, input, Position(input.cursor, last_progress()))
         try:
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):
                 async with asyncio.timeout(input.duration.total_seconds()):
                     await watch.run()
         except ExceptionGroup as e:
             raise e.exceptions[0] from None  # the group's own words say nothing
-        return cursor
-
-
-def _apply(told: dict[str, str], changed: dict[str, str | None]) -> None:
-    for node, mark in changed.items():
-        if mark is None:
-            told.pop(node, None)
-        else:
-            told[node] = mark
+        return watch.cursor.cursor()
 
 
 class NodeWatch:
-    def __init__(
-        self, kube: Kube, client: Client, input: WatchInput, cursor: Cursor, changed: dict[str, str | None]
-    ) -> None:
+    def __init__(self, kube: Kube, client: Client, input: WatchInput, cursor: Position) -> None:
         self.kube = kube
         self.client = client
         self.cluster = input.cluster
         self.handle = client.get_workflow_handle(input.workflow_id)
         self.cursor = cursor
-        self.changed = changed
-        """Since the start of the watch: what a heartbeat must carry beside the argument."""
         self.clock = Clock()
         self.epoch = int(self.clock.started.timestamp() * 1000)
         self.seq = 0
@@ -105,8 +94,10 @@ class NodeWatch:
         """Machine to the names of its Nodes: one, or several that have its VM's providerID."""
         self.leases = Leases(kube)
         self.unknown: dict[str, Unknown] = {}
-        self.labelled: dict[str, str] = {}
-        """Node uid to the machine whose name we wrote on it."""
+        self.unreadable: set[str] = set()
+        """Uids of Node objects that nobody can make sense of."""
+        self.deaf: set[str] = set()
+        """Machines that take no signals."""
         self.asking = asyncio.Event()
         self.turn = asyncio.Lock()
         """Who tells of nodes, `_follow` or `_ask`: what was seen earlier must not be told later."""
@@ -120,12 +111,14 @@ class NodeWatch:
         self.waiting: asyncio.Timeout | None = None
         """For the next event."""
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
+        self.labels = Labels(kube, self._unwritable)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow())
             group.create_task(self._ask())
             group.create_task(self._contests())
+            group.create_task(self.labels.run())
             group.create_task(self.liveness.probe())
 
     # -- list and watch -------------------------------------------------------------------------------------------
@@ -172,7 +165,8 @@ class NodeWatch:
         await self._resolve(nodes["items"])
         self.nodes = {}
         for node in nodes["items"]:
-            self._claim(node)
+            with contextlib.suppress(*MALFORMED):
+                self._claim(node)
         # One for each machine: of several the others are looked at with it.
         each = {m: n for n in nodes["items"] if (m := self.machines.get(_key(n) or ""))}
         told = await asyncio.gather(*map(self._seen, each.values()), return_exceptions=True)
@@ -216,15 +210,17 @@ class NodeWatch:
         name = node["metadata"]["name"]
         if kind == "DELETED":
             self.unknown.pop(name, None)
+            self.labels.forget(name)
             self.nodes.get(self.machines.get(_key(node) or "", ""), set()).discard(name)
             await self._gone(name)
         else:
-            self._claim(node)
+            with contextlib.suppress(*MALFORMED):
+                self._claim(node)
             await self._seen(node)
 
     def _move_to(self, resource_version: str) -> None:
         self.cursor.resource_version = resource_version
-        progress(message=f"at resourceVersion {resource_version}", changed=self.changed)
+        progress(message=f"at resourceVersion {resource_version}", **self.cursor.details())
 
     # -- whose node is it -------------------------------------------------------------------------------------------
 
@@ -250,7 +246,7 @@ class NodeWatch:
             await asyncio.sleep(LEASES_EVERY)
             for machine in [m for m, names in self.nodes.items() if len(names) > 1]:
                 async with self.turn:
-                    with contextlib.suppress(KubeError):  # the next event, or the next time, tells
+                    with contextlib.suppress(KubeError, *MALFORMED):  # the next event, or the next time, tells
                         await self._settle(machine)
 
     async def _settle(self, machine: str) -> None:
@@ -271,7 +267,7 @@ class NodeWatch:
             self._told(twin, f"{DUPLICATE} {machine}")
 
     async def _ask(self) -> None:
-        """Ask the cluster's workflow about unknown nodes, all in one query: a query leaves no history."""
+        """Ask whose the unknown nodes are, all in one query: it leaves no history."""
         while True:
             due = min((u.ask_at for u in self.unknown.values()), default=None)
             self.asking.clear()
@@ -284,54 +280,63 @@ class NodeWatch:
             # Those that are asked about often go along, so that they stay in step.
             asked = {n: u for n, u in self.unknown.items() if u.ask_at <= now or now - u.first <= SELDOM_AFTER}
             for u in asked.values():
-                u.ask_at = now + (ASK_SELDOM if now - u.first > SELDOM_AFTER else ASK_EVERY)
+                age = now - u.first
+                u.ask_at = now + (ASK_SELDOM if age > SELDOM_AFTER else ASK_EVERY if age > 1 else ASK_SOON)
             await self._resolve(u.node for u in asked.values())
             async with self.turn:
                 # As they are now: while the answer was on its way a node may have changed, or gone.
                 for name, u in [(name, self.unknown[name]) for name in asked if name in self.unknown]:
                     if _key(u.node) in self.machines:
-                        self._claim(u.node)
+                        with contextlib.suppress(*MALFORMED):
+                            self._claim(u.node)
                         try:
                             await self._seen(u.node)
-                        except KubeError:  # its label was refused: nobody else would tell of it before it changes
+                        except KubeError:  # its twins cannot be read: nobody else would tell of it before it changes
                             self.unknown[name] = u
 
     async def _resolve(self, nodes: Iterable[dict[str, Any]]) -> None:
-        keys = sorted({k for k in map(_key, nodes) if k and k not in self.machines})
-        for start in range(0, len(keys), QUERY_CHUNK):
-            try:
-                found = await self.handle.query("resolve", keys[start : start + QUERY_CHUNK])
-            except (RPCError, WorkflowQueryFailedError) as e:
-                activity.logger.warning("cluster workflow does not answer: %s", e)
-                return
-            self.machines.update(found)
+        asked = {p for p in map(provider_id_of, nodes) if p and provider_key(p) not in self.machines}
+        self.machines.update(await machines_of(self.client, self.cluster, asked))
 
     # -- telling ----------------------------------------------------------------------------------------------------
 
     async def _seen(self, node: dict[str, Any]) -> None:
-        """Tell the machine of this node, if there is one and it does not know yet."""
-        machine = self.machines.get(_key(node) or "")
-        if machine is None:
-            return
-        if len(self.nodes[machine]) > 1:
-            await self._settle(machine)
-        else:
-            await self._tell(machine, node)
+        """Tell the machine of this node, if there is one and it does not know yet. A Node that nobody can make sense of
+        is passed over, and said once: it must not stop the watch of all the others."""
+        try:
+            machine = self.machines.get(_key(node) or "")
+            if machine is None:
+                return
+            if len(self.nodes[machine]) > 1:
+                await self._settle(machine)
+            else:
+                await self._tell(machine, node)
+        except MALFORMED as e:
+            metadata = node["metadata"]
+            if metadata.get("uid") not in self.unreadable:
+                self.unreadable.add(metadata.get("uid"))
+                words = f"node {metadata['name']} cannot be read, and nobody is told of it: {type(e).__name__}: {e}"
+                await self._note("NodeUnreadable", words)
 
     async def _tell(self, machine: str, node: dict[str, Any], twins: Iterable[str] = ()) -> None:
         name = node["metadata"]["name"]
         await self._take(node, machine)
         facts = project(node, self.epoch, self._next(), twins)
+        if trouble := self.labels.trouble(name):
+            facts = facts.model_copy(update={"unwritable": trouble})
         mark = f"{digest(facts)} {machine}"
         if self.cursor.told.get(name) == mark:
             return
         if await self._signal(machine, facts):
             self._told(name, mark)
+        elif machine in self.deaf:
+            now = time.monotonic()
+            self.unknown[name] = Unknown(node, now - SELDOM_AFTER, now + ASK_SELDOM)  # told again then
 
     async def _take(self, node: dict[str, Any], machine: str) -> None:
         """It is this machine's from now on."""
         name = node["metadata"]["name"]
-        await self._label(node, machine)
+        self.labels.want(node, machine)
         if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
             await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
 
@@ -350,35 +355,41 @@ class NodeWatch:
         self._told(name, None)
 
     def _told(self, name: str, mark: str | None) -> None:
-        _apply(self.cursor.told, {name: mark})
-        self.changed[name] = mark
+        self.cursor.tell(name, mark)
 
     async def _signal(self, machine: str, facts: NodeFacts) -> bool:
-        """False when the machine has ended: no error, and its VM is no longer known."""
+        """False when it did not take it. A machine that has ended is no error, and its VM is no longer known; one whose
+        workflow takes nothing more for now is told again later, and is its own trouble alone."""
         async with self.slots:
             try:
                 await self.client.get_workflow_handle(machine_id(self.cluster, machine)).signal("observe", facts)
             except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
+                if e.status == RPCStatusCode.NOT_FOUND:
+                    self.machines = {k: m for k, m in self.machines.items() if m != machine}
+                elif e.status not in REFUSED:
                     raise
-                self.machines = {k: m for k, m in self.machines.items() if m != machine}
+                elif machine not in self.deaf:
+                    self.deaf.add(machine)
+                    await self._note("MachineDeaf", f"machine {machine} cannot be told of its node: {e.message}")
                 return False
+        self.deaf.discard(machine)
         return True
 
-    async def _label(self, node: dict[str, Any], machine: str) -> None:
-        uid, labels = node["metadata"]["uid"], node["metadata"].get("labels") or {}
-        if machine in (labels.get(MACHINE_NAME_LABEL), self.labelled.get(uid)):
-            return
-        # A node that vanished, or one that we may not label, is still told to its machine. A slot for each: the first
-        # list of a large cluster must not open a connection for every node.
-        path, patch = node_path(node["metadata"]["name"]), {"metadata": {"labels": {MACHINE_NAME_LABEL: machine}}}
-        async with self.slots:
-            try:
-                await self.kube.merge_patch(path, patch)
-            except KubeError as e:
-                if e.status not in (404, 403):
-                    raise
-        self.labelled[uid] = machine  # our own change may come back later than the next event
+    async def _unwritable(self, node: dict[str, Any], why: str) -> bool:
+        """A Node that cannot be written is its machine's trouble alone; where the whole server is in trouble, that is
+        said instead."""
+        if why and (not self.liveness.well or self.failures):
+            return False
+        if why:
+            words = f"node {node['metadata']['name']} cannot be written, and is tried again: {why}"
+            await self._note("NodeUnwritable", words)
+        async with self.turn:
+            await self._seen(node)
+        return True
+
+    async def _note(self, reason: str, message: str) -> None:
+        activity.logger.warning("%s: %s", reason, message)
+        await self.handle.signal("note", Note(reason=reason, message=message))
 
     def _next(self) -> int:
         self.seq += 1
@@ -387,5 +398,5 @@ class NodeWatch:
 
 def _key(node: dict[str, Any]) -> str | None:
     """By providerID only: AWS, Azure and GCP give it; a name alone may be a dead VM's."""
-    provider_id = (node.get("spec") or {}).get("providerID")
+    provider_id = provider_id_of(node)
     return provider_key(provider_id) if provider_id else None

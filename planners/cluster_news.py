@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+from planners.cluster_accounts import UNKNOWN, classes_of, silent
 from resources.cluster import ClusterState
 from resources.messages import ClusterNews
 
@@ -15,8 +16,9 @@ TICK = timedelta(milliseconds=1)
 
 def news_of(s: ClusterState, now: datetime) -> ClusterNews:
     """The news that was told last, where nothing has changed since."""
-    trouble = "; ".join(troubles(s))
-    said = {"reachable": not trouble, "message": trouble, "paused": s.pause is not None}
+    found = troubles(s)
+    trouble = "; ".join(dict.fromkeys(found.values()))
+    said = {"reachable": not trouble, "message": trouble, "silent": found, "paused": s.pause is not None}
     if s.pause is not None:
         said |= {"paused_by": s.pause.requested_by, "reason": s.pause.reason}
     if s.news is None:
@@ -27,15 +29,16 @@ def news_of(s: ClusterState, now: datetime) -> ClusterNews:
     return ClusterNews(**said, time=max(now, s.news.time + TICK))
 
 
-def troubles(s: ClusterState) -> list[str]:
-    """What does not answer. Only an account that is listed now can say that it answers again: of the others the last
-    word is old, and pools would wait for ever."""
-    found = []
+def troubles(s: ClusterState) -> dict[str, str]:
+    """What does not answer, by the class that it concerns; "": every pool. Only an account that is listed now can say
+    that it answers again: of the others the last word is old, and pools would wait for ever."""
+    found: dict[str, list[str]] = {}
     if s.api is not None and not s.api.reachable:
-        found.append(f"the API server: {s.api.message}")
-    listed = s.accounts if s.machines else {}
-    silent = {key: cloud for key, cloud in s.clouds.items() if key in listed and not cloud.reachable}
-    return found + [f"{key}: {cloud.message}" for key, cloud in sorted(silent.items())]
+        found[UNKNOWN] = [f"the API server: {s.api.message}"]
+    for key in silent(s, s.accounts):
+        for name in classes_of(s, key):
+            found.setdefault(name, []).append(f"{key}: {s.clouds[key].message}")
+    return {name: "; ".join(words) for name, words in sorted(found.items())}
 
 
 def untold(s: ClusterState, now: datetime) -> list[str]:

@@ -1,4 +1,4 @@
-"""The state of one cluster: which VM is which machine, and what is known of its API server."""
+"""The state of one cluster: whose VMs are in which accounts, what of all that answers, and who is told of it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,16 @@ from datetime import datetime, timedelta
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
-from resources.messages import Account, ClusterNews, Cursor, Happening, InstancesOutput, Reachability
+from resources.messages import (
+    Account,
+    AccountUse,
+    ClusterNews,
+    Cursor,
+    Happening,
+    InstancesOutput,
+    Intent,
+    Reachability,
+)
 from resources.names import DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -29,19 +38,50 @@ class PoolsFound(Value):
     """Pools that run."""
 
 
+class UsesInput(Value):
+    cluster: str
+    classes: list[str] | None = None
+    """Names of those that are asked about; None: every class that a machine or pool names."""
+
+
+class UsesFound(Value):
+    uses: list[AccountUse] = Field(default_factory=list)
+    unused: list[str] = Field(default_factory=list)
+    """Classes that no machine and no pool names."""
+    unread: list[str] = Field(default_factory=list)
+    """Classes of which nobody could say where their VMs are."""
+
+
+class LeftInput(Value):
+    cluster: str
+
+
+class Left(Value):
+    """What a cluster still has, in words; "": nothing."""
+
+    words: str = ""
+
+
 class ClusterState(Model):
-    """The only argument of ClusterWorkflow. 5,000 machines take about 0.6 MiB."""
+    """The only argument of ClusterWorkflow. It grows with pools, classes and accounts; of machines it knows none: which
+    VM is whose, the watch asks Temporal's list of workflows (HostlerProviderID)."""
 
     name: str
     queue_prefix: str = DEFAULT_QUEUE
     heartbeat: Duration = timedelta(seconds=10)
     watch_duration: Duration = timedelta(minutes=50)
     machines: dict[str, str] = Field(default_factory=dict)
-    """provider_key(providerID) to machine name."""
+    """provider_key(providerID) to machine name, of a run that an older worker began: the next one begins without."""
     cursor: Cursor = Field(default_factory=Cursor)
     cloud_watch: Duration = timedelta(seconds=60)
     accounts: dict[str, Account] = Field(default_factory=dict)
-    """Cloud accounts that machines were announced from, by Account.key."""
+    """Cloud accounts that are watched, by Account.key: those of `classes`, and no others."""
+    classes: dict[str, list[str]] = Field(default_factory=dict)
+    """By MachineClass: keys of the accounts that its VMs are in. Under "": of machines whose class is not known."""
+    unused: list[str] = Field(default_factory=list)
+    """Classes that nobody named at the last look. At the next one they are forgotten: visibility may lag."""
+    looked: bool = False
+    """Classes that were there before this workflow have been looked for."""
     vms: dict[str, InstancesOutput] = Field(default_factory=dict)
     """By account: what the last watch of its instances returned."""
     clouds: dict[str, Reachability] = Field(default_factory=dict)
@@ -52,6 +92,8 @@ class ClusterState(Model):
     searched: bool = False
     """Pools that were there before this workflow have been looked for."""
     pause: Pause | None = None
+    removal: Intent | None = None
+    """Somebody wants its end, and it is not known yet whether something is left."""
     news: ClusterNews | None = None
     """What pools are told, since its last change."""
     journal: list[Happening] = Field(default_factory=list)

@@ -141,3 +141,19 @@ def provider_key(provider_id: str) -> str:
     if scheme == "aws":
         return f"aws/{rest.rsplit('/', 1)[-1]}"
     return provider_id.lower() if scheme == "azure" else provider_id
+
+
+_AWS_REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
+
+
+def indexed(provider_id: str) -> str:
+    """How HostlerProviderID names a VM: the one spelling in which visibility can be asked for it.
+
+    AWS: by region, as the driver writes it; a zone (`eu-west-1a`, `us-east-1-bos-1a`) begins with its region's name.
+    """
+    scheme, _, rest = provider_id.partition("://")
+    if scheme == "azure":
+        return provider_id.lower()
+    place, _, vm = rest.strip("/").rpartition("/")
+    region = _AWS_REGION.match(place)
+    return f"aws:///{region[0]}/{vm}" if scheme == "aws" and region else provider_id

@@ -407,6 +407,15 @@ class PoolState(Model):
         return self.revisions[-1].counter if self.revisions else 0
 
     @property
+    def unseen(self) -> str:
+        """Why the pool's machines cannot be seen; "": they can. What other classes' accounts do concerns others."""
+        if self.news is None or self.news.reachable:
+            return ""
+        had = {m.revision for m in self.members.values()} | {self.revision}
+        classes = {r.machine_class.name for r in self.revisions if r.counter in had}
+        return self.news.trouble({*classes, self.spec.template.spec.class_.name})
+
+    @property
     def rolling_out(self) -> bool:
         """The rollout of the newest revision has begun, and has not come to its end."""
         return self.revision in self.stories and not self.stories[self.revision].outcome

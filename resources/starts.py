@@ -34,7 +34,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
     if state.pool:
         found.append(SearchAttributePair(attributes.POOL, state.pool))
     if state.status.provider_id:
-        found.append(SearchAttributePair(attributes.PROVIDER_ID, state.status.provider_id))
+        found.append(SearchAttributePair(attributes.PROVIDER_ID, names.indexed(state.status.provider_id)))
     return {
         "id": names.machine_id(state.cluster, state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),

@@ -16,7 +16,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from resources.errors import NAME_TAKEN
 from resources.machine import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, Machine, MachineClass
-from resources.messages import Account, AdoptIntent, Announcement, Happening, OwnedVm
+from resources.messages import Account, AccountUse, AdoptIntent, Happening, OwnedVm
 from resources.names import machine_id, provider_key
 from resources.preservation import PreservedBy
 from starter import orphans, pool_members
@@ -65,15 +65,15 @@ async def adopt(
     state = _state(client, wanted, vm, former, life)
     if former is None and pool is not None:
         state = state.model_copy(update=pool_members.membership(pool, name))
-    await _start(client, state, life, Announcement(provider_id=vm.provider_id, machine=name, account=there.of(vm)))
+    await _start(client, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
     notes = _notes(state, manifests, former, vm)
     return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
 
 
-async def _start(client: HostlerClient, state: MachineState, life: Life | None, announcement: Announcement) -> None:
+async def _start(client: HostlerClient, state: MachineState, life: Life | None, use: AccountUse) -> None:
     with translated():
-        # First, as the create activity does it: the watch must know whose VM it sees.
-        await start_cluster(client.temporal, client.settings, state.cluster, announcement)
+        # First, as the create activity does it: nobody would look after the VM.
+        await start_cluster(client.temporal, client.settings, state.cluster, use)
         try:
             await start_machine(
                 client.temporal,

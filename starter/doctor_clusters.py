@@ -85,7 +85,7 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
     if state.parked:
         again = f"with a fixed worker: hostler renew cluster {name}"
         return [problem(subject, f"its watch stands still: {state.parked}", again)]
-    words = f"watched, {vms(len(state.machines))} known"
+    words = f"watched, with {counted(machines)}"
     if state.api is not None and not state.api.reachable:
         since = f"since {moment(state.api.began, now)}"
         what = "is refused by the API" if state.api.refused else "cannot reach the API"

@@ -16,7 +16,7 @@ from resources import attributes, names, starts
 from resources.cluster import ClusterState
 from resources.machine import MachineState
 from resources.machine_class import ClassState
-from resources.messages import Announcement
+from resources.messages import AccountUse
 from resources.pool import PoolState
 from resources.settings import Settings
 
@@ -76,16 +76,14 @@ async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -
     )
 
 
-async def start_cluster(
-    temporal: Client, settings: Settings, name: str, announcement: Announcement | None = None
-) -> None:
-    """No error when it runs; with an announcement, which VM is which machine is told in the same call."""
+async def start_cluster(temporal: Client, settings: Settings, name: str, use: AccountUse | None = None) -> None:
+    """No error when it runs; with a use, in which account VMs of a class are is told in the same call."""
     state = ClusterState.of(name, settings.queue_prefix, settings.timings)
     await temporal.start_workflow(
         "ClusterWorkflow",
         state,
         **starts.of_cluster(state),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
-        start_signal="announce" if announcement else None,
-        start_signal_args=[announcement] if announcement else [],
+        start_signal="use_account" if use else None,
+        start_signal_args=[use] if use else [],
     )

@@ -23,9 +23,14 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
 import worker
+from activities.boundary import Boundary
+from activities.deps import Deps
+from activities.pools import PoolActivities
+from activities.uses import UsesActivities
 from resources import attributes
 from resources.messages import Reachability
 from resources.names import cluster_id, pool_id
+from resources.settings import Settings
 from workflows.cluster import ClusterWorkflow
 
 __all__ = ["impatient", "place"]  # fixtures
@@ -33,11 +38,13 @@ __all__ = ["impatient", "place"]  # fixtures
 
 @contextlib.asynccontextmanager
 async def serving(place: Place) -> AsyncIterator[None]:
+    uses = UsesActivities(Deps(Settings(queue_prefix=place.queue), place.client))
     async with Worker(
         place.client,
         task_queue=place.queue,
         workflows=[PlayedMachine, ClusterWorkflow],
-        activities=[drain_node],
+        activities=[drain_node, PoolActivities(uses.deps).find_pools, uses.find_uses, uses.find_left],
+        interceptors=[Boundary()],
         workflow_runner=worker.sandbox(strict=False),
     ):
         yield

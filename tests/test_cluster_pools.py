@@ -3,6 +3,7 @@ what they hear; nobody serves the watches."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import uuid
 from collections.abc import AsyncIterator
@@ -11,8 +12,8 @@ from typing import Any
 
 import pytest
 from lifekit import eventually
-from temporalio import workflow
-from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError
+from temporalio import activity, workflow
+from temporalio.client import Client, WorkflowHandle, WorkflowUpdateFailedError, WorkflowUpdateStage
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.service import RPCError
 from temporalio.testing import WorkflowEnvironment
@@ -22,18 +23,34 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.pools import PoolActivities
+from activities.uses import UsesActivities
+from planners.cluster_accounts import used_by
 from planners.cluster_news import news_of, to_search, untold
 from resources import attributes as at
 from resources.cluster import ClusterState, Pause
+from resources.machine import ClassSnapshot
+from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
-from resources.messages import Account, Announcement, Answer, CloudReachability, ClusterNews, Intent, Reachability
-from resources.names import cluster_id, pool_id
+from resources.messages import (
+    Account,
+    AccountUse,
+    Answer,
+    CloudReachability,
+    ClusterNews,
+    Cursor,
+    Intent,
+    Reachability,
+    WatchInput,
+)
+from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
+from resources.pool import Member, PoolState, Revision
 from resources.settings import Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster_words import details
 
 NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))
+OTHER = ACCOUNT.model_copy(update={"region": "eu-central-1"})
 DOWN = Reachability(reachable=False, message="connection refused", time=NOON)
 UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
 
@@ -61,6 +78,28 @@ class DeafPool:
         return self.news
 
 
+@workflow.defn(name="MachineClassWorkflow")
+class StillClass:
+    @workflow.init
+    def __init__(self, made: ClassSnapshot) -> None:
+        self.made = made
+
+    @workflow.run
+    async def run(self, made: ClassSnapshot) -> None:
+        await workflow.wait_condition(lambda: False)
+
+    @workflow.query
+    def snapshot(self) -> ClassSnapshot:
+        return self.made
+
+
+@workflow.defn(name="MachineWorkflow")
+class DeafMachine:
+    @workflow.run
+    async def run(self) -> None:
+        await workflow.wait_condition(lambda: False)
+
+
 class Cluster:
     """One of a test's own, on a task queue of its own."""
 
@@ -74,14 +113,19 @@ class Cluster:
             self.client,
             task_queue=self.name,
             workflows=[ClusterWorkflow],
-            activities=[PoolActivities(self.deps).find_pools],
+            activities=[
+                PoolActivities(self.deps).find_pools,
+                UsesActivities(self.deps).find_uses,
+                UsesActivities(self.deps).find_left,
+            ],
             workflow_runner=worker.sandbox(strict),
             interceptors=[Boundary()],
         )
 
     def pools_worker(self) -> Worker:
         queue = f"{self.name}-pools"
-        return Worker(self.client, task_queue=queue, workflows=[DeafPool], workflow_runner=UnsandboxedWorkflowRunner())
+        runner = UnsandboxedWorkflowRunner()
+        return Worker(self.client, task_queue=queue, workflows=[DeafPool, DeafMachine], workflow_runner=runner)
 
     async def start(self, **fields: Any) -> None:
         state = ClusterState(name=self.name, queue_prefix=self.name, heartbeat=timedelta(seconds=1))
@@ -100,6 +144,30 @@ class Cluster:
             await self.handle.signal(ClusterWorkflow.register_pool, name)
         return handle
 
+    async def machine(self, name: str, machine_class: str) -> WorkflowHandle[Any, Any]:
+        """It runs, and visibility knows it."""
+        handle = await self.client.start_workflow(
+            DeafMachine.run,
+            id=machine_id(self.name, name),
+            task_queue=f"{self.name}-pools",
+            search_attributes=TypedSearchAttributes(
+                [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
+            ),
+        )
+
+        async def visible() -> int:
+            return (await self.client.count_workflows(f"WorkflowId = '{handle.id}'")).count
+
+        await eventually(visible, lambda n: n == 1, f"{name} in the list")
+        return handle
+
+    async def use(self, machine_class: str, account: Account) -> None:
+        await self.handle.signal(ClusterWorkflow.use_account, AccountUse(machine_class=machine_class, account=account))
+
+    async def silent(self, account: Account) -> None:
+        news = CloudReachability(account=account.key, reachable=False, message="not authorized", time=NOON)
+        await self.handle.signal(ClusterWorkflow.cloud_reachability, news)
+
     async def heard(self, name: str) -> list[tuple[bool, bool]]:
         """Whether all could be seen, and whether it was paused, by each news."""
         return [(n.reachable, n.paused) for n in await self.news(name)]
@@ -107,6 +175,19 @@ class Cluster:
     async def news(self, name: str) -> list[ClusterNews]:
         found: list[ClusterNews] = await self.client.get_workflow_handle(pool_id(self.name, name)).query(DeafPool.heard)
         return found
+
+    @contextlib.asynccontextmanager
+    async def classes(self, **accounts: Account) -> AsyncIterator[None]:
+        """Their workflows, which answer for their accounts."""
+        queue = f"{self.name}-classes"
+        runner = UnsandboxedWorkflowRunner()
+        async with Worker(self.client, task_queue=queue, workflows=[StillClass], workflow_runner=runner):
+            for name, account in accounts.items():
+                spec = {"region": account.region}
+                made = ClassSnapshot(name=name, provider="AWS", provider_spec=spec, secret_ref=account.secret_ref)
+                id = class_id(self.name, name)
+                await self.client.start_workflow(StillClass.run, made, id=id, task_queue=queue)
+            yield
 
     async def until_heard(self, name: str, *wanted: tuple[bool, bool]) -> None:
         await eventually(lambda: self.heard(name), lambda heard: heard == list(wanted), f"{name}: {wanted}")
@@ -136,7 +217,9 @@ class Cluster:
     async def end(self) -> None:
         await self.deps.close()
         handles = [self.handle]
-        async for found in self.client.list_workflows(f"TaskQueue IN ('{self.name}', '{self.name}-pools')"):
+        async for found in self.client.list_workflows(
+            f"TaskQueue IN ('{self.name}', '{self.name}-pools', '{self.name}-classes')"
+        ):
             handles.append(self.client.get_workflow_handle(found.id))
         for handle in handles:
             with contextlib.suppress(RPCError):
@@ -157,7 +240,7 @@ async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Cluster]:
 @pytest.fixture
 async def cluster(idle: Cluster) -> AsyncIterator[Cluster]:
     async with idle.worker():
-        await idle.start(searched=True)
+        await idle.start(searched=True, looked=True)
         yield idle
 
 
@@ -183,18 +266,98 @@ async def test_a_pool_is_told_at_once_and_at_each_change(cluster: Cluster) -> No
     assert (await cluster.news("q"))[0] == news[1]
 
 
-async def test_a_cloud_account_that_cannot_be_listed_is_told_while_there_are_machines(cluster: Cluster) -> None:
+async def test_an_account_that_cannot_be_listed_is_told_by_the_classes_that_it_concerns(cluster: Cluster) -> None:
     await cluster.pool("p")
     await cluster.until_heard("p", WELL)
-    signal = cluster.handle.signal
-    await signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m", account=ACCOUNT))
-    silent = CloudReachability(account=ACCOUNT.key, reachable=False, message="not authorized", time=NOON)
-    await signal(ClusterWorkflow.cloud_reachability, silent)
+    await cluster.use("big", ACCOUNT)
+    await cluster.use("small", OTHER)
+    await cluster.silent(ACCOUNT)
     await cluster.until_heard("p", WELL, UNSEEN)
-    assert (await cluster.news("p"))[1].message == f"{ACCOUNT.key}: not authorized"
-    # Without machines nobody lists the account any more, so nobody would ever say that it answers again.
-    await signal(ClusterWorkflow.forget, "aws:///z/i-1")
+    words = f"{ACCOUNT.key}: not authorized"
+    (_, news) = await cluster.news("p")
+    assert (news.message, news.silent) == (words, {"big": words})
+    assert news.trouble(["big", "other"]) == words
+    assert news.trouble(["small"]) == ""
+
+
+async def test_two_pools_with_two_accounts(cluster: Cluster) -> None:
+    """One key is revoked: the pool whose machines are there sees nothing any more, the other one goes on. A pool whose
+    class has moved still has machines of the former one."""
+    await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
+    await cluster.use("big", ACCOUNT)
+    await cluster.use("small", OTHER)
+    await cluster.silent(ACCOUNT)
+    await cluster.until_heard("p", WELL, UNSEEN)
+    (_, news) = await cluster.news("p")
+    pools = {name: _pool(name, news) for name in ("big", "small")}
+    assert {name: pool.unseen for name, pool in pools.items()} == {"big": f"{ACCOUNT.key}: not authorized", "small": ""}
+    moving = pools["small"]
+    moving.revisions = [_revision(1, "big"), _revision(2, "small")]
+    assert moving.unseen == ""
+    moving.members = {"m": Member(revision=1, created=NOON, since=NOON)}
+    assert moving.unseen == f"{ACCOUNT.key}: not authorized"
+    await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)  # the API server concerns everybody
+    await cluster.until_heard("p", WELL, UNSEEN, UNSEEN)
+    assert _pool("small", (await cluster.news("p"))[-1]).unseen == "the API server: connection refused"
+
+
+def _template(machine_class: str) -> dict[str, Any]:
+    return {"spec": {"class": {"name": machine_class}}}
+
+
+def _pool(machine_class: str, news: ClusterNews) -> PoolState:
+    spec = {"replicas": 1, "template": _template(machine_class)}
+    return PoolState.model_validate({"name": "p", "spec": spec, "news": news})
+
+
+def _revision(counter: int, machine_class: str) -> Revision:
+    made = ClassSnapshot(name=machine_class, provider="AWS", provider_spec={}, secret_ref=SecretRef(name="a"))
+    template = MachineTemplate.model_validate(_template(machine_class))
+    return Revision(counter=counter, machine_class=made, hash="h", template=template, created=NOON)
+
+
+async def test_an_account_that_its_class_has_left_holds_up_nobody(cluster: Cluster) -> None:
+    """The class has another Secret, and the old key is revoked: nobody will ever say that it answers again."""
+    moved = ACCOUNT.model_copy(update={"secret_ref": SecretRef(name="b")})
+    await cluster.machine("m", "big")
+    await cluster.pool("p")
+    await cluster.use("big", ACCOUNT)
+    await cluster.silent(ACCOUNT)
+    await cluster.until_heard("p", WELL, UNSEEN)
+    await cluster.use("big", moved)
     await cluster.until_heard("p", WELL, UNSEEN, WELL)
+    await cluster.silent(ACCOUNT)  # the last word of its watch comes late
+    state = await cluster.state()
+    assert (list(state.accounts), state.classes, state.clouds) == ([moved.key], {"big": [moved.key]}, {})
+    await cluster.silent(moved)
+    await cluster.until_heard("p", WELL, UNSEEN, WELL, UNSEEN)
+    assert (await cluster.news("p"))[-1].silent == {"big": f"{moved.key}: not authorized"}
+
+
+async def test_an_account_that_nobody_uses_any_more_is_forgotten(idle: Cluster) -> None:
+    """Not at once: that visibility has no machine of a class may be its lag."""
+    await idle.machine("m", "big")
+    async with idle.worker():
+        await idle.start(searched=True, looked=True, watch_duration=timedelta(seconds=1))
+        await idle.use("big", ACCOUNT)
+        await idle.use("gone", OTHER)
+        await eventually(idle.state, lambda s: "gone" in s.unused, "it is in doubt")
+        state = await eventually(idle.state, lambda s: list(s.accounts) == [ACCOUNT.key], "it is forgotten")
+        assert state.classes == {"big": [ACCOUNT.key]}
+        assert ("AccountForgotten", f"{OTHER.key}: no class names it any more") in await idle.journal()
+
+
+async def test_a_cluster_of_an_older_worker_learns_whose_its_accounts_are(idle: Cluster) -> None:
+    """It knows machines, and accounts of nobody in particular: they concern every pool until each class is known."""
+    await idle.machine("m", "big")
+    silent = {ACCOUNT.key: Reachability(reachable=False, message="no", time=NOON)}
+    old = {"machines": {"aws/i-1": "m"}, "accounts": {ACCOUNT.key: ACCOUNT}, "clouds": silent}
+    await idle.start(searched=True, **old)
+    async with idle.worker(), idle.classes(big=OTHER):
+        await eventually(idle.state, lambda s: s.classes == {"big": [OTHER.key]}, "its class is known")
+        state = await idle.state()
+        assert (state.machines, list(state.accounts), state.clouds) == ({}, [OTHER.key], {})
 
 
 async def test_a_pool_that_is_forgotten_hears_nothing_more(cluster: Cluster) -> None:
@@ -258,14 +421,15 @@ async def test_pools_that_were_there_before_are_found_when_there_is_something_to
     async with idle.worker():
         await idle.start()
         await eventually(idle.phase, lambda p: p == "Watching", "the watch")
-        await idle.handle.signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m"))
+        await idle.use("big", ACCOUNT)
         assert (await idle.state()).pools == {}
-        assert await idle.scheduled() == ["watch_nodes"]  # a cluster without pools looks for none
+        names = sorted(await idle.scheduled())
+        assert names == ["find_uses", "watch_instances", "watch_nodes"]  # a cluster without pools looks for none
         await idle.ask(ClusterWorkflow.pause)
         await idle.until_heard("old", PAUSED)
         await idle.ask(ClusterWorkflow.resume)
         await idle.until_heard("old", PAUSED, WELL)
-        assert sorted(await idle.scheduled()) == ["find_pools", "watch_nodes"]
+        assert sorted(await idle.scheduled()) == ["find_pools", *names]
 
 
 async def test_a_pool_that_registers_brings_the_others_back(idle: Cluster) -> None:
@@ -293,7 +457,7 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
     goes_on = f"hostler resume cluster {cluster.name}"
     assert answer == f"cluster {cluster.name} is paused: its 2 pools do nothing until {goes_on}"
     for name in ("p", "q"):
-        await cluster.until_heard(name, WELL, PAUSED)
+        assert await cluster.heard(name) == [WELL, PAUSED]  # an answer is true when it is given
     news = (await cluster.news("p"))[-1]
     assert (news.paused_by, news.reason, news.reachable) == ("alice", "a storm", True)
     await eventually(cluster.phase, lambda p: p == "Paused", "the phase")
@@ -306,7 +470,7 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
     assert await cluster.ask(ClusterWorkflow.pause, id="i-1") == answer  # the same intent once more
     assert await cluster.ask(ClusterWorkflow.pause) == f"cluster {cluster.name} is paused already, {since}"
     assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} goes on"
-    await cluster.until_heard("p", WELL, PAUSED, WELL)
+    assert await cluster.heard("p") == [WELL, PAUSED, WELL]
     await eventually(cluster.phase, lambda p: p == "Watching", "the phase")
     assert await cluster.ask(ClusterWorkflow.resume) == f"cluster {cluster.name} is not paused"
     paused, resumed = await cluster.journal()
@@ -314,6 +478,32 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
     assert resumed[0] == "Resumed"
     assert resumed[1].startswith("after 0:")
     assert resumed[1].endswith(" by bob")
+
+
+async def test_a_pause_waits_for_pools_that_it_finds_only_now(idle: Cluster) -> None:
+    """Of a former workflow of the cluster: they are no less paused than those that it knows."""
+    await idle.pool("old", registers=False)
+
+    async def visible() -> int:
+        return (await idle.client.count_workflows(f"HostlerCluster='{idle.name}'")).count
+
+    await eventually(visible, lambda n: n == 1, "the pool in the list")
+    async with idle.worker():
+        await idle.start()
+        answer = await idle.ask(ClusterWorkflow.pause)
+        assert await idle.heard("old") == [PAUSED]
+        assert (
+            answer == f"cluster {idle.name} is paused: its pool does nothing until hostler resume cluster {idle.name}"
+        )
+
+
+async def test_who_has_not_heard_of_a_pause_is_named(idle: Cluster) -> None:
+    """One that stands still tells nobody anything."""
+    async with idle.worker():
+        await idle.start(searched=True, looked=True, parked="KeyError: 'x'", pools={"p": None})
+        answer = await idle.ask(ClusterWorkflow.pause)
+        assert answer.endswith("; not told yet: 1 pool (p); each is told as soon as that succeeds")
+        assert (await idle.state()).pause is not None
 
 
 async def test_a_pause_without_a_worker_is_kept(idle: Cluster) -> None:
@@ -352,26 +542,82 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def test_a_cluster_with_pools_is_not_removed(cluster: Cluster) -> None:
+async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster) -> None:
     await cluster.pool("p")
     await cluster.until_heard("p", WELL)
     with pytest.raises(WorkflowUpdateFailedError) as caught:
         await cluster.ask(ClusterWorkflow.remove)
     words = f"cluster {cluster.name} still has 1 pool (p); delete them first"
     assert caught.value.cause.message == words  # type: ignore[attr-defined]
-    await cluster.handle.signal(ClusterWorkflow.announce, Announcement(provider_id="aws:///z/i-1", machine="m"))
-    await cluster.handle.signal("remove", Intent(id="i-1"))
-    both = f"cluster {cluster.name} still has 1 machine (m) and 1 pool (p); delete them first"
-    await eventually(cluster.journal, lambda j: ("Refused", both) in j, "the refusal")
+    await cluster.client.get_workflow_handle(pool_id(cluster.name, "p")).signal(DeafPool.stop)
     await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
-    await cluster.handle.signal(ClusterWorkflow.forget, "aws:///z/i-1")
+
+    machine = await cluster.machine("m", "big")  # of which it has never heard
+    with pytest.raises(WorkflowUpdateFailedError) as caught:
+        await cluster.ask(ClusterWorkflow.remove)
+    words = f"cluster {cluster.name} still has 1 machine (m); delete them first"
+    assert caught.value.cause.message == words  # type: ignore[attr-defined]
+    await cluster.handle.signal("remove", Intent(id="i-1"))
+    refused = ("Refused", words)
+    await eventually(cluster.journal, lambda j: j.count(refused) == 2, "both refusals")
+    await machine.terminate()
+
+    async def left() -> int:
+        return (await cluster.client.count_workflows(f"WorkflowId='{machine.id}' AND ExecutionStatus='Running'")).count
+
+    await eventually(left, lambda n: n == 0, "a list without the machine")
     await cluster.ask(ClusterWorkflow.remove)
     await cluster.handle.result()
 
 
+async def test_who_comes_while_the_watches_return_keeps_it(idle: Cluster) -> None:
+    """The removal is granted, the watch of nodes has been asked to return, and takes its time."""
+    returns = asyncio.Event()
+
+    @activity.defn(name="watch_nodes")
+    async def watch(input: WatchInput) -> Cursor:
+        while True:
+            activity.heartbeat()
+            try:
+                await asyncio.sleep(0.05)
+            except asyncio.CancelledError:
+                await returns.wait()
+                return Cursor()
+
+    queue = watch_queue(idle.name, idle.name)
+    async with idle.worker(), Worker(idle.client, task_queue=queue, activities=[watch]):
+        await idle.start(searched=True, looked=True)
+        removal = await idle.handle.start_update(
+            ClusterWorkflow.remove, Intent(id="i-1"), wait_for_stage=WorkflowUpdateStage.ACCEPTED
+        )
+        await removal.result()
+        await eventually(lambda: _cancels(idle), what="the watch is asked to return")
+        await idle.use("big", ACCOUNT)
+        returns.set()
+        kept = ("Refused", f"cluster {idle.name} is not removed: class big came at the same time")
+        await eventually(idle.journal, lambda j: kept in j, "it is kept")
+        await eventually(lambda: _watched(idle), lambda n: n == 2, "a new watch")
+        await idle.pool("p")
+        await idle.until_heard("p", WELL)
+        assert list((await idle.state()).accounts) == [ACCOUNT.key]
+
+
+async def _cancels(cluster: Cluster) -> bool:
+    return any(
+        [
+            e.HasField("activity_task_cancel_requested_event_attributes")
+            async for e in cluster.handle.fetch_history_events()
+        ]
+    )
+
+
+async def _watched(cluster: Cluster) -> int:
+    return (await cluster.scheduled()).count("watch_nodes")
+
+
 async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
     """Both came before a worker did: the pool would have a cluster that nobody watches."""
-    await idle.start(searched=True)
+    await idle.start(searched=True, looked=True)
     await idle.handle.signal("remove", Intent(id="i-1"))
     await idle.pool("p")
     async with idle.worker():
@@ -379,8 +625,16 @@ async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
         assert await idle.journal() == [
             ("Refused", f"cluster {idle.name} is not removed: pool p came at the same time")
         ]
+        await idle.client.get_workflow_handle(pool_id(idle.name, "p")).signal(DeafPool.stop)
         await idle.handle.signal(ClusterWorkflow.forget_pool, "p")
-        await idle.ask(ClusterWorkflow.remove)
+
+        async def removed() -> bool:
+            with contextlib.suppress(WorkflowUpdateFailedError):  # until visibility knows the end of the pool
+                await idle.ask(ClusterWorkflow.remove)
+                return True
+            return False
+
+        await eventually(removed, what="its removal")
         await idle.handle.result()
 
 
@@ -388,17 +642,18 @@ async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
 
 
 def given(**fields: Any) -> ClusterState:
-    return ClusterState(name="c", machines={"aws/i-1": "m"}, accounts={ACCOUNT.key: ACCOUNT}).model_copy(update=fields)
+    known = ClusterState(name="c", accounts={ACCOUNT.key: ACCOUNT}, classes={"big": [ACCOUNT.key]})
+    return known.model_copy(update=fields)
 
 
 def test_news_keep_their_time_until_something_changes() -> None:
     s = given()
     s.news = news_of(s, NOON)
-    assert s.news == ClusterNews(time=NOON)
+    assert s.news == ClusterNews(time=NOON, silent={})
     assert news_of(s, NOON + timedelta(hours=1)) is s.news
     s.pause = Pause(time=NOON, requested_by="alice", reason="a storm")
     later = NOON + timedelta(hours=1)
-    assert news_of(s, later) == ClusterNews(paused=True, paused_by="alice", reason="a storm", time=later)
+    assert news_of(s, later) == ClusterNews(paused=True, paused_by="alice", reason="a storm", silent={}, time=later)
 
 
 def test_news_are_newer_than_the_last_whatever_the_clock_says() -> None:
@@ -408,17 +663,33 @@ def test_news_are_newer_than_the_last_whatever_the_clock_says() -> None:
 
 
 def test_everything_that_does_not_answer_is_named() -> None:
-    other = ACCOUNT.model_copy(update={"region": "eu-central-1"})
-    clouds = {a.key: Reachability(reachable=False, message="no", time=NOON) for a in (ACCOUNT, other)}
-    s = given(api=DOWN, clouds=clouds)
-    news = news_of(s, NOON)
+    clouds = {a.key: Reachability(reachable=False, message="no", time=NOON) for a in (ACCOUNT, OTHER)}
+    news = news_of(given(api=DOWN, clouds=clouds), NOON)
     assert (news.reachable, news.message) == (False, f"the API server: connection refused; {ACCOUNT.key}: no")
+    assert news.silent == {"": "the API server: connection refused", "big": f"{ACCOUNT.key}: no"}
     answers = {ACCOUNT.key: clouds[ACCOUNT.key].model_copy(update={"reachable": True})}
     assert news_of(given(api=UP, clouds=clouds | answers), NOON).reachable  # nobody lists the other account
+    nobodys = news_of(given(clouds=clouds, classes={}), NOON)
+    assert nobodys.trouble(["other"]) == f"{ACCOUNT.key}: no"  # whose it is is not known: it concerns everybody
+
+
+def test_news_of_an_older_worker_concern_everybody() -> None:
+    assert ClusterNews(reachable=False, message="no", time=NOON).trouble(["big"]) == "no"
+    assert ClusterNews(time=NOON).trouble(["big"]) == ""
+
+
+def test_a_class_has_one_secret_and_perhaps_several_regions() -> None:
+    """Machines are looked after with their class's newest Secret, wherever they were made."""
+    moved = SecretRef(name="b")
+    s = given(accounts={a.key: a for a in (ACCOUNT, OTHER)}, classes={"big": [ACCOUNT.key, OTHER.key]})
+    now = OTHER.model_copy(update={"secret_ref": moved})
+    found = used_by(s, AccountUse(machine_class="big", account=now))
+    assert found == [ACCOUNT.model_copy(update={"secret_ref": moved}), now]
+    assert used_by(s, AccountUse(machine_class="small", account=now)) == [now]
 
 
 def test_who_has_not_heard_the_newest_is_told() -> None:
-    s = given(pools={"a": NOON, "b": None}, news=ClusterNews(time=NOON))
+    s = given(pools={"a": NOON, "b": None}, news=ClusterNews(time=NOON, silent={}))
     assert untold(s, NOON + timedelta(hours=1)) == ["b"]
     s.pause = Pause(time=NOON)
     assert untold(s, NOON + timedelta(hours=1)) == ["a", "b"]

@@ -95,7 +95,7 @@ async def test_all_is_well(idle: Stack) -> None:
             f"queue {drain_queue('demo', idle.settings.queue_prefix)}: polled by 1 worker",
             "cluster demo: its API at https://127.0.0.1:",
             "cluster demo: the account of these settings may do all that a worker does in a cluster",
-            "cluster demo: watched, 1 VM known; the API answers it since ",
+            "cluster demo: watched, with 1 machine; the API answers it since ",
             "secrets: the account of these settings may read Secrets of cluster demo in namespace default",
             "cloud aws: http://127.0.0.1:",
             "versions: hostler ",

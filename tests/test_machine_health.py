@@ -189,6 +189,23 @@ async def test_news_of_an_outage_makes_the_first_look_old(temporal: WorkflowEnvi
     await phase(handle, Phase.FAILED)
 
 
+async def test_a_node_that_cannot_be_written_is_said_until_it_can(machines: Machines) -> None:
+    handle = await running(machines)
+
+    async def said() -> list[str]:
+        return [c.message for c in (await state(handle)).status.conditions if c.type == "NodeUnwritable"]
+
+    for words in ("failed calling webhook", "failed calling another webhook"):
+        await handle.signal(MachineWorkflow.observe, machines.facts(unwritable=words))
+    first = ["node node-1 cannot be written, and is tried again: failed calling webhook"]
+    assert await eventually(said, first.__eq__, "the condition")
+    await handle.signal(MachineWorkflow.observe, machines.facts())
+    await eventually(said, lambda found: found == [], "no condition")
+    now = await state(handle)
+    assert now.status.phase == Phase.RUNNING
+    assert [h.message for h in now.journal if h.reason == "NodeUnwritable"] == first
+
+
 async def test_flapping_is_said_and_does_not_set_the_clock_back(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:

@@ -6,8 +6,9 @@ Each test ends with one change of a node's health: the machine hears of it, and 
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 import watchkit
@@ -18,7 +19,10 @@ from watchkit import SilentDoor, World, new_world, provider_id
 
 import activities.kube
 import activities.watch
-from activities.watch import ASK_EVERY, BACK_OFF
+from activities.labels import BACK_OFF
+from resources.messages import NodeFacts
+from resources.names import MACHINE_NAME_LABEL
+from simulator.frame import Call
 
 SILENCE = 1.5  # seconds without a byte, after which the watch of these tests takes its connection for dead
 PATIENCE = 1.0  # seconds that a call of these tests may take
@@ -137,7 +141,7 @@ async def test_a_watch_refused_for_a_while(temporal: WorkflowEnvironment) -> Non
 
 
 async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) -> None:
-    """Of a node whose machine was asked for: it is tried again, though the node does not change any more."""
+    """By a busy server: it is tried again, though the node does not change any more, and nobody is blamed."""
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         await world.joined("m-2", "n-2", "i-2")
@@ -145,30 +149,82 @@ async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) ->
         since = world.frame.calls()[-1].n
         world.fault("patch nodes", code="TooManyRequests", times=2)
         await world.joined()
-        labels = world.frame.calls("kubernetes", "patch nodes", since)
         await world.only_this_change("m-1", 1)
+        labels = await eventually(lambda: _labels(world, since), lambda calls: len(calls) == 3, "three tries")
         assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
-        assert labels[2].time - labels[1].time > ASK_EVERY / 2
+        assert labels[2].time - labels[1].time > BACK_OFF
         await world.undisturbed()
 
 
-async def test_an_event_that_cannot_be_told(temporal: WorkflowEnvironment) -> None:
-    """It comes again with the next watch, and the second time not before a pause."""
+async def _labels(world: World, since: int) -> list[Call]:
+    return world.frame.calls("kubernetes", "patch nodes", since)
+
+
+async def test_a_node_that_cannot_be_written_is_its_machines_trouble_alone(temporal: WorkflowEnvironment) -> None:
+    """A webhook fails for one node: its machine is told of it all the same, and of that; the others do not notice."""
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
+        refuse = world.fault(
+            "patch nodes", match="n-1", code="InternalError", message="failed calling webhook", times=None
+        )
         await world.joined()
-        await world.only_this_change("m-1", 1)
-        since = world.frame.calls()[-1].n
-        world.fault("patch nodes", match="machine-name", code="TooManyRequests", times=2)
-        await world.delete("n-1")
-        await world.node("n-1", "i-1")  # of a machine that is known already
-        seen = await world.told("m-1", 4)
-        assert [f.exists for f in seen] == [True, True, False, True]
-        labels = world.frame.calls("kubernetes", "patch nodes", since)
-        assert [c.error for c in labels] == ["TooManyRequests", "TooManyRequests", None]
-        assert labels[2].time - labels[1].time >= BACK_OFF[1]
-        await world.only_this_change("m-1", 4)
-        await world.undisturbed()
+        await world.joined("m-2", "n-2", "i-2")
+        told = await eventually(lambda: world.facts("m-1"), lambda facts: facts[-1].unwritable, "it is said")
+        assert [(f.ready, f.unwritable) for f in told] == [(True, ""), (True, "failed calling webhook")]
+        await world.only_this_change("m-2", 1, "n-2")
+        await world.ready("n-1", False, "KubeletNotReady", "it is still heard")
+        assert (await world.told("m-1", 3))[-1].reason == "KubeletNotReady: it is still heard"
+        words = "node n-1 cannot be written, and is tried again: failed calling webhook"
+        assert [(h.reason, h.message) for h in (await world.state()).journal] == [("NodeUnwritable", words)]
+        assert await world.reachable() is True
+        assert (await world.attempt()).attempt == 1
+        assert refuse.hits == 2
+        world.frame.clear_faults()
+        assert (await world.told("m-1", 4))[-1].unwritable == ""  # the next try succeeded
+        assert (await world.kube.get(f"{NODES}/n-1"))["metadata"]["labels"][MACHINE_NAME_LABEL] == "m-1"
+
+
+async def test_a_machine_that_takes_no_signal_is_its_own_trouble(temporal: WorkflowEnvironment) -> None:
+    """Its workflow is full: the watch of all the others goes on, and it is told again."""
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.joined("m-2", "n-2", "i-2")
+        world.spy.full.add("m-1")
+        await world.machine("m-1")
+        await world.announce("m-1", provider_id("i-1"))
+        await world.node("n-1", "i-1")
+        await eventually(world.reasons, lambda seen: seen == ["MachineDeaf"], "it is said")
+        await world.only_this_change("m-2", 1, "n-2")
+        assert (await world.attempt()).attempt == 1
+        world.spy.full.clear()
+        await world.ready("n-1", False, "KubeletNotReady", "news")
+        assert (await world.told("m-1", 1))[-1].reason == "KubeletNotReady: news"
+
+
+async def test_a_node_that_cannot_be_read_is_passed_over(
+    temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What an API server of the future may send. It is said once, and the others are told."""
+    whole = activities.watch.project
+
+    def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
+        if node["metadata"]["name"] == "n-1":
+            node = {**node, "status": {"conditions": [{"status": "True"}]}}
+        return whole(node, epoch, seq, twins)
+
+    monkeypatch.setattr(activities.watch, "project", project)
+    async with new_world(temporal.client) as world, world.worker():
+        await world.watch()
+        await world.machine("m-1")
+        await world.announce("m-1", provider_id("i-1"))
+        await world.node("n-1", "i-1")
+        await eventually(world.reasons, lambda seen: seen == ["NodeUnreadable"], "it is said")
+        await world.ready("n-1", False, "KubeletNotReady", "nobody hears this")
+        await world.joined("m-2", "n-2", "i-2")
+        await world.only_this_change("m-2", 1, "n-2")
+        assert await world.reasons() == ["NodeUnreadable"]
+        assert await world.facts("m-1") == []
+        assert (await world.attempt()).attempt == 1
 
 
 async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:

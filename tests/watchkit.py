@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import tempfile
 import time
 import uuid
@@ -20,24 +21,33 @@ from lifekit import asked, eventually
 from temporalio import workflow
 from temporalio.client import (
     Client,
+    ListWorkflowsInput,
     OutboundInterceptor,
-    QueryWorkflowInput,
     SignalWorkflowInput,
     WorkflowHandle,
 )
 from temporalio.client import Interceptor as ClientInterceptor
-from temporalio.service import RPCError
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Worker
 
 import worker
+from activities.boundary import Boundary
+from activities.deps import Deps
+from activities.uses import UsesActivities
+from resources import attributes
 from resources.cluster import ClusterState
-from resources.messages import Announcement, NodeFacts
-from resources.names import cluster_id, machine_id
+from resources.machine import ClassSnapshot, MachineState
+from resources.manifests import MachineSpec, SecretRef
+from resources.messages import NodeFacts
+from resources.names import cluster_id, indexed, machine_id, provider_key
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
 from simulator.frame import Call, FaultRule, Frame
 from simulator.kube import KubeApi
 from workflows.cluster import ClusterWorkflow
+
+CLASS = "c"
 
 
 @workflow.defn(name="MachineWorkflow", sandboxed=False)
@@ -57,8 +67,23 @@ class Recorder:
         self.told.append(facts)
 
     @workflow.signal
+    def is_vm(self, provider_id: str) -> None:
+        workflow.upsert_search_attributes([attributes.PROVIDER_ID.value_set(indexed(provider_id))])
+
+    @workflow.signal
     def end(self) -> None:
         self.over = True
+
+    @workflow.query
+    def describe(self) -> MachineState:
+        """As one that was started without a class's workflow."""
+        return MachineState(
+            name="m",
+            spec=MachineSpec.model_validate({"class": {"name": CLASS}}),
+            machine_class=ClassSnapshot(
+                name=CLASS, provider="AWS", provider_spec={"region": "eu-west-1"}, secret_ref=SecretRef(name="cloud")
+            ),
+        )
 
     @workflow.query
     def facts(self) -> list[NodeFacts]:
@@ -66,31 +91,44 @@ class Recorder:
 
 
 class Spy(ClientInterceptor):
-    """What the watch asks of the cluster's workflow, and when. `gate` holds answers back."""
+    """What the watch asks of visibility, and when. `gate` holds answers back."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[float, list[str]]] = []
+        """Keys of the VMs that were asked about."""
         self.gate = asyncio.Event()
         self.gate.set()
         self.broken: set[str] = set()
         """Signals by name that fail once."""
+        self.full: set[str] = set()
+        """Machines whose workflow takes no signals of the watch."""
 
     def intercept_client(self, next: OutboundInterceptor) -> OutboundInterceptor:
         spy = self
 
         class Out(OutboundInterceptor):
-            async def query_workflow(self, input: QueryWorkflowInput) -> Any:
-                when = time.monotonic()
-                answer = await super().query_workflow(input)
-                if input.query == "resolve":
-                    spy.asked.append((when, list(input.args[0])))
+            def list_workflows(self, input: ListWorkflowsInput) -> Any:
+                _, asks, ids = (input.query or "").partition("HostlerProviderID IN ")
+                answer = super().list_workflows(input)
+                if not asks:
+                    return answer
+
+                async def held() -> AsyncIterator[Any]:
+                    when = time.monotonic()
+                    found = [execution async for execution in answer]
+                    spy.asked.append((when, sorted(set(map(provider_key, re.findall("'([^']+)'", ids))))))
                     await spy.gate.wait()
-                return answer
+                    for execution in found:
+                        yield execution
+
+                return held()
 
             async def signal_workflow(self, input: SignalWorkflowInput) -> None:
                 if input.signal in spy.broken:
                     spy.broken.remove(input.signal)
                     raise ConnectionResetError("the test breaks this signal")
+                if input.signal == "observe" and input.id.rpartition("/")[2] in spy.full:
+                    raise RPCError("exceeded workflow execution limit for signals", RPCStatusCode.INVALID_ARGUMENT, b"")
                 await super().signal_workflow(input)
 
         return Out(next)
@@ -199,7 +237,9 @@ class World:
         self.started.append(
             await self.client.start_workflow(
                 ClusterWorkflow.run,
-                ClusterState(name=name, queue_prefix=self.settings.queue_prefix, heartbeat=timings.heartbeat),
+                ClusterState(
+                    name=name, queue_prefix=self.settings.queue_prefix, heartbeat=timings.heartbeat, looked=True
+                ),
                 id=cluster_id(name),
                 task_queue=self.settings.queue_prefix,
             )
@@ -207,14 +247,23 @@ class World:
 
     async def machine(self, name: str, cluster: str | None = None) -> WorkflowHandle[Any, Any]:
         handle = await self.client.start_workflow(
-            Recorder.run, id=machine_id(cluster or self.name, name), task_queue=self.settings.queue_prefix
+            Recorder.run,
+            id=machine_id(cluster or self.name, name),
+            task_queue=self.settings.queue_prefix,
+            search_attributes=TypedSearchAttributes(
+                [
+                    SearchAttributePair(attributes.CLUSTER, cluster or self.name),
+                    SearchAttributePair(attributes.CLASS, CLASS),
+                ]
+            ),
         )
         self.started.append(handle)
         return handle
 
     async def announce(self, machine: str, provider_id: str, cluster: str | None = None) -> None:
-        handle = self.client.get_workflow_handle(cluster_id(cluster or self.name))
-        await handle.signal(ClusterWorkflow.announce, Announcement(provider_id=provider_id, machine=machine))
+        """The machine knows its VM, and so does visibility soon."""
+        handle = self.client.get_workflow_handle(machine_id(cluster or self.name, machine))
+        await handle.signal(Recorder.is_vm, provider_id)
 
     async def joined(self, machine: str = "m-1", node: str = "n-1", vm: str = "i-1") -> None:
         """A machine with a node, of which it has been told."""
@@ -275,7 +324,8 @@ class World:
 
         async def look() -> Any:
             described = await self.cluster.describe()
-            return next(iter(described.raw_description.pending_activities), None)
+            pending = described.raw_description.pending_activities
+            return next((p for p in pending if p.activity_type.name == "watch_nodes"), None)
 
         return await eventually(look)
 
@@ -357,6 +407,8 @@ async def new_world(temporal: Client, history: int = 4000, real: KubeTarget | No
             client,
             task_queue=world.settings.queue_prefix,
             workflows=[ClusterWorkflow, Recorder],
+            activities=[UsesActivities(Deps(world.settings, client)).find_uses],
+            interceptors=[Boundary()],
             workflow_runner=worker.sandbox(strict=False),
         )
         await leaving.enter_async_context(workflows)

@@ -1,7 +1,8 @@
-"""ClusterWorkflow: which VM is which machine, the watches of nodes and of cloud accounts, and what of them answers.
+"""ClusterWorkflow: the watches of nodes and of cloud accounts, what of them answers, and whom that concerns.
 
 Identity: `cluster/<cluster>`. Started by the command line or by the first machine's create activity. Ends when it is
-removed. Continues as new when the watch has returned and enough was said; never decides anything about a machine.
+removed and nothing is left. Continues as new when the watch has returned and enough was said; never decides anything
+about a machine, and knows none.
 """
 
 from __future__ import annotations
@@ -10,121 +11,76 @@ import asyncio
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.common import RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, FailureError
-from temporalio.workflow import ActivityCancellationType
 
-from workflows.calls import SHORT, Urgency, failure_of, poller, share
-from workflows.cluster_words import details, held, pause_words, phase_of, refusal
-from workflows.entity import Entity, unheard
+from workflows.calls import SHORT, Urgency, failure_of
+from workflows.cluster_watches import WATCH_RETRY, Watches
+from workflows.cluster_words import details, held, not_told, pause_words, phase_of, refusal
+from workflows.entity import unheard
 
 with workflow.unsafe.imports_passed_through():
-    from activities.instances import InstancesActivities
     from activities.news import NewsActivities
     from activities.pools import PoolActivities
-    from activities.watch import WatchActivities
+    from activities.uses import UsesActivities
     from planners.cluster_news import news_of, to_search, untold
     from resources import attributes as at
-    from resources.cluster import ClusterState, Pause, PoolsFound, PoolsInput
-    from resources.messages import (
-        Announcement,
-        Answer,
-        CloudReachability,
-        ClusterNews,
-        Cursor,
-        InstancesInput,
-        InstancesOutput,
-        Intent,
-        NewsInput,
-        Note,
-        Reachability,
-        VmsTold,
-        WatchInput,
-    )
-    from resources.names import cloud_queue, pool_id, provider_key, watch_queue, workflow_queue
+    from resources.cluster import ClusterState, Left, LeftInput, Pause, PoolsFound, PoolsInput
+    from resources.messages import Answer, ClusterNews, Intent, NewsInput, Note, Reachability
+    from resources.names import pool_id, workflow_queue
 
-WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
+HEARING = timedelta(seconds=3)
+"""How long a pause or its end waits for its pools before it is answered: less than the command line waits."""
+FULL = "signal limit"
+"""How the SDK says that a workflow takes no signals any more before it continues as new."""
+TELL_AGAIN = timedelta(minutes=1)
+"""For a pool that cannot be told now."""
 
 
 @workflow.defn
-class ClusterWorkflow(Entity):
-    s: ClusterState
-
+class ClusterWorkflow(Watches):
     @workflow.init
     def __init__(self, state: ClusterState) -> None:
-        super().__init__(state.journal, state.intents, state.deadlines)
-        self.s = state
+        super().__init__(state)
         self._phase = ""
-        self._nodes: workflow.ActivityHandle[Cursor] | None = None
         self._untold = False
-        self._clouds: dict[str, workflow.ActivityHandle[InstancesOutput]] = {}
+        self._telling: set[str] = set()
+        """Pools whose news is on its way."""
+        self._deaf: set[str] = set()
+        """Pools that could not be told, until it is tried again."""
         self._search: workflow.ActivityHandle[PoolsFound] | None = None
+        self._left: workflow.ActivityHandle[Left] | None = None
+        self._refusal = ""
+        """Of the last removal that was judged; "": it was granted."""
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
         await self.keep(self._live)
 
     async def _live(self) -> None:
-        await self.stand_still(unless=lambda: self.s.removed)
-        while not self.s.removed:
-            self._watch_nodes()
-            self._watch_clouds()
-            self._tell_machines()
-            self._search_pools()
-            await self._tell_pools()
-            await self.until(self._something_to_do)
-            await self._collect()
-            if self.wants_renewal(self.s.messages):
-                await self._stop()
-                await self.renew()
-        await self._stop()
-        await workflow.wait_condition(workflow.all_handlers_finished)
+        while True:
+            while self.s.parked and not self.s.removed:
+                self._judge_removal()
+                await self.stand_still(unless=lambda: self.s.removed or self._removal_due())
+                await self._judged()
+            while not self.s.removed:
+                self._watch_nodes()
+                self._watch_clouds()
+                self._look_for_uses()
+                self._tell_machines()
+                self._search_pools()
+                self._judge_removal()
+                await self._tell_pools()
+                await self.until(self._something_to_do)
+                await self._collect()
+                if self._renewal_due():
+                    await self._stop()
+                    await self.renew()
+            await self._stop()
+            await workflow.wait_condition(workflow.all_handlers_finished)
+            if self.s.removed:  # nothing is awaited any more: who came while the watches returned has kept it
+                return
 
-    # -- the watches --------------------------------------------------------------------------------------------------
-
-    def _watch_nodes(self) -> None:
-        """One activity that lists and follows, until it returns or is asked to; its cursor goes on in the next one."""
-        s = self.s
-        if self._nodes is not None or "retry" in self.deadlines:
-            return
-        self._nodes = workflow.start_activity_method(
-            WatchActivities.watch_nodes,
-            WatchInput(
-                cluster=s.name,
-                workflow_id=workflow.info().workflow_id,
-                queue_prefix=s.queue_prefix,
-                cursor=s.cursor,
-                duration=s.watch_duration,
-            ),
-            task_queue=watch_queue(s.name, s.queue_prefix),
-            start_to_close_timeout=s.watch_duration + timedelta(minutes=5),
-            heartbeat_timeout=s.heartbeat,
-            retry_policy=WATCH_RETRY,
-            cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
-            summary=f"watch the nodes of {s.name}",
-        )
-
-    def _watch_clouds(self) -> None:
-        """One retrying activity for each account that machines were announced from, while there are machines."""
-        s = self.s
-        for key in self._unwatched():
-            account, last = s.accounts[key], s.vms.get(key, InstancesOutput())
-            self._clouds[key] = workflow.start_activity_method(
-                InstancesActivities.watch_instances,
-                InstancesInput(
-                    cluster=s.name,
-                    account=account,
-                    told=last.told,
-                    interval=s.cloud_watch,
-                    duration=s.watch_duration,
-                ),
-                task_queue=cloud_queue(account.provider, s.queue_prefix),
-                start_to_close_timeout=timedelta(minutes=5),
-                heartbeat_timeout=s.heartbeat,
-                retry_policy=poller(s.cloud_watch),
-                summary=f"watch the VMs of {key}",
-                priority=share(Urgency.POLL, account),
-            )
+    # -- telling ------------------------------------------------------------------------------------------------------
 
     def _tell_machines(self) -> None:
         """Once for each change. Nobody waits for it: a machine that was not told learns it from its own next call."""
@@ -165,16 +121,25 @@ class ClusterWorkflow(Entity):
         if names := untold(s, workflow.now()):
             s.news = news_of(s, workflow.now())
             s.pools |= dict.fromkeys(names, s.news.time)
+            self._telling = set(names)
             await asyncio.gather(*(self._tell_pool(name, s.news) for name in names))
 
     async def _tell_pool(self, name: str, news: ClusterNews) -> None:
         s = self.s
         try:
             await workflow.get_external_workflow_handle(pool_id(s.name, name)).signal("cluster_news", news)
-        except FailureError:
-            if s.pools.get(name) == news.time:
-                del s.pools[name]
-                self.note("PoolMissing", f"pool {name} has no workflow that runs, and has not said that it ends")
+        except FailureError as e:
+            if s.pools.get(name) != news.time:
+                return
+            if self.by_class and FULL in str(e):
+                self._deaf.add(name)
+                self.deadlines["tell"] = workflow.now() + TELL_AGAIN
+                self.note_news("PoolDeaf", f"pool {name} takes no signals any more: {e}; told again in a minute")
+                return
+            del s.pools[name]
+            self.note("PoolMissing", f"pool {name} has no workflow that runs, and has not said that it ends")
+        finally:
+            self._telling.discard(name)
 
     @workflow.signal
     def register_pool(self, name: str) -> None:
@@ -190,87 +155,56 @@ class ClusterWorkflow(Entity):
 
     # -- the loop -----------------------------------------------------------------------------------------------------
 
-    def _unwatched(self) -> list[str]:
-        return sorted(k for k in self.s.accounts if k not in self._clouds) if self.s.machines else []
-
     def _something_to_do(self) -> bool:
         return (
             self.s.removed
-            or self.wants_renewal(self.s.messages)
-            or (self._nodes is not None and self._nodes.done())
-            or any(h.done() for h in self._clouds.values())
-            or bool(self._unwatched())
+            or self._renewal_due()
+            or self._watches_ended()
             or self._untold
             or bool(untold(self.s, workflow.now()))
             or (self._search.done() if self._search is not None else to_search(self.s))
+            or self._removal_due()
         )
 
+    def _renewal_due(self) -> bool:
+        """Not before it is known whether this is the end: who asked waits for it."""
+        return self.s.removal is None and self.wants_renewal(self.s.messages)
+
+    def _removal_due(self) -> bool:
+        return self._left.done() if self._left is not None else self.s.removal is not None
+
     async def _collect(self) -> None:
-        """What watches that ended have returned; a failed one is begun again, the nodes' after a while."""
-        if self.due("retry"):
-            del self.deadlines["retry"]
-        if self._nodes is not None and self._nodes.done():
-            try:
-                self.s.cursor = await self._nodes
-            except ActivityError as e:
-                failure = failure_of(e)
-                self.note("WatchFailed", failure.info.message)
-                self.s.api = Reachability(reachable=False, message=failure.info.message, time=workflow.now())
-                self.deadlines["retry"] = workflow.now() + 3 * self.s.heartbeat
-            self._nodes = None
+        await self._collect_watches()
+        if self.due("tell"):
+            del self.deadlines["tell"]
+            self.s.pools |= dict.fromkeys(self._deaf & self.s.pools.keys())
+            self._deaf.clear()
         if self._search is not None and self._search.done():
             self.s.pools = dict.fromkeys((await self._search).names) | self.s.pools
             self._search, self.s.searched = None, True
-        for key in sorted(k for k, h in self._clouds.items() if h.done()):
-            try:
-                self.s.vms[key] = await self._clouds.pop(key)
-            except ActivityError as e:
-                self.note("WatchFailed", failure_of(e).info.message)
-                del self.s.accounts[key]  # the next machine that is announced from it brings it back
+        await self._judged()
 
     async def _stop(self) -> None:
-        """Ask the watches to return. One that cannot answer any more is no loss: its last cursor serves."""
-        for key in sorted(self._clouds):
-            self.drop(self._clouds.pop(key))
         if self._search is not None:
             self.drop(self._search)
-        if self._nodes is not None:
-            self._nodes.cancel()
-            try:
-                self.s.cursor = await self._nodes
-            except ActivityError:
-                workflow.logger.info("the watch of %s ended without a cursor", self.s.name)
-            self._nodes = None
+            self._search = None
+        if self._left is not None:
+            self.drop(self._left)
+            self._left = None
+        await self._stop_watches()
 
-    # -- what the watch asks and tells --------------------------------------------------------------------------------
+    # -- what is asked and told ---------------------------------------------------------------------------------------
 
     @workflow.query
     def describe(self) -> ClusterState:
         return self.s
 
-    @workflow.query
-    def resolve(self, keys: list[str]) -> dict[str, str]:
-        """Machines by provider key; unknown keys are left out. A query leaves no history."""
-        return {k: self.s.machines[k] for k in keys if k in self.s.machines}
-
-    @workflow.signal
-    def announce(self, announcement: Announcement) -> None:
-        self.s.messages += 1
-        self._stays(f"machine {announcement.machine}")
-        self.s.machines[provider_key(announcement.provider_id)] = announcement.machine
-        if announcement.account is not None:
-            self.s.accounts[announcement.account.key] = announcement.account
-
     def _stays(self, needed_by: str) -> None:
         """Who comes just when it is removed would have no cluster: whoever announced it was told that there is one."""
-        if self.s.removed:
-            self.s.removed = False
-            self.note("Refused", f"cluster {self.s.name} is not removed: {needed_by} came at the same time")
-
-    @workflow.signal
-    def forget(self, provider_id: str) -> None:
-        self.s.messages += 1
-        self.s.machines.pop(provider_key(provider_id), None)
+        if self.s.removed or self.s.removal is not None:
+            self._refusal = f"cluster {self.s.name} is not removed: {needed_by} came at the same time"
+            self.s.removed, self.s.removal = False, None
+            self.note("Refused", self._refusal)
 
     @workflow.signal
     def reachability(self, news: Reachability) -> None:
@@ -287,24 +221,6 @@ class ClusterWorkflow(Entity):
         elif former is not None:
             self.note("APIReachable", f"the API server answers again, after {news.time - former.began}")
 
-    @workflow.signal
-    def cloud_reachability(self, news: CloudReachability) -> None:
-        self.s.messages += 1
-        former = self.s.clouds.get(news.account)
-        if former is not None and former.reachable == news.reachable:
-            return
-        self.s.clouds[news.account] = Reachability(**news.model_dump(exclude={"account"}))
-        if not news.reachable:
-            self.note("CloudUnreachable", f"{news.account}: {news.message}")
-        elif former is not None:
-            self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.began}")
-
-    @workflow.signal
-    def vms_told(self, news: VmsTold) -> None:
-        """What machines were told of their VMs, when it has changed."""
-        self.s.messages += 1
-        self.s.vms[news.account] = InstancesOutput(told=news.told)
-
     @workflow.signal(name="note")
     def note_by_signal(self, note: Note) -> None:
         self.s.messages += 1
@@ -313,8 +229,17 @@ class ClusterWorkflow(Entity):
     # -- intents ------------------------------------------------------------------------------------------------------
 
     @workflow.update(name="pause")
-    def pause(self, intent: Intent) -> Answer:
-        return self.once(intent, lambda: self._pause(intent))
+    async def pause(self, intent: Intent) -> Answer:
+        words = self._pause_words()
+        answer = self.once(intent, lambda: self._pause(intent))
+        not_heard = await self._not_heard()
+        if answer.message == words:  # some of its pools may not have been known to it then
+            answer = Answer(message=self._pause_words())
+        return Answer(message=f"{answer.message}{not_heard}")
+
+    def _pause_words(self) -> str:
+        s = self.s
+        return f"cluster {s.name} is paused: {held(len(s.pools))} until hostler resume cluster {s.name}"
 
     @workflow.signal(name="pause")
     def pause_by_signal(self, intent: Intent) -> None:
@@ -327,11 +252,12 @@ class ClusterWorkflow(Entity):
             return f"cluster {s.name} is paused already, {pause_words(s.pause)}"
         s.pause = Pause(time=workflow.now(), requested_by=intent.requested_by, reason=intent.reason)
         self.note("Paused", pause_words(s.pause))
-        return f"cluster {s.name} is paused: {held(len(s.pools))} until hostler resume cluster {s.name}"
+        return self._pause_words()
 
     @workflow.update(name="resume")
-    def resume(self, intent: Intent) -> Answer:
-        return self.once(intent, lambda: self._resume(intent))
+    async def resume(self, intent: Intent) -> Answer:
+        answer = self.once(intent, lambda: self._resume(intent))
+        return Answer(message=f"{answer.message}{await self._not_heard()}")
 
     @workflow.signal(name="resume")
     def resume_by_signal(self, intent: Intent) -> None:
@@ -348,9 +274,32 @@ class ClusterWorkflow(Entity):
         s.pause = None
         return f"cluster {s.name} goes on"
 
+    async def _not_heard(self) -> str:
+        """An answer is true when it is given: that Temporal has taken a pool's news means that the pool has it before
+        anything that it decides later. Who has not heard it after a few seconds is named; "": all have."""
+        if not self.by_class:
+            return ""
+        try:
+            await workflow.wait_condition(lambda: not self._hearing(), timeout=HEARING)
+        except TimeoutError:
+            return f"; {not_told(self._hearing())}"
+        return ""
+
+    def _hearing(self) -> list[str]:
+        """Pools that have not got the newest yet; some may not even be known yet."""
+        names = {*untold(self.s, workflow.now()), *self._telling, *(self._deaf & self.s.pools.keys())}
+        return sorted(names) or ([""] if to_search(self.s) else [])
+
     @workflow.update(name="remove")
-    def remove(self, intent: Intent) -> Answer:
-        return self._remove(intent)
+    async def remove(self, intent: Intent) -> Answer:
+        if not self.by_class:
+            return self.once(intent, self._removed)
+        if intent.id not in self.s.intents:
+            self._want_removal(intent)
+            await workflow.wait_condition(lambda: self.s.removal is None)
+            if self._refusal:
+                raise ApplicationError(self._refusal, type="Refused", non_retryable=True)
+        return self.once(intent, self._removed)
 
     @remove.validator
     def check_remove(self, intent: Intent) -> None:
@@ -361,15 +310,51 @@ class ClusterWorkflow(Entity):
     def remove_by_signal(self, intent: Intent) -> None:
         if words := refusal(self.s):
             self.note("Refused", words)
+        elif self.by_class:
+            self._want_removal(intent)
         else:
-            self._remove(intent)
+            self.once(intent, self._removed)
 
-    def _remove(self, intent: Intent) -> Answer:
-        def act() -> str:
-            self.s.removed = True
-            return f"cluster {self.s.name} is no longer watched"
+    def _removed(self) -> str:
+        self.s.removed = True
+        return f"cluster {self.s.name} is no longer watched"
 
-        return self.once(intent, act)
+    def _want_removal(self, intent: Intent) -> None:
+        self.s.messages += 1
+        self.s.removal = intent
+
+    def _judge_removal(self) -> None:
+        """Machines are not known here: whether there are any is counted before the end."""
+        s = self.s
+        if s.removal is None or self._left is not None:
+            return
+        self._left = workflow.start_activity_method(
+            UsesActivities.find_left,
+            LeftInput(cluster=s.name),
+            task_queue=workflow_queue(s.queue_prefix),
+            start_to_close_timeout=timedelta(minutes=1),
+            heartbeat_timeout=s.heartbeat,
+            retry_policy=SHORT,
+            summary=f"what is left of {s.name}",
+        )
+
+    async def _judged(self) -> None:
+        if self._left is None or not self._left.done():
+            return
+        handle, self._left = self._left, None
+        s, intent = self.s, self.s.removal
+        try:
+            left = (await handle).words
+            self._refusal = refusal(s, left) or ""
+        except ActivityError as e:
+            self._refusal = f"whether cluster {s.name} still has machines is not known: {failure_of(e).info.message}"
+        if intent is None:
+            return  # who came meanwhile has ended it
+        s.removal = None
+        if self._refusal:
+            self.note("Refused", self._refusal)
+        else:
+            self.once(intent, self._removed)
 
     def want_renewal(self) -> str:
         self.s.parked = None

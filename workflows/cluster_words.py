@@ -7,6 +7,7 @@ from collections.abc import Collection
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
+    from planners.cluster_accounts import classes_of
     from resources.cluster import ClusterState, Pause
 
 SOME = 5
@@ -19,11 +20,12 @@ def phase_of(s: ClusterState) -> str:
     return "Parked" if s.parked else "Paused" if s.pause else "Watching"
 
 
-def refusal(s: ClusterState) -> str | None:
-    """Why it cannot be removed."""
-    left = [_some(set(s.machines.values()), len(s.machines), "machine")] if s.machines else []
-    left += [_some(s.pools, len(s.pools), "pool")] if s.pools else []
-    return f"cluster {s.name} still has {' and '.join(left)}; delete them first" if left else None
+def refusal(s: ClusterState, left: str = "") -> str | None:
+    """Why it cannot be removed. `left`: what visibility has of it."""
+    known = [_some(set(s.machines.values()), len(s.machines), "machine")] if s.machines else []
+    known += [_some(s.pools, len(s.pools), "pool")] if s.pools else []
+    words = left or " and ".join(known)
+    return f"cluster {s.name} still has {words}; delete them first" if words else None
 
 
 def _some(names: Collection[str], number: int, kind: str) -> str:
@@ -44,6 +46,13 @@ def held(pools: int) -> str:
     return which.get(pools, f"its {pools} pools do nothing")
 
 
+def not_told(pools: Collection[str]) -> str:
+    """Who has not heard of a pause, or of its end, after a few seconds; "" among them: those that are not known yet."""
+    named = sorted(filter(None, pools))
+    words = f"not told yet: {_some(named, len(named), 'pool')}" if named else "its pools are still being looked for"
+    return f"{words}; each is told as soon as that succeeds"
+
+
 def details(s: ClusterState) -> str:
     """Where the cluster is, in Markdown for Temporal's web UI."""
     api = s.api
@@ -51,9 +60,9 @@ def details(s: ClusterState) -> str:
     lines = [f"### Cluster {s.name}: {phase_of(s)}", ""]
     if s.pause:
         lines += [f"**Paused** {pause_words(s.pause)}. To go on: `hostler resume cluster {s.name}`", ""]
-    lines += [f"- API server: {words}", f"- VMs announced: {len(s.machines)}"]
-    lines += [f"- Nodes told to their machines: {len(s.cursor.told)}"]
+    lines.append(f"- API server: {words}")
     lines += [f"- Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
     for key, cloud in sorted(s.clouds.items()):
-        lines.append(f"- {key}: {cloud.words}")
+        whose = ", ".join(name for name in classes_of(s, key) if name)
+        lines.append(f"- {key}{f' (classes {whose})' if whose else ''}: {cloud.words}")
     return "\n".join(lines)

@@ -19,6 +19,13 @@ ANY_TIME: dict[str, Reason] = {
         "plugin, or the rights of its user. It is read again by itself, within 15 s.",
         warning=True,
     ),
+    "NodeUnwritable": Reason(
+        Kind.CONDITION,
+        "The API server refuses what Hostler writes on the machine's Node (its name, as a label), again and again.",
+        "Correct what the message names: an admission webhook, as a rule. It is tried again, and what is seen of the "
+        "Node counts meanwhile.",
+        warning=True,
+    ),
     "InternalError": Reason(
         Kind.WAIT,
         "An error in Hostler's own code: the workflow stands still, owns what it owned, and can be read and deleted.",
@@ -63,8 +70,8 @@ CLUSTER: dict[str, Reason] = {
         Kind.HAPPENING,
         "The VMs of a cloud account cannot be listed, so a VM that goes away is not noticed there, and pools wait.",
         "Correct what the message names: credentials, rights, network. It is tried again every minute: `hostler "
-        "describe cluster {cluster}`. An account that is not used any more: delete its Secret, and it is forgotten "
-        "after an hour.",
+        "describe cluster {cluster}`. Only pools whose class has this account wait for it; an account that no class "
+        "has any more is forgotten by itself.",
         warning=True,
     ),
     "CloudReachable": Reason(
@@ -75,8 +82,8 @@ CLUSTER: dict[str, Reason] = {
     "WatchFailed": Reason(
         Kind.HAPPENING,
         "A watch of nodes or of a cloud account ended with an error.",
-        "Nothing: the watch of nodes begins again after 30 s, an account's when the next machine is announced from it. "
-        "If it comes again: `hostler doctor`.",
+        "Nothing: the watch of nodes begins again after 30 s, an account's after a minute. If it comes again: `hostler "
+        "doctor`.",
         warning=True,
     ),
     "Paused": Reason(
@@ -89,6 +96,31 @@ CLUSTER: dict[str, Reason] = {
         Kind.HAPPENING,
         "A person has ended the pause: the pools go on.",
         "Nothing.",
+    ),
+    "AccountForgotten": Reason(
+        Kind.HAPPENING,
+        "No class has this cloud account any more, so nobody lists it and nobody waits for it.",
+        "Nothing.",
+    ),
+    "NodeUnreadable": Reason(
+        Kind.HAPPENING,
+        "A Node object is not as the Kubernetes API has them, so its machine is told nothing of it.",
+        "Look at the Node that the message names (`kubectl get node NODE -o yaml`), and at what writes it.",
+        warning=True,
+    ),
+    "MachineDeaf": Reason(
+        Kind.HAPPENING,
+        "Temporal takes no more signals for a machine's workflow in its present run.",
+        "It is told again every minute, and hears it in its next run: renew the machine that the message names, then "
+        "look with `hostler describe cluster {cluster}` whether it comes again.",
+        warning=True,
+    ),
+    "PoolDeaf": Reason(
+        Kind.HAPPENING,
+        "Temporal takes no more signals for a pool's workflow in its present run.",
+        "It is told again every minute, and hears it in its next run: renew the pool that the message names, then look "
+        "with `hostler describe cluster {cluster}` whether it comes again.",
+        warning=True,
     ),
     "PoolMissing": Reason(
         Kind.HAPPENING,

@@ -121,7 +121,6 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
                 (f"Cloud {account}", _reachability(cloud, "CloudUnreachable", summary.name, now))
                 for account, cloud in sorted(state.clouds.items())
             ),
-            ("VMs known", str(len(state.machines))),
             ("Tells pools", ", ".join(sorted(state.pools))),
         ]
     lines = fields(pairs)

@@ -70,7 +70,7 @@ def keep_up(m: MachineEntity) -> bool:
     s = m.s
     if m.weighing is not None and m.weighing.over:
         looking, m.weighing = m.weighing, None
-        if s.claim is not None and _weighed(m, s.claim, seen(looking)):
+        if s.claim is not None and _weighed(m, s.claim, seen(m, looking)):
             return True
     if s.claim is None or m.weighing is not None:
         m.deadlines.pop("claim", None)

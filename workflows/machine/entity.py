@@ -45,7 +45,7 @@ with workflow.unsafe.imports_passed_through():
         UpdateOutput,
         VmLook,
     )
-    from resources.names import cloud_queue, cluster_queue
+    from resources.names import cloud_queue, cluster_queue, indexed
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain", "preserve")
@@ -407,7 +407,7 @@ class MachineEntity(Entity):
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,
             at.NODE: status.node_name if self.s.joined else None,  # before, it is only promised
-            at.PROVIDER_ID: status.provider_id,
+            at.PROVIDER_ID: indexed(status.provider_id) if status.provider_id else None,
             at.PRESERVED_UNTIL: status.preserve.expiry_time,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
         }

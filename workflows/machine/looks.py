@@ -37,7 +37,12 @@ def begin(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Lo
     name = m.status.node_name
     node = m.start(
         NodeActivities.look_at_node,
-        LookInput(machine=m.ref, node_name=s.node.name if s.node else name, provider_id=m.status.provider_id or ""),
+        LookInput(
+            machine=m.ref,
+            node_name=s.node.name if s.node else name,
+            provider_id=m.status.provider_id or "",
+            node_uid=s.joined_uid or "",
+        ),
         queue=cluster_queue(s.cluster, s.queue_prefix),
         summary=f"fresh look at node {name or 'of this VM'} and its Lease",
     )
@@ -60,12 +65,15 @@ async def look(m: MachineEntity, diagnose: bool = False, joining: bool = False) 
         m.drop(looking.node)
         m.drop(looking.vm)
         return None
-    return seen(looking)
+    return seen(m, looking)
 
 
-def seen(looking: Looking) -> Seen:
-    """Of looks that are over."""
-    return Seen(_answer(looking.node), _answer(looking.vm))
+def seen(m: MachineEntity, looking: Looking) -> Seen:
+    """What looks that are over have answered."""
+    found = Seen(_answer(looking.node), _answer(looking.vm))
+    if isinstance(found.vm, VmLook):
+        m.s.account_id = found.vm.account_id or m.s.account_id
+    return found
 
 
 def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
@@ -81,5 +89,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     if not facts.exists and former is None:
         return
     if former is not None:
-        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": facts.name or former.name})
+        name = facts.name or former.name
+        twins = sorted({former.name, *former.twins} - {name}) if former.twins else []  # a look tells of one Node
+        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": name, "twins": twins})
     membership.take_node(m, facts)

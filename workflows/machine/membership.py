@@ -78,6 +78,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     preserve.take_node(m, facts)
     before, s.node = s.node, facts
     _twins(m, before, facts)
+    _writable(m, facts)
     if not s.pool or not facts.exists:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
@@ -97,6 +98,17 @@ def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None
     if former is None or (former.name, former.twins) != (facts.name, facts.twins):
         m.note("DuplicateNode", words)
         m.tell()
+
+
+def _writable(m: MachineEntity, facts: NodeFacts) -> None:
+    """What the watch could not write on the Node, and whether it can now. A fresh look (epoch 0) does not know."""
+    there = any(c.type == "NodeUnwritable" for c in m.status.conditions)
+    if facts.unwritable and not there:
+        words = f"node {facts.name} cannot be written, and is tried again: {facts.unwritable}"
+        m.condition("NodeUnwritable", "NodeUnwritable", words)
+        m.note("NodeUnwritable", words)
+    elif there and not facts.unwritable and facts.epoch:
+        m.drop_condition("NodeUnwritable")
 
 
 # -- the permit to be Failed ------------------------------------------------------------------------------------------

@@ -96,7 +96,7 @@ def _announcement(m: MachineEntity, wanted: ClassSnapshot) -> Announcement | Non
     if account is None or vm is None or account.key == m.s.account:
         return None
     m.s.account = account.key
-    return Announcement(provider_id=vm, machine=m.s.name, account=account)
+    return Announcement(provider_id=vm, machine=m.s.name, account=account, machine_class=wanted.name)
 
 
 def said(generation: int, applied: int, state: UpdateState, reason: str = "") -> list[str]:

@@ -66,8 +66,8 @@ def _facts(s: PoolState, view: View) -> list[str]:
         )
     if busy := in_flight(view):
         facts.append(f"Repairs in flight: {', '.join(busy)}")
-    if s.news is not None and not s.news.reachable:
-        facts.append(f"Not reachable: {s.news.message}")
+    if s.unseen:
+        facts.append(f"Not reachable: {s.unseen}")
     return facts
 
 

@@ -135,7 +135,7 @@ class PoolEntity(Entity):
             pace=s.pace,
             deleted=s.deleted,
             cluster_paused=s.news is not None and s.news.paused,
-            reachable=s.news is None or s.news.reachable,
+            reachable=not s.unseen,
             braked=self.braked,
         )
 

@@ -109,7 +109,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
         pace=of(s.pace, revision),
         deleted=s.deleted or question.delete,
         cluster_paused=s.news is not None and s.news.paused,
-        reachable=s.news is None or s.news.reachable,
+        reachable=not s.unseen,
     )
     if s.paused and not spec.paused:
         spec = spec.model_copy(update={"paused": True})

@@ -1,0 +1,48 @@
+"""Which cloud accounts a cluster watches: those that its classes name, and no others.
+
+An account that nobody uses any more would hold up pools for ever once its key is revoked (invariant I17).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from resources.cluster import ClusterState, UsesFound
+from resources.messages import Account, AccountUse
+
+UNKNOWN = ""
+"""In place of a class: machines whose class is not known. What concerns them concerns everybody."""
+
+
+def used_by(s: ClusterState, use: AccountUse) -> list[Account]:
+    """Accounts of a class once it is known that it uses this one.
+
+    A class has one Secret at a time, and its machines are looked after with the newest one whatever they were made
+    with. In another region there may be machines that were made before the class moved.
+    """
+    account = use.account
+    former = [s.accounts[k] for k in s.classes.get(use.machine_class, ()) if k in s.accounts and k != account.key]
+    if use.machine_class == UNKNOWN:
+        return [*former, account]
+    elsewhere = [a for a in former if (a.provider, a.region) != (account.provider, account.region)]
+    return [*(a.model_copy(update={"secret_ref": account.secret_ref}) for a in elsewhere), account]
+
+
+def found_unused(s: ClusterState, found: UsesFound, meanwhile: Collection[str]) -> tuple[list[str], list[str]]:
+    """Classes to forget, and those that are forgotten if the next look does not find them either. `meanwhile`: those
+    that were heard of since the look began."""
+    missing = [name for name in found.unused if name in s.classes and name not in meanwhile]
+    gone = [name for name in missing if name in s.unused]
+    if UNKNOWN in s.classes and UNKNOWN not in meanwhile and not found.unread:
+        gone.append(UNKNOWN)  # every class that is in use is known by name now
+    return gone, [name for name in missing if name not in gone]
+
+
+def classes_of(s: ClusterState, key: str) -> list[str]:
+    """Those whose VMs are in this account."""
+    return sorted(name for name, keys in s.classes.items() if key in keys) or [UNKNOWN]
+
+
+def silent(s: ClusterState, keys: Iterable[str]) -> list[str]:
+    """Accounts of these that do not answer."""
+    return sorted(k for k in keys if k in s.clouds and not s.clouds[k].reachable)
