@@ -14,6 +14,7 @@ import pytest
 from driver_clouds import AwsCloud, Given, machine
 from kube_wire import NODES, Obj
 from kube_world import LEASES, World, new_world
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
@@ -52,14 +53,20 @@ class NoServer:
         self.beats: list[Any] = []
         """Heartbeats that were sent and awaited."""
 
-    async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> None:
+    async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> Any:
         self.started.append(options["id"])
+        return SimpleNamespace(result_run_id="run")
 
-    def get_workflow_handle(self, id: str) -> Any:
+    def get_workflow_handle(self, id: str, run_id: str | None = None) -> Any:
         async def signal(name: str, argument: Any) -> None:
             self.signals.append((name, argument))
 
-        return SimpleNamespace(signal=signal, id=id)
+        async def describe() -> Any:
+            info = SimpleNamespace(first_run_id="run")
+            raw = SimpleNamespace(workflow_execution_info=info)
+            return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, raw_description=raw)
+
+        return SimpleNamespace(signal=signal, describe=describe, id=id)
 
     def get_async_activity_handle(self, *, task_token: bytes) -> Any:
         async def heartbeat(details: Any) -> None:
