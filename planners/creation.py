@@ -72,9 +72,13 @@ def after_failed_create(
     )
 
 
-def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
+def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: int = 1) -> Retry:
     """The token is bound to other parameters, or to a VM that is dead: look again by uid after the lag window, adopt
-    what is found, else begin a new attempt with a new token."""
+    what is found, else begin a new attempt with a new token.
+
+    Each attempt may have made a VM that somebody has terminated, which no pool can count. So the window doubles with
+    each: what takes every VM away before its answer arrives costs a machine a handful, not one a minute (I15).
+    """
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
         operation=OperationType.CREATE,
@@ -82,7 +86,7 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
         code=info.code,
         reason="AttemptIsOver",
         message=f"{info.message}; a new attempt follows if no VM of this machine turns up",
-        next_try=now + timings.consistency,
+        next_try=now + timings.consistency * (1 << min(attempt - 1, 10)),
         attempt_over=True,
     )
 

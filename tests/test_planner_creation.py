@@ -123,6 +123,15 @@ def test_a_lost_token_waits_for_the_lag_window_and_ends_the_attempt() -> None:
     assert retry.reason == "AttemptIsOver"
 
 
+def test_vms_that_are_gone_before_their_answer_arrives_are_a_handful() -> None:
+    """Each attempt makes one, and somebody terminates it: counted over a creationTimeout of 20 minutes."""
+    now, attempts = NOW, 0
+    while now < NOW + timedelta(minutes=20):
+        attempts += 1
+        now = after_lost_token(info(ErrorClass.CONFLICT), now, Timings(), attempts).next_try
+    assert attempts <= 6
+
+
 def test_a_taken_name_is_a_wait_that_ends_no_attempt() -> None:
     retry = after_taken_name(info(ErrorClass.CONFLICT), NOW, TIMINGS)
     assert (retry.phase, retry.reason, retry.attempt_over) == (Phase.CRASH_LOOP_BACK_OFF, "NameTaken", False)

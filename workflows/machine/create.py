@@ -75,7 +75,7 @@ async def _try(m: MachineEntity) -> Retry | None:
         s.create_failure, s.create_failures = info, s.create_failures + 1
         s.account_id = info.account_id or s.account_id
         if failure.kind == IDEMPOTENCY:
-            return after_lost_token(info, workflow.now(), s.timings)
+            return after_lost_token(info, workflow.now(), s.timings, s.attempt.number)
         if failure.kind == NAME_TAKEN:
             return after_taken_name(info, workflow.now(), s.timings)
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure), m.tried(reason_of(failure)))
