@@ -65,8 +65,8 @@ CREATING: dict[str, Reason] = {
     "AttemptIsOver": Reason(
         Kind.WAIT,
         "The attempt's token is bound to another request or to a dead VM, so it cannot serve any more.",
-        "Nothing: in a minute the VM is looked for once more and adopted, or a new attempt begins. If this comes again "
-        "and again, somebody keeps changing the Secret with the user data.",
+        "Nothing: in a minute or more the VM is looked for once more and adopted, or a new attempt begins. If this "
+        "comes again and again, somebody keeps changing the Secret with the user data.",
     ),
     "OutOfCapacity": Reason(
         Kind.WAIT,
