@@ -18,7 +18,7 @@ from typing import Any
 from classkit import LiveClass, refuse, relent, start_by_hand, tagged
 from flowkit import knobs
 from lifekit import CLUSTER, DEADLINE, Stack, end_running, eventually, examples, new_stack
-from poollives import Pool, machine_handle, pool_spec
+from poollives import Pool, killing, machine_handle, pool_spec
 from temporalio.client import Client, WorkflowHandle, WorkflowHistory
 from temporalio.testing import WorkflowEnvironment
 
@@ -216,6 +216,36 @@ async def a_pool_with_a_slot(stack: Stack) -> dict[str, str]:
 Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
 """Says which workflows to record, where they are others than IDS."""
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
+async def a_life_that_is_cut_short(stack: Stack) -> None:
+    """Somebody terminates its VM: what the cloud says against it is weighed by looks at the Lease, and believed; it is
+    drained without waiting for a kubelet that is no more, and deleted."""
+    await stack.create(health_timeout=timedelta(seconds=5))
+    provider_id = str((await stack.phase(Phase.RUNNING)).status.provider_id)
+    await asyncio.to_thread(stack.ec2().terminate_instances, InstanceIds=[provider_id.rsplit("/", 1)[-1]])
+    await stack.phase(Phase.FAILED)
+    await stack.reason("HealthTimeout")
+    await stack.delete()
+
+
+async def a_braked_pool(stack: Stack) -> dict[str, str]:
+    """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
+    that of a machine which runs, and is replaced as a repair."""
+    pool = Pool(stack)
+    await pool.start(pool_spec(2))
+    async with killing(pool):
+        await pool.waits("MachinesNeverJoin")
+    await pool.ask("resume")
+    await pool.rolled_out(2)
+    name, state = min((await pool.machines()).items())
+    vm = str(state.status.provider_id).rsplit("/", 1)[-1]
+    await asyncio.to_thread(stack.ec2().terminate_instances, InstanceIds=[vm])
+    await eventually(pool.state, lambda s: name not in s.members, "the repair")
+    await pool.rolled_out(2)
+    await pool.delete()
+    await end_running(stack)
+    return {"machine": machine_handle(stack, name).id}
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
@@ -232,6 +262,9 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "preserved-life": (a_preserved_life, ("machine", "cluster")),
     "slot": (a_pool_with_a_slot, ("pool", "machine")),
+    "cut-short-life": (a_life_that_is_cut_short, ("machine", "cluster")),
+    "braked-pool": (a_braked_pool, ("pool", "machine", "cluster")),
+    "newer-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 
 
