@@ -216,6 +216,8 @@ async def a_pool_with_a_slot(stack: Stack) -> dict[str, str]:
 Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
 """Says which workflows to record, where they are others than IDS."""
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
+
+
 async def a_life_that_is_cut_short(stack: Stack) -> None:
     """Somebody terminates its VM: what the cloud says against it is weighed by looks at the Lease, and believed; it is
     drained without waiting for a kubelet that is no more, and deleted."""

@@ -347,7 +347,7 @@ async def test_p39_a_taint_that_another_actor_removes_meanwhile(one: OneMachine)
     body = {"metadata": {"name": NODE}, "spec": {"providerID": VM, "taints": all_three}}
     await one.world.kube.create(NODES, body)
     remove = one.deeds.attempt(
-        NodeActivities(one.deeds.deps).remove_ready_taint, ReadyInput(machine=one.ref, node_name=NODE)
+        NodeActivities(one.deeds.deps).remove_ready_taint, ReadyInput(machine=one.ref, node_name=NODE, provider_id=VM)
     )
     gone = {"spec": {"taints": taints("ebs", INSTANCE_NOT_READY_TAINT)}}
     await between_read_and_write(one, remove, gone)
@@ -365,7 +365,7 @@ async def test_a_changed_template_on_a_living_node(one: OneMachine) -> None:
     body = {"metadata": {"name": NODE, **theirs}, "spec": {"providerID": VM, "taints": taints("theirs")}}
     await one.world.kube.create(NODES, body)
     nodes = NodeActivities(one.deeds.deps)
-    common: dict[str, Any] = {"machine": one.ref, "attempt": 1, "node_name": NODE}
+    common: dict[str, Any] = {"machine": one.ref, "attempt": 1, "node_name": NODE, "provider_id": VM}
     first, second = template("ours", "removed", a="1", b="1"), template("ours", "removed", "new", a="1", c="1")
     await one.deeds.attempt(nodes.join_node, JoinInput(**common, node_template=first))
     edited = {"metadata": {"labels": {"a": "edited"}}, "spec": {"taints": taints("theirs", "ours")}}

@@ -24,17 +24,22 @@ from resources.preservation import PreservedBy
 from simulator.kube.patches import merge
 
 MACHINE = MachineRef(cluster="demo", name="m-1", uid="u-1")
+NODE_UID = "n-u-1"
 Object = dict[str, Any]
 
 
 def node(says: dict[str, str] | None = None, cordoned: bool = False) -> Object:
     spec = {"unschedulable": True} if cordoned else {}
-    return {"metadata": {"name": "n-1", "resourceVersion": "1", "annotations": says or {}}, "spec": spec}
+    return {
+        "metadata": {"name": "n-1", "uid": NODE_UID, "resourceVersion": "1", "annotations": says or {}},
+        "spec": spec,
+    }
 
 
 def written(found: Object, **more: Any) -> Object:
     """The Node after the activity has written it."""
-    after: Object = merge(found, preserve_patch(found, PreserveInput(machine=MACHINE, node_name="n-1", **more)))
+    input = PreserveInput(machine=MACHINE, node_name="n-1", node_uid=NODE_UID, **more)
+    after: Object = merge(found, preserve_patch(found, input))
     return after
 
 
