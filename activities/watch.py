@@ -91,7 +91,9 @@ class NodeWatch:
         self.machines: dict[str, str] = {}
         """provider_key to machine, as far as known."""
         self.nodes: dict[str, set[str]] = {}
-        """Machine to the names of its Nodes: one, or several that have its VM's providerID."""
+        """VM, by its provider_key, to the names of its Nodes: one, or several that have its providerID."""
+        self.vms: dict[str, str] = {}
+        """Name of a Node to its VM. Of one machine's name several VMs may be known: of its former lives, too."""
         self.leases = Leases(kube)
         self.unknown: dict[str, Unknown] = {}
         self.unreadable: set[str] = set()
@@ -167,8 +169,8 @@ class NodeWatch:
         for node in nodes["items"]:
             with contextlib.suppress(*MALFORMED):
                 self._claim(node)
-        # One for each machine: of several the others are looked at with it.
-        each = {m: n for n in nodes["items"] if (m := self.machines.get(_key(n) or ""))}
+        # One for each VM: of several the others are looked at with it.
+        each = {k: n for n in nodes["items"] if (k := _key(n)) in self.machines}
         told = await asyncio.gather(*map(self._seen, each.values()), return_exceptions=True)
         for failure in filter(None, told):  # only now: no other node's telling is left behind, still running
             raise failure
@@ -211,7 +213,7 @@ class NodeWatch:
         if kind == "DELETED":
             self.unknown.pop(name, None)
             self.labels.forget(name)
-            self.nodes.get(self.machines.get(_key(node) or "", ""), set()).discard(name)
+            self.nodes.get(self.vms.get(name, ""), set()).discard(name)
             await self._gone(name)
         else:
             with contextlib.suppress(*MALFORMED):
@@ -238,23 +240,25 @@ class NodeWatch:
             self.asking.set()
             return
         self.unknown.pop(name, None)
-        self.nodes.setdefault(machine, set()).add(name)
+        self.nodes.setdefault(key, set()).add(name)
+        self.vms[name] = key
 
     async def _contests(self) -> None:
         """That a Lease has stopped is no event."""
         while True:
             await asyncio.sleep(LEASES_EVERY)
-            for machine in [m for m, names in self.nodes.items() if len(names) > 1]:
+            for vm in [vm for vm, names in self.nodes.items() if len(names) > 1]:
                 async with self.turn:
                     with contextlib.suppress(KubeError, *MALFORMED):  # the next event, or the next time, tells
-                        await self._settle(machine)
+                        await self._settle(vm)
 
-    async def _settle(self, machine: str) -> None:
-        """Which of the Nodes that have its VM's providerID counts: it is told of that one, with the others' names. All
-        carry its label, by which a drain finds them."""
-        read = [await self.kube.find(node_path(name)) for name in sorted(self.nodes[machine])]
-        nodes = {n["metadata"]["name"]: n for n in read if n and self.machines.get(_key(n) or "") == machine}
-        self.nodes[machine] = set(nodes)
+    async def _settle(self, vm: str) -> None:
+        """Which of the Nodes that have a VM's providerID counts: its machine is told of that one, with the others'
+        names. All carry its label, by which a drain finds them."""
+        machine = self.machines[vm]
+        read = [await self.kube.find(node_path(name)) for name in sorted(self.nodes[vm])]
+        nodes = {n["metadata"]["name"]: n for n in read if n and _key(n) == vm}
+        self.nodes[vm] = set(nodes)
         if not nodes:
             return  # that they are gone is on its way
         rivals = [Rival.of(n, await self.leases.silent(n)) for n in nodes.values()] if len(nodes) > 1 else []
@@ -304,11 +308,12 @@ class NodeWatch:
         """Tell the machine of this node, if there is one and it does not know yet. A Node that nobody can make sense of
         is passed over, and said once: it must not stop the watch of all the others."""
         try:
-            machine = self.machines.get(_key(node) or "")
+            vm = _key(node) or ""
+            machine = self.machines.get(vm)
             if machine is None:
                 return
-            if len(self.nodes[machine]) > 1:
-                await self._settle(machine)
+            if len(self.nodes[vm]) > 1:
+                await self._settle(vm)
             else:
                 await self._tell(machine, node)
         except MALFORMED as e:
@@ -337,21 +342,27 @@ class NodeWatch:
         """It is this machine's from now on."""
         name = node["metadata"]["name"]
         self.labels.want(node, machine)
-        if self.cursor.told.get(name, f" {machine}").partition(" ")[2] != machine:
-            await self._gone(name)  # a dead VM's address was given again, and its Node with that name went unseen
+        former = self.cursor.told.get(name, "").partition(" ")[2]
+        if former and former != machine:  # a dead VM's address was given again, and its Node's end went unseen
+            await self._tell_end(former, name)
 
     async def _gone(self, name: str) -> None:
         """Tell its machine; one that has another Node is told of that."""
-        mark = self.cursor.told.get(name)
+        mark, vm = self.cursor.told.get(name), self.vms.pop(name, "")
         if mark is None:
             return
-        machine = mark.partition(" ")[2]
-        others = self.nodes.get(machine, set())
+        others = self.nodes.get(vm, set())
         others.discard(name)
         if others:
-            await self._settle(machine)
+            await self._settle(vm)
+            self._told(name, None)
         else:
-            await self._signal(machine, NodeFacts(epoch=self.epoch, seq=self._next(), exists=False, name=name))
+            await self._tell_end(mark.partition(" ")[2], name, vm)
+
+    async def _tell_end(self, machine: str, name: str, vm: str = "") -> None:
+        """`vm`: whose Node it was, where that is known: a machine may have had another VM in a former life."""
+        gone = NodeFacts(epoch=self.epoch, seq=self._next(), exists=False, name=name, provider_id=vm)
+        await self._signal(machine, gone)
         self._told(name, None)
 
     def _told(self, name: str, mark: str | None) -> None:

@@ -177,11 +177,15 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     @workflow.signal
     def observe(self, facts: NodeFacts) -> None:
-        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node."""
+        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node, and the
+        end of one that has another name than ours, of which the watch cannot say whose it was."""
         self.s.messages += 1
-        ours = self.status.provider_id
-        another = ours and facts.provider_id and provider_key(facts.provider_id) != provider_key(ours)
-        if facts.newer_than(self.s.node) and not another:
+        ours, known = self.status.provider_id, self.s.node
+        if facts.provider_id:
+            another = bool(ours) and provider_key(facts.provider_id) != provider_key(ours or "")
+        else:
+            another = not facts.exists and known is not None and facts.name != known.name
+        if facts.newer_than(known) and not another:
             membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
 
