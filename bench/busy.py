@@ -7,7 +7,7 @@ Runs on fresh stacks (Temporal's dev server, the simulator, one worker: three pr
 - *asked*: a pool comes up with so many machines, which boot at once. Twice a second somebody asks how it is
   (`hostler get pool`), and once a second somebody scales it to what it has already.
 - *storm*: so many members of a pool report that they are NotReady, within a second or as fast as the server takes it.
-- *announced*: as many machines are announced to a cluster, as fast as the server takes it.
+- *announced*: the accounts of so many classes are announced to a cluster, as fast as the server takes it.
 
 In the middle of storm and announcements a person has an intent (pause). Prints a table and, last, one line of JSON:
 
@@ -46,13 +46,15 @@ from temporalio.api.history.v1 import HistoryEvent
 from resources import names
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, Phase
-from resources.manifests import MachineClass
+from resources.manifests import MachineClass, SecretRef
 from resources.membership import MemberReport
-from resources.messages import Announcement, ClusterNews
+from resources.messages import Account, AccountUse, ClusterNews
 from resources.pool import Member, PoolState, Revision, Vm
 from starter import starts
 from starter.client import HostlerClient
 from starter.errors import NoAnswer
+
+ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="demo-aws"))
 
 IN_FLIGHT = 100  # calls of the client to the server
 FAILED = (EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED, EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT)
@@ -176,7 +178,7 @@ def _grown(stack: Stack, members: int) -> PoolState:
     )
 
 
-async def announced(machines: int) -> dict[str, Any]:
+async def announced(classes: int) -> dict[str, Any]:
     async with running("hostler", 1000) as stack:
         await starts.start_cluster(stack.client, stack.settings, CLUSTER)
         handle = stack.client.get_workflow_handle(names.cluster_id(CLUSTER))
@@ -184,16 +186,16 @@ async def announced(machines: int) -> dict[str, Any]:
         hostler = HostlerClient(stack.client, stack.settings, cluster=CLUSTER, requested_by="bench")
 
         def announce(n: int) -> Callable[[], Awaitable[None]]:
-            said = Announcement(provider_id=f"aws:///eu-west-1/i-{n:017x}", machine=f"m-{n:05d}")
-            return lambda: handle.signal("announce", said)
+            said = AccountUse(machine_class=f"c-{n:05d}", account=ACCOUNT)
+            return lambda: handle.signal("use_account", said)
 
         async def known() -> bool:
-            return len((await handle.query("describe", result_type=ClusterState)).machines) == machines
+            return len((await handle.query("describe", result_type=ClusterState)).classes) == classes
 
-        found = await _burst(map(announce, range(machines)), lambda: hostler.clusters.pause(CLUSTER), known)
+        found = await _burst(map(announce, range(classes)), lambda: hostler.clusters.pause(CLUSTER), known)
         stack.check()
         failed, tasks = await _tasks(stack, handle.id)
-        return {"announcements": machines, **found, "tasks": tasks, "failed_tasks": failed}
+        return {"announcements": classes, **found, "tasks": tasks, "failed_tasks": failed}
 
 
 async def _burst(

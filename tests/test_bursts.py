@@ -21,7 +21,8 @@ from test_pool_workflow_runs import begin, grown
 import worker
 from resources.cluster import ClusterState
 from resources.machine import Phase
-from resources.messages import Announcement, Intent
+from resources.manifests import SecretRef
+from resources.messages import Account, AccountUse, Intent
 from resources.settings import WorkerSettings
 from starter import intents
 from workflows.cluster import ClusterWorkflow
@@ -60,7 +61,7 @@ async def test_a_burst_of_news_from_the_members_of_a_pool(temporal: WorkflowEnvi
         assert await failed_tasks(pool.handle) == []
 
 
-async def test_a_burst_of_news_of_new_machines(temporal: WorkflowEnvironment) -> None:
+async def test_a_burst_of_news_of_classes(temporal: WorkflowEnvironment) -> None:
     queue = f"t{uuid.uuid4().hex[:8]}"
     runner = worker.sandbox(strict=False)
     slots = WorkerSettings().max_concurrent_workflow_tasks
@@ -78,14 +79,15 @@ async def test_a_burst_of_news_of_new_machines(temporal: WorkflowEnvironment) ->
         handle = temporal.client.get_workflow_handle_for(ClusterWorkflow.run, started.id)
 
         async def announce(n: int) -> None:
-            await handle.signal("announce", Announcement(provider_id=f"aws:///z/i-{n}", machine=f"m-{n}"))
+            account = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="cloud"))
+            await handle.signal("use_account", AccountUse(machine_class=f"c-{n}", account=account))
 
         await handle.query(ClusterWorkflow.describe)  # begun
         await burst(handle, announce)
         found = await handle.query(ClusterWorkflow.describe)
         assert found.pause is not None
         assert found.pause.requested_by == "ann"
-        assert len(found.machines) == MANY
+        assert len(found.classes) == MANY
         assert await failed_tasks(handle) == []
         await handle.terminate("the test is over")
 
