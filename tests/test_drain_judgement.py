@@ -258,7 +258,7 @@ def test_what_is_attached_where() -> None:
             attachment("pv-c", "n-2", attached=False),
             attachment(None, "n-1"),
         ],
-        node,
+        [node],
     )
     assert (set(found.here), found.elsewhere) == ({"pv-a", "pv-b"}, {"pv-b"})
     assert found.left({}) == ["pv-a", "pv-b"]

@@ -14,7 +14,7 @@ from test_life import fault, knobs, node
 from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
 
 from activities.tokens import token_id
-from planners.waits import WAIT
+from planners.waits import GROWING, SPREAD, WAIT
 from resources.errors import Code, ErrorClass
 from resources.machine import MachineState, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
@@ -75,7 +75,8 @@ async def test_each_refusal_has_its_own_reason_words_and_wait(stack: Stack) -> N
         assert waits is not None
         assert waits.next_try is not None
         assert (state.status.phase, operation.error_code) == (Phase.CRASH_LOOP_BACK_OFF, canonical)
-        assert waits.next_try - operation.time == WAIT[error_class]
+        spread = WAIT[error_class] * (SPREAD if error_class in GROWING else 0)
+        assert WAIT[error_class] <= waits.next_try - operation.time <= WAIT[error_class] + spread
         text = await described(stack, name)
         for words in (reason, code, f"no {name}", "Next try:", "What can be done:", "Failed, if not Running:"):
             assert words in text, text

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 from lifekit import eventually
 from memberkit import Pool, listening
+from resetkit import reset
 from stubs import VM, Machines, classified, not_yet, phase, reason, state, stubbed
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowUpdateFailedError
@@ -87,11 +88,23 @@ async def test_a_plain_life_is_six_reports(machines: Machines, pool: Pool) -> No
         ("Terminating", "GONE", "NONE"),
         ("Terminating", "GONE", "NONE ended"),
     ]
-    assert [r.seq for r in heard] == [1, 2, 3, 4, 5, 6]
+    assert [r.seq - heard[0].seq for r in heard] == [0, 1, 2, 3, 4, 5]
     assert {(r.machine, r.template, r.failures, r.asks) for r in heard} == {("m-1", 1, 0, False)}
     assert heard[0].since == heard[1].since < heard[2].since < heard[3].since == heard[5].since
     assert await events(machines, SENT) == 6
     assert await events(machines, LOST) == 0
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+async def test_after_a_reset_its_pool_hears_it(machines: Machines, pool: Pool, share: float) -> None:
+    """What the pool has heard before has higher numbers than the run that was set back would count."""
+    handle = await pool.running()
+    before = max(r.seq for r in await pool.heard())
+    await asyncio.sleep(1)  # numbers are of whole seconds
+    await reset(machines.client, handle.id, share)
+    await handle.signal(MachineWorkflow.report_again)
+    after = await pool.told(lambda r: r.seq > before)
+    assert (after.machine, after.vm) == ("m-1", Vm.LIVES)
 
 
 async def test_a_machine_of_no_pool_tells_nobody(machines: Machines, pool: Pool) -> None:

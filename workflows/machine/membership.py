@@ -52,7 +52,16 @@ async def tell_the_end(m: MachineEntity) -> None:
         await workflow.wait_condition(lambda: not m.telling)
 
 
+def count_on(m: MachineEntity) -> None:
+    """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
+    reset, or the former life of an adopted machine. Nobody sends more than one a second for long."""
+    m.was_reset = False
+    m.s.reports = max(m.s.reports, int(workflow.now().timestamp()))
+
+
 def _send(m: MachineEntity, report: MemberReport) -> None:
+    if m.was_reset:
+        count_on(m)
     m.s.reports += 1
     task = asyncio.create_task(_signal(m, report.model_copy(update={"seq": m.s.reports})))
     m.telling.add(task)

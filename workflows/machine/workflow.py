@@ -79,6 +79,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     @workflow.run
     async def run(self, state: MachineState) -> MachineResult:
+        membership.count_on(self)
         if self.s.created is None:
             self._refuse_what_cannot_be()
             self._begin()
@@ -95,7 +96,6 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             self.note("Created", f"machine of class {s.spec.class_.name}")
             return
         s.adopted, s.made = True, now
-        s.reports = int(now.timestamp())  # a pool that knew its former life takes no number twice
         assert s.attempt is not None
         made_from = s.attempt.machine_class
         if s.status.last_applied_provider_spec is None:
