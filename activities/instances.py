@@ -20,6 +20,7 @@ from activities.accounts import Cloud
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
+from activities.kube import KubeError
 from activities.patience import patiently
 from activities.secrets import SecretMissing
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
@@ -56,23 +57,24 @@ class InstancesActivities:
             if not look.due:
                 raise NotYet(f"{len(look.known)} VMs of {input.account.key}", look.pause)
             await look.run()
-        except (DriverError, SecretMissing) as e:
+        except (DriverError, SecretMissing, KubeError) as e:
             missing = _missing_since(before) if isinstance(e, SecretMissing) else None
             if missing is not None and look.clock.now() - missing > GIVE_UP:
                 raise
             await look.remember()  # some may have been told before the call that failed
-            await look.reach(False, str(e))
+            await look.reach(False, str(e), f"{type(e).__name__} {getattr(e, 'error_class', '')}")
             since = {"missingSince": missing.timestamp()} if missing else {}
             since |= {"answered": look.answered.timestamp()} if look.answered else {}
-            progress(message=str(e), reachable=False, **look.details(), **since)
-            pause = look.pause if isinstance(e, DriverError) and e.error_class in PASSING else input.interval
+            progress(message=str(e), reachable=False, trouble=look.trouble, **look.details(), **since)
+            passing = not isinstance(e, SecretMissing) and e.error_class in PASSING
+            pause = look.pause if passing else input.interval
             raise NotYet(f"{input.account.key} cannot be listed: {e}", pause) from None
         await look.reach(True, "")
         await look.remember()
         words = f"{len(look.known)} VMs of {input.account.key}"
         progress(message=words, reachable=True, **look.details(), listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
-            return InstancesOutput(told=look.told)
+            return InstancesOutput(told=look.told, owner=look.owner)
         raise NotYet(words, look.pause)
 
 
@@ -93,12 +95,15 @@ class _Look:
         self.known: dict[str, str] = opened(before["known"]) if "owner" in before else {}
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
-        self.owner: str = before.get("owner", "")
-        """The account that they are in. While there are any, no other account's listing is theirs."""
+        self.owner: str = before.get("owner", input.owner)
+        """The account that the cluster's VMs are in. While there are any, no other account's listing is theirs."""
+        self.former_owner = self.owner
         self.former: dict[str, str] = opened(before.get("told", input.told))
         self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
         self.reachable: bool | None = before.get("reachable")
+        self.trouble: str = before.get("trouble", "")
+        """What kind of trouble the cluster was told of last."""
         info = activity.info()
         self.pause = min(input.interval, PROBE_EVERY)
         self.answered = _time(before.get("answered"))
@@ -130,16 +135,21 @@ class _Look:
         listing = await self._cloud().call(self.driver.list_machines, self._list)
         ours = await self.deps.installation()
         listed = {vm.provider_id: vm for vm in listing.machines if is_of(vm.installation, ours)}
-        owner = next((vm.account_id for vm in listing.machines), self.owner)
-        if self.known:
-            self._cloud(next(iter(self.known))).check(owner)
-        self.owner = owner
+        owner = next((vm.account_id for vm in listing.machines), "")
+        cloud = self._cloud(next(iter(self.known), f"a VM of cluster {self.input.cluster}"))
+        if owner:
+            cloud.check(owner)
+        else:
+            await cloud.prove(await self._list())  # that there are none is true of the account that they were in
+        self.owner = owner or self.owner
         for vm in listed.values():
             if vm.name:
                 self.known[vm.provider_id] = vm.name
                 await self._news(vm.provider_id, vm.name, vm.state, vm)
         for provider_id in [p for p in self.known if p not in listed]:
             await self._suspect(provider_id)
+        if not (owner or self.known):
+            self.owner = ""  # the Secret may open another account from now on
 
     def details(self) -> dict[str, Any]:
         """For the next look. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
@@ -201,15 +211,17 @@ class _Look:
     async def remember(self) -> None:
         """The cluster keeps what was told for the watch of its next run. A watch that is asked to return between two
         looks cannot answer: without this, who heard of a stop before would never hear that the VM runs again."""
-        if self.told != self.former:
+        if (self.told, self.owner) != (self.former, self.former_owner):
             cluster = self.deps.client.get_workflow_handle(cluster_id(self.input.cluster))
-            await cluster.signal("vms_told", VmsTold(account=self.input.account.key, told=self.told))
+            told = VmsTold(account=self.input.account.key, told=self.told, owner=self.owner)
+            await cluster.signal("vms_told", told)
 
-    async def reach(self, reachable: bool, message: str) -> None:
-        """Told to the cluster when it changes; nothing is decided against a machine meanwhile."""
-        if self.reachable is reachable:
+    async def reach(self, reachable: bool, message: str, trouble: str = "") -> None:
+        """Told to the cluster when it changes, and when it has another cause; nothing is decided against a machine
+        meanwhile."""
+        if (self.reachable, self.trouble) == (reachable, trouble):
             return
-        self.reachable = reachable
+        self.reachable, self.trouble = reachable, trouble
         news = CloudReachability(
             account=self.input.account.key,
             reachable=reachable,

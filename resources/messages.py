@@ -583,6 +583,8 @@ class InstancesInput(Value):
     account: Account
     told: Packed = Field(default_factory=dict)
     """providerID to state, where a machine was told something bad."""
+    owner: str = ""
+    """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
     interval: Duration
     duration: Duration
     """It returns after so long, so that the cluster's next run knows what was told."""
@@ -590,6 +592,8 @@ class InstancesInput(Value):
 
 class InstancesOutput(Value):
     told: Packed = Field(default_factory=dict)
+    owner: str = ""
+    """As in InstancesInput."""
 
 
 class VmsTold(InstancesOutput):

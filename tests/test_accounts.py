@@ -15,6 +15,7 @@ from temporalio.exceptions import ActivityError, RetryState, TimeoutError, Timeo
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.instances import GONE, InstancesActivities
+from activities.kube import KubeError
 from activities.machine import MachineActivities
 from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.manifests import SecretRef
@@ -251,7 +252,8 @@ def account_watch(deeds: Deeds) -> tuple[Any, InstancesInput]:
 
 def told(deeds: Deeds) -> list[tuple[str, object]]:
     """Signals: their name with what matters."""
-    return [(name, getattr(news, "state", getattr(news, "reachable", None))) for name, news in deeds.client.signals]
+    heard = [(name, news) for name, news in deeds.client.signals if name != "vms_told"]
+    return [(name, getattr(news, "state", getattr(news, "reachable", None))) for name, news in heard]
 
 
 @pytest.mark.parametrize("others", [0, 1], ids=["nothing there", "another VM of the cluster there"])
@@ -268,6 +270,40 @@ async def test_a_watch_does_not_take_another_accounts_listing_for_its_own(deeds:
     forget(deeds, given)
     await deeds.waits(*account_watch(deeds))
     assert told(deeds)[2:] == [("observe_vm", GONE), ("cloud_reachability", True)]
+
+
+async def test_the_next_run_of_a_watch_knows_the_account(deeds: Deeds) -> None:
+    """It begins without VMs: those of another account are none of theirs, and that there are none is no answer."""
+    made(deeds)
+    watch, input = account_watch(deeds)
+    await deeds.waits(watch, input)
+    (kept,) = [news for name, news in deeds.client.signals if name == "vms_told"]
+    assert kept.owner == deeds.cloud.account
+    deeds.heartbeat = ()
+    exchange(deeds, deeds.cloud.other_secret)
+    words = await deeds.waits(watch, input.model_copy(update={"owner": kept.owner}))
+    assert deeds.cloud.other_account in words
+    assert deeds.cloud.account in words
+    assert told(deeds)[-1] == ("cloud_reachability", False)
+
+
+async def test_another_cause_is_told_and_the_same_is_not(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Secret that cannot be read is a cause, too."""
+    made(deeds)
+    await deeds.waits(*account_watch(deeds))
+    exchange(deeds, deeds.cloud.other_secret)
+    for _ in range(2):
+        await deeds.waits(*account_watch(deeds))
+
+    async def unreadable(provider: str, secret_ref: SecretRef) -> Mapping[str, SecretStr]:
+        raise KubeError(500, "InternalError", "etcd is away")
+
+    monkeypatch.setattr(deeds.deps, "credentials", unreadable)
+    for _ in range(2):
+        assert "etcd is away" in await deeds.waits(*account_watch(deeds))
+    said = [news.message for name, news in deeds.client.signals if name == "cloud_reachability"]
+    assert [bool(s) for s in said] == [False, True, True]
+    assert said[2] == "etcd is away"
 
 
 async def test_a_watch_that_was_begun_before_accounts_were_told_learns_anew(deeds: Deeds) -> None:
