@@ -16,6 +16,8 @@ from resources.preservation import PreserveValue
 
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
 """Failures of a create call that say nothing against what the machine was to be made from."""
+UNCLEAR = (ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
+"""Failures of a create call after which a VM may have been made. Throttled, without capacity or quota: none was."""
 GONE = "gone"
 """A VM's state when a fresh read by id has confirmed it."""
 
@@ -43,6 +45,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         marked=s.mark.time if s.mark else None,
         failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
         failures=s.create_failures,
+        unanswered=trouble is Trouble.CREATE and _unanswered(s),
         template=s.template_applied,
         ended=ended,
     )
@@ -125,6 +128,10 @@ def _trouble(s: MachineState) -> tuple[Trouble, str]:
         return Trouble.GONE if gone else Trouble.HEALTH, message
     nobodys_fault = s.create_failure is not None and s.create_failure.error_class in NOT_ITS_FAULT
     return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, message
+
+
+def _unanswered(s: MachineState) -> bool:
+    return s.create_failure is not None and s.create_failure.error_class in UNCLEAR
 
 
 def _seen_gone(s: MachineState) -> bool:

@@ -72,6 +72,9 @@ class MemberReport(Value):
     """Of the last create call, while there is no VM."""
     failures: int = 0
     """Create calls that failed: the same error twice is two failures."""
+    unanswered: bool = False
+    """It got no VM within its creationTimeout, and its last create call had no clear answer: each may have made one
+    that somebody has terminated since."""
     template: int = 0
     """The newest generation of the pool's template that its spec and its Node have."""
     ended: bool = False

@@ -322,6 +322,7 @@ async def test_an_account_that_its_class_has_left_holds_up_nobody(cluster: Clust
     moved = ACCOUNT.model_copy(update={"secret_ref": SecretRef(name="b")})
     await cluster.machine("m", "big")
     await cluster.pool("p")
+    await cluster.until_heard("p", WELL)
     await cluster.use("big", ACCOUNT)
     await cluster.silent(ACCOUNT)
     await cluster.until_heard("p", WELL, UNSEEN)

@@ -220,6 +220,12 @@ DEATHS: list[tuple[str, Member, dict[str, Any], int]] = [
     ("the same, before its phase says so", member(**RAN), {"trouble": Trouble.GONE, "since": member(**RAN).since}, 0),
     ("ill after an hour", member(phase=U, lasted=True), {"phase": FAILED, "trouble": Trouble.HEALTH}, 0),
     ("no VM to be had", UNBORN, {"phase": FAILED, "trouble": Trouble.CREATE, "vm": Vm.UNBORN}, 0),
+    (
+        "no answer, so there may have been VMs",
+        UNBORN,
+        {"phase": FAILED, "trouble": Trouble.CREATE, "vm": Vm.UNBORN, "unanswered": True},
+        1,
+    ),
     ("on its way out", member(deleting=True), {"phase": U, "trouble": Trouble.GONE, "vm": Vm.GONE}, 0),
     ("known before", member(phase=U, trouble=Trouble.GONE), {"phase": FAILED, "trouble": Trouble.GONE}, 0),
     ("merely ill", member(), {"phase": U}, 0),

@@ -126,6 +126,8 @@ def pace_after(
     message = f"{report.machine}: {report.message}"
     if braked:
         after = pace.lived(speed, former, heard, message, replicas, now, jitter)
+        if report.unanswered and former.trouble is Trouble.NONE and not former.leaving:
+            after = pace.failed_young(after, heard, message, replicas, now, jitter)  # what was made, nobody has counted
     else:
         after = _lived_before_there_were_brakes(speed, former, heard, message, now, jitter)
     died = former.trouble is Trouble.NONE and report.trouble is not Trouble.NONE

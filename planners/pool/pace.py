@@ -165,7 +165,7 @@ def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: d
     if backing_off(pace, now) or (count < patience(replicas) and not pace.suspect):
         return failed
     suspected = failed.model_copy(update={"suspect": True})
-    if member.trouble is Trouble.JOIN:
+    if member.trouble in (Trouble.JOIN, Trouble.CREATE):
         words = f"{count} machines in a row never joined; the last: {message}"
         return _back_off(suspected, NEVER_JOIN, words, JOIN_WAIT, now, jitter)
     words = f"{count} machines in a row failed before they had been Running for {format_duration(LASTED)}"
