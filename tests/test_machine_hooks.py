@@ -29,7 +29,6 @@ from resources.messages import (
     DrainOutput,
     Intent,
     RecreateIntent,
-    VmLook,
 )
 from workflows.machine import MachineWorkflow
 
@@ -385,11 +384,11 @@ async def test_a_pools_machine_has_those_of_the_template(temporal: WorkflowEnvir
     async with listening(machines) as pool:
         handle = await pool.running(lifecycle_hooks=HELD, health_timeout=TEN)
         await sick(machines, handle)
-        machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
-        # Of a VM that is gone the pool is asked for no permit.
-        machines.stubs.then("look_at_vm", *[VmLook(state="gone", message="not found")] * 2)
+        machines.stubs.then("look_at_node", *[looked(**SICK)] * 3)
         await to_first_look(temporal, handle)
         await temporal.fast_forward(handle, timedelta(seconds=62))
+        await reason(handle, "RepairPermit")
+        await pool.permits(handle)
         held = await reason(handle, "PreDrainHook")
         failed = await pool.told(lambda r: r.phase is Phase.FAILED, "a report that it has Failed")
         assert not failed.drained
