@@ -12,13 +12,13 @@ import pytest
 import pytest_asyncio
 from memberkit import Pool, listening
 from preservekit import SOON, Kept, keeping, noted
-from stubs import VM, classified
+from stubs import VM, classified, looked
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.membership import PreserveGrant, SlotTaken
-from resources.messages import CreateOutput, DeleteIntent, RepairIntent, VmFacts
+from resources.messages import CreateOutput, DeleteIntent, RepairIntent, VmFacts, VmLook
 from resources.names import PRESERVE_ANNOTATION
 from resources.pool import Keep, Vm
 from resources.preservation import PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
@@ -276,6 +276,7 @@ async def test_a_vm_that_goes_ends_it(member: Kept) -> None:
     await failed(member, Keep.SLOT)
     await grants(member, PreservedBy.AUTO)
     await member.shows("Failed:Preserved")
+    member.stubs.always |= {"look_at_vm": VmLook(state="gone"), "look_at_node": looked(exists=False)}
     await member.handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=1, provider_id=VM, state="gone"))
     gone = await member.ended()
     assert "VMGone" in gone

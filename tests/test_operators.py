@@ -35,7 +35,7 @@ from resources.machine import (
     WaitingFor,
 )
 from resources.machine_class import ClassNews
-from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, ResourceUpdate, VmFacts
+from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, ResourceUpdate, VmFacts, VmLook
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
@@ -394,6 +394,7 @@ async def test_no_wait_of_a_life_is_without_reason_and_words(
             await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
             await reason(handle, told)
         await phase(handle, Phase.RUNNING)
+        machines.stubs.always["look_at_vm"] = VmLook(state="gone")
         for seq, state in enumerate(("stopped", "gone"), 1):
             await handle.signal(MachineWorkflow.observe_vm, VmFacts(epoch=1, seq=seq, providerID=VM, state=state))
             await reason(handle, {"stopped": "VMNotRunning", "gone": "VMGone"}[state])

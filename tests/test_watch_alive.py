@@ -87,7 +87,9 @@ async def test_what_is_no_silence(probed: World, livez: dict[str, Any]) -> None:
 
     await eventually(struck, lambda hits: hits >= livez.get("times", 4), "probes")
     await world.only_this_change("m-1", 2)
-    assert len(world.calls("list nodes")) == 1 + (rule.hits if livez.get("status") == 500 else 0)
+    lists = len(world.calls("list nodes")) - 1
+    unwell = rule.hits if livez.get("status") == 500 else 0
+    assert unwell - 1 <= lists <= unwell  # the last one may be on its way
     assert await world.reasons() == (["APIRefused"] if livez.get("status") == 401 else [])
     assert await world.reachable()
 

@@ -129,6 +129,7 @@ async def fail(m: MachineEntity) -> None:
     (failed,) = (c for c in m.status.conditions if c.type == "Failed")
     since = failed.since.replace(microsecond=0)  # as Kubernetes tells when a Node was created
     while m.leaving and m.s.deletion is None:
+        claim.keep_up(m)  # first: what is believed of the VM decides whether it is kept
         if preserve.step(m):
             continue
         if m.s.repair is not None:
@@ -138,7 +139,6 @@ async def fail(m: MachineEntity) -> None:
         if node and node.exists and not m.s.joined and node.created and node.created >= since:
             m.note_news("JoinedLate", f"node {node.name} joined after the machine had Failed; it gets no work")
         hot_update.keep_up(m)
-        claim.keep_up(m)
         await _next(m)
 
 

@@ -90,10 +90,10 @@ async def drain(m: MachineEntity) -> None:
 async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
     """Until it is over or has to end. A class that speaks meanwhile is answered, and one that Failed is updated."""
     while not (over() or m.due("drain")):
+        claim.keep_up(m)  # first: what is believed of the VM decides whether it is kept
         if preserve.step(m):
             continue
         hot_update.keep_up(m)
-        claim.keep_up(m)
         report(m)
         await m.until(_or_class(m, over), "drain", "update", "claim", *KEPT)
 
