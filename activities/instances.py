@@ -139,7 +139,7 @@ class _Look:
         cloud = self._cloud(next(iter(self.known), f"a VM of cluster {self.input.cluster}"))
         if owner:
             cloud.check(owner)
-        else:
+        elif self.owner:
             await cloud.prove(await self._list())  # that there are none is true of the account that they were in
         self.owner = owner or self.owner
         for vm in listed.values():

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from planners.claims import GONE
 from planners.hot_update import rolling_hash
 from planners.preservation import ASKED_FOR, effective
 from resources.errors import PASSING, ErrorClass
@@ -18,8 +19,6 @@ NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
 """Failures of a create call that say nothing against what the machine was to be made from."""
 UNCLEAR = (ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
 """Failures of a create call after which a VM may have been made. Throttled, without capacity or quota: none was."""
-GONE = "gone"
-"""A VM's state when a fresh read by id has confirmed it."""
 
 
 def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:

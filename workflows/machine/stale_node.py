@@ -13,12 +13,12 @@ from workflows.machine.entity import MachineEntity, describe_failure
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
+    from planners.claims import GONE
     from resources.messages import StaleNode, StaleNodeInput, VmLookInput
     from resources.names import cluster_queue
 
 T = TypeVar("T")
 
-GONE = "gone"
 NOBODY = "nobody has answered in time"
 
 
