@@ -1,7 +1,8 @@
-"""The least that brings a machine to a Ready node on Temporal: three activities, one signal, no memory of anything.
+"""The least that brings a machine to a Ready node on Temporal: three activities, one signal, one search attribute.
 
 The deeds are Hostler's own (activities/), so that driver and Kubernetes API are asked exactly the same; what is left
-out is the life around them: phases, deadlines, journal, search attributes, details, the watch of the VM, deletion.
+out is the life around them: phases, deadlines, journal, details, the watch of the VM, deletion. It has the name of
+Hostler's machines and says which VM it has, since the watch of the nodes finds by that whom to tell.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.deps import Deps
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
+    from resources import attributes
     from resources.base import Value
     from resources.machine import ClassSnapshot
     from resources.manifests import MachineSpec
@@ -28,6 +30,7 @@ with workflow.unsafe.imports_passed_through():
         UpdateInput,
         UpdateOutput,
     )
+    from resources.names import indexed
     from resources.timings import Timings
     from workflows.calls import SHORT
 
@@ -60,10 +63,11 @@ class BareActivities:
     @activity.defn
     async def join_and_ready(self, input: JoinInput) -> None:
         await self._node.join_node(input)
-        await self._node.remove_ready_taint(ReadyInput(machine=input.machine, node_name=input.node_name))
+        ready = ReadyInput(machine=input.machine, node_name=input.node_name, provider_id=input.provider_id)
+        await self._node.remove_ready_taint(ready)
 
 
-@workflow.defn
+@workflow.defn(name="MachineWorkflow")
 class BareMachine:
     """Has a machine's id, because the watch signals by it. Completes when its node is Ready and takes work."""
 
@@ -97,10 +101,17 @@ class BareMachine:
         now = workflow.now()
         create = CreateInput(target=target, attempt=1, started=now, deadline=now + timedelta(minutes=20))
         made = await workflow.execute_activity_method(BareActivities.create, create, **call)
+        workflow.upsert_search_attributes([attributes.PROVIDER_ID.value_set(indexed(made.provider_id))])
         update = UpdateInput(target=target.model_copy(update={"provider_id": made.provider_id}))
         await workflow.execute_activity_method(BareActivities.post_start, update, **call)
         await workflow.wait_condition(lambda: self.node is not None and self.node.ready)
         assert self.node is not None
-        join = JoinInput(machine=machine, attempt=1, node_name=self.node.name, node_template=input.spec.node_template)
+        join = JoinInput(
+            machine=machine,
+            attempt=1,
+            node_name=self.node.name,
+            provider_id=made.provider_id,
+            node_template=input.spec.node_template,
+        )
         await workflow.execute_activity_method(BareActivities.join_and_ready, join, **call)
         return made.provider_id

@@ -1,7 +1,7 @@
 """The worker process of the bare side: `python bench/_bare_worker.py --settings FILE`.
 
 It is Hostler's own worker (settings, clients, pollers, slots, sandbox, boundary, the cluster's watches) that serves the
-bare workflow too, and one more task queue for its deeds.
+bare workflow in place of the machine's, and one more task queue for its deeds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from activities.boundary import Boundary
 from activities.deps import Deps
 from resources.settings import Settings, load_settings
 from starter.connection import connect
+from workflows.machine import MachineWorkflow
 
 
 def deeds_worker(settings: Settings, deps: Deps) -> Worker:
@@ -41,8 +42,9 @@ def deeds_worker(settings: Settings, deps: Deps) -> Worker:
 async def serve(settings: Settings) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    # Its module is passed through the sandbox, as Hostler's own are.
-    vars(worker).update(WORKFLOWS=[*worker.WORKFLOWS, BareMachine], OURS=(*worker.OURS, BareMachine.__module__))
+    # It takes the place of Hostler's machines, and its module is passed through the sandbox, as Hostler's own are.
+    workflows = [BareMachine if w is MachineWorkflow else w for w in worker.WORKFLOWS]
+    vars(worker).update(WORKFLOWS=workflows, OURS=(*worker.OURS, BareMachine.__module__))
     client = await connect(settings)
     deps = Deps(settings, client)
     async with contextlib.AsyncExitStack() as stack:

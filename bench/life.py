@@ -69,7 +69,7 @@ WAVE = 20  # machines at once when memory is measured
 DELETED = 10  # machines whose whole life is counted
 DONE = {
     "hostler": f"WorkflowType = 'MachineWorkflow' AND HostlerPhase = '{Phase.RUNNING}'",
-    "bare": "WorkflowType = 'BareMachine' AND ExecutionStatus = 'Completed'",
+    "bare": "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Completed'",
 }
 Handle = WorkflowHandle[Any, Any]
 
@@ -114,12 +114,15 @@ def _names(prefix: str, machines: int) -> list[str]:
 
 
 def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]]:
-    """A machine of examples/aws, started as `hostler apply` does; the bare one without search attributes."""
+    """A machine of examples/aws, started as `hostler apply` does; the bare one with the cluster alone to find it by."""
     machine, snapshot = stack.manifests.machines[0], ClassSnapshot.of(stack.manifests.classes[0])
     prefix, identity = stack.settings.queue_prefix, names.machine_id(CLUSTER, name)
+    found: list[SearchAttributePair[Any]] = [SearchAttributePair(attributes.CLUSTER, CLUSTER)]
     if side == "bare":
         bare = BareInput(name=name, cluster=CLUSTER, spec=machine.spec, machine_class=snapshot)
-        return lambda: stack.client.start_workflow(BareMachine.run, bare, id=identity, task_queue=prefix)
+        return lambda: stack.client.start_workflow(
+            BareMachine.run, bare, id=identity, task_queue=prefix, search_attributes=TypedSearchAttributes(found)
+        )
     state = MachineState(
         name=name,
         cluster=CLUSTER,
@@ -129,8 +132,7 @@ def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]
         queue_prefix=prefix,
         life=1,
     )
-    found: list[SearchAttributePair[Any]] = [
-        SearchAttributePair(attributes.CLUSTER, CLUSTER),
+    found += [
         SearchAttributePair(attributes.PHASE, str(Phase.PENDING)),
         SearchAttributePair(attributes.CLASS, snapshot.name),
     ]

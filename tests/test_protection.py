@@ -21,6 +21,7 @@ from resources.names import (
 )
 
 MACHINE = MachineRef(cluster="demo", name="m-1", uid="u-1")
+PROVIDER_ID = "aws:///eu-west-1/i-1"
 PERSON: dict[str, str | None] = {"person: true": "true", "person: false": "false", "person: none": None}
 OURS = ("mark", "unmark", "preserve", "end")
 OPS = (*OURS, *PERSON)
@@ -28,13 +29,15 @@ DEPTH = 5
 
 
 def node(**annotations: str) -> Object:
-    return {"metadata": {"name": "n-1", "resourceVersion": "7", "annotations": annotations}, "spec": {}}
+    metadata = {"name": "n-1", "resourceVersion": "7", "annotations": annotations}
+    return {"metadata": metadata, "spec": {"providerID": PROVIDER_ID}}
 
 
 def patch_of(found: Object, op: str) -> Object:
     if op in ("mark", "unmark"):
         return marks_patch(found, "p", on=op == "mark")
-    return preserve_patch(found, PreserveInput(machine=MACHINE, node_name="n-1", on=op == "preserve"))
+    wanted = PreserveInput(machine=MACHINE, node_name="n-1", provider_id=PROVIDER_ID, on=op == "preserve")
+    return preserve_patch(found, wanted)
 
 
 def patched(found: Object, patch: Object) -> Object:

@@ -102,6 +102,8 @@ class MachineEntity(Entity):
         self.on_node: NodeCall | None = None
         self.weighing: Looking | None = None
         """At the Lease, of a claim of the cloud."""
+        self.deleting = False
+        """The VM: that there is none is what it waits for."""
         self.telling: set[asyncio.Task[None]] = set()
         """Reports on their way to the pool."""
         self.told_all = False

@@ -54,9 +54,9 @@ async def tell_the_end(m: MachineEntity) -> None:
 
 def count_on(m: MachineEntity) -> None:
     """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
-    reset, or the former life of an adopted machine. Nobody sends more than one a second for long."""
+    reset, or the former life of an adopted machine. Nobody sends more than one a millisecond for long."""
     m.was_reset = False
-    m.s.reports = max(m.s.reports, int(workflow.now().timestamp()))
+    m.s.reports = max(m.s.reports, int(workflow.now().timestamp() * 1000))
 
 
 def _send(m: MachineEntity, report: MemberReport) -> None:

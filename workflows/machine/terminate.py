@@ -237,6 +237,7 @@ async def delete(m: MachineEntity) -> None:
         if held and s.drained:
             s.look_again = True
             await drain(m)
+    m.deleting = True
     while not s.vm_gone:
         report(m)
         tried = m.snapshot
@@ -259,7 +260,7 @@ async def delete(m: MachineEntity) -> None:
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
             await m.back_off(failure, unless=partial(_another_class, m, tried))
             continue
-        s.vm_gone = True
+        s.vm_gone, m.deleting = True, False
         m.status.kept = output.kept
         kept = f"; kept because the spec says so: {', '.join(output.kept)}" if output.kept else ""
         m.note("VMDeleted", f"{what} is gone{kept}")
