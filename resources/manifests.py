@@ -14,7 +14,7 @@ import yaml
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
 from resources import aws
-from resources.base import Manifest
+from resources.base import Document, Key, Manifest, Name
 from resources.machine_deployment import MachineDeployment
 from resources.machine_manifest import (
     DEFAULT_NODE_CONDITIONS,
@@ -60,20 +60,20 @@ __all__ = [
 class ClassNodeTemplate(Manifest):
     """What an autoscaler that scales from zero expects of a node of this class."""
 
-    capacity: dict[str, Any] = Field(default_factory=dict)
-    virtual_capacity: dict[str, Any] = Field(default_factory=dict)
-    instance_type: str | None = None
-    region: str | None = None
-    zone: str | None = None
-    architecture: str | None = None
+    capacity: Document = Field(default_factory=dict)
+    virtual_capacity: Document = Field(default_factory=dict)
+    instance_type: Key | None = None
+    region: Name | None = None
+    zone: Key | None = None
+    architecture: Key | None = None
 
 
 class MachineClass(Manifest):
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
     kind: Literal["MachineClass"] = "MachineClass"
     metadata: ObjectMeta
-    provider: str
-    provider_spec: dict[str, Any]
+    provider: Name
+    provider_spec: Document
     secret_ref: SecretRef
     """Holds `userData`, and the credentials where there is no credentialsSecretRef."""
     credentials_secret_ref: SecretRef | None = None
@@ -86,14 +86,14 @@ class Secret(Manifest):
     api_version: Literal["v1"] = "v1"
     kind: Literal["Secret"] = "Secret"
     metadata: ObjectMeta
-    type: str = "Opaque"
-    data: dict[str, SecretStr] = Field(default_factory=dict)
+    type: Key = "Opaque"
+    data: dict[Key, SecretStr] = Field(default_factory=dict)
     """Values in base64, as Kubernetes has them."""
-    string_data: dict[str, SecretStr] = Field(default_factory=dict)
+    string_data: dict[Key, SecretStr] = Field(default_factory=dict)
 
     @field_validator("data")
     @classmethod
-    def base64_values(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    def base64_values(cls, value: dict[Key, SecretStr]) -> dict[Key, SecretStr]:
         for key, text in value.items():
             try:
                 base64.b64decode(text.get_secret_value(), validate=True)
@@ -102,7 +102,7 @@ class Secret(Manifest):
         return value
 
     @field_serializer("data", "string_data")
-    def never(self, value: dict[str, SecretStr]) -> dict[str, str]:
+    def never(self, value: dict[Key, SecretStr]) -> dict[str, str]:
         return dict.fromkeys(value, "**********")
 
     def plain(self) -> dict[str, bytes]:

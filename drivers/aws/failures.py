@@ -13,6 +13,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from drivers.errors import DriverError
+from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -150,7 +151,7 @@ def _from_reply(operation: str, error: boto.ClientError, hide: Sequence[str]) ->
         classify(code, message),
         f"{where}: {code}: {scrub(message, hide)}",
         provider_code=code,
-        retry_after=float(wait) if wait.isdigit() else None,
+        retry_after=waited(float(wait)) if wait.isdecimal() else None,
     )
 
 
