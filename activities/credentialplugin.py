@@ -25,7 +25,7 @@ VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1b
 PATIENCE = 30.0  # seconds that it may take; `aws eks get-token` asks STS first
 PATIENCE_WITH_PEOPLE = 300.0
 OUTPUT_LIMIT = 1 << 20  # bytes
-HEARD = 4096  # bytes of the end of what it said on stderr: what is looked through for secrets
+HEARD = 2048  # bytes of the end of what it said on stderr: what is looked through for secrets
 MESSAGE_LENGTH = 300  # characters of what it said on stderr
 # What could be a key, a token or a part of one; names of files, hosts and errors have no digits among so many letters.
 _SECRET = re.compile(r"eyJ[\w.+/=-]+|(?=[^\s\d]*\d)[\w+/=~%-]{16,}|(?i:(?<=bearer )|(?<=basic ))\S+")
