@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Annotated, Any, TypeVar
 
@@ -35,12 +35,6 @@ class Value(Model):
     """A model that is a value: frozen, comparable, hashable by content where its fields are."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
-
-
-class Manifest(Model):
-    """What a person writes. Unknown fields are kept, so that the loader can warn about them with their path."""
-
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
 
 
 def explained(error: ValidationError) -> str:
@@ -83,11 +77,9 @@ Word = Annotated[str, AfterValidator(partial(cut, most=WORD_MOST))]
 """One of a known set, as a rule: a reason in CamelCase, a status, an address. Cuts."""
 
 
-def few(texts: list[str]) -> list[str]:
+def few(texts: list[str], most: int = FEW) -> list[str]:
     """The list, or its beginning and how many are missing."""
-    if len(texts) <= FEW:
-        return texts
-    return [*texts[: FEW - 1], f"… ({len(texts) - FEW + 1} more)"]
+    return texts if len(texts) <= most else [*texts[: most - 1], f"… ({len(texts) - most + 1} more)"]
 
 
 def few_of(table: dict[str, T]) -> dict[str, T]:
@@ -95,8 +87,8 @@ def few_of(table: dict[str, T]) -> dict[str, T]:
     return table if len(table) <= FEW else {k: table[k] for k in sorted(table)[:FEW]}
 
 
-Texts = Annotated[list[Text], AfterValidator(few)]
-Words = Annotated[list[Word], AfterValidator(few)]
+Texts = Annotated[list[Text], AfterValidator(partial(few, most=FEW))]
+Words = Annotated[list[Word], AfterValidator(partial(few, most=FEW))]
 Facts = Annotated[dict[Word, Text], AfterValidator(few_of)]
 """What somebody else says, by name. All three cut."""
 Packing = Annotated[str, Field(max_length=2**21)]
@@ -160,6 +152,8 @@ def _bounded(value: Any) -> Any:
             raise ValueError(f"{item} is no number that JSON has")
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
             raise ValueError("a number of more than 64 bits")
+        elif item is not None and not isinstance(item, int | float | date):
+            raise ValueError(f"a {type(item).__name__}, which JSON does not have; write it as text, in quotes")
         size += 8
         if size > DOCUMENT_MOST:
             raise ValueError(f"more than {DOCUMENT_MOST} characters")
@@ -168,8 +162,18 @@ def _bounded(value: Any) -> Any:
 
 Document = Annotated[dict[str, Any], AfterValidator(_bounded)]
 """JSON whose fields somebody else defines, such as a provider spec: bounded in size and depth. Refuses."""
+Unknown = Annotated[Any, AfterValidator(_bounded)]
+"""The value of a field that nobody knows: bounded like a document. Refuses."""
 Annotations = Annotated[dict[str, str], AfterValidator(_bounded)]
 """Of a manifest, all together bounded like a document. Refuses."""
+
+
+class Manifest(Model):
+    """What a person writes. Unknown fields are kept, so that the loader can warn about them with their path."""
+
+    __pydantic_extra__: dict[str, Unknown]
+    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+
 
 # -- durations --------------------------------------------------------------------------------------------------------
 
@@ -202,7 +206,10 @@ def parse_duration(value: Any) -> Any:
         return timedelta.max
 
 
-def _not_negative(value: timedelta) -> timedelta:
+def sensible(value: timedelta) -> timedelta:
+    """Raises ValueError with what to write."""
+    if value > LONGEST:
+        raise ValueError(f"longer than {format_duration(LONGEST)}, ten years; write it like 20m, 1h30m or 90s")
     if value < timedelta(0):
         raise ValueError("negative; write it like 20m, 1h30m or 90s")
     return value
@@ -240,9 +247,7 @@ def format_duration(value: timedelta) -> str:
 
 
 _as_text = PlainSerializer(format_duration, return_type=str)
-Duration = Annotated[
-    timedelta, BeforeValidator(parse_duration), Field(le=LONGEST), AfterValidator(_not_negative), _as_text
-]
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(sensible), _as_text]
 """A span of time that a person has written, as Kubernetes does: `20m`. Refuses."""
 Span = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(shortened), _as_text]
 """The same where one program tells it another, or itself. Cuts."""

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
-from resources.base import LONGEST_SECONDS, Annotations, Duration, Key, Labels, Manifest, Name, Span
-from resources.names import is_label, is_name
+from resources.base import LONGEST_SECONDS, NAME_MOST, Annotations, Duration, Key, Labels, Manifest, Name, Span
+from resources.names import CLUSTER_ANNOTATION, is_label, is_name
 
 
 class ObjectMeta(Manifest):
@@ -24,6 +24,13 @@ class ObjectMeta(Manifest):
     def dns_name(cls, value: str) -> str:
         if not is_name(value):
             raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
+        return value
+
+    @field_validator("annotations")
+    @classmethod
+    def cluster(cls, value: dict[str, str]) -> dict[str, str]:
+        if len(value.get(CLUSTER_ANNOTATION, "")) > NAME_MOST:
+            raise ValueError(f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are no cluster's name")
         return value
 
 
