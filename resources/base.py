@@ -9,6 +9,7 @@ have written anything longer that worked.
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -53,18 +54,28 @@ WORD_MOST = 200
 FEW = 100
 """Entries of a list or table of facts."""
 TEXT_MOST = 1000
-"""Characters. A state keeps some hundred texts, and one character takes six bytes at most: it stays below 1 MiB."""
+"""Bytes, as JSON writes it: a character takes one as a rule, and six at most. A state keeps some hundred texts, and so
+stays below 1 MiB."""
 
 
 def cut(text: str, most: int = TEXT_MOST) -> str:
-    """The text, or its beginning with "…" and how much is missing: never more than `most` characters. Half a character
-    (a lone surrogate, which JSON may carry and UTF-8 cannot) becomes "?"."""
-    if not text.isascii():
-        text = text.encode(errors="replace").decode()
-    if len(text) <= most:
-        return text
-    kept = most - 40  # for the words below
-    return f"{text[:kept]}… ({len(text) - kept} characters more)"
+    """The text, or its beginning with "…" and how much is missing: never more than `most` bytes as JSON.
+
+    Half a character (a lone surrogate, which JSON may carry and UTF-8 cannot) becomes "?"."""
+    if text.isascii() and text.isprintable() and len(text) <= most // 2:
+        return text  # as nearly all are
+    head = text[:most]
+    head = head if head.isascii() else head.encode(errors="replace").decode()
+    if len(text) <= most and _bytes(head) <= most:
+        return head
+    kept = min(len(head), most - 40)  # for the words below
+    while kept and (over := _bytes(head[:kept]) - (most - 40)) > 0:
+        kept -= -(-over // 6)  # no character takes more, so this is never too much
+    return f"{head[:kept]}… ({len(text) - kept} characters more)"
+
+
+def _bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
 
 
 Name = Annotated[str, Field(max_length=NAME_MOST)]
@@ -125,7 +136,7 @@ Seconds = Annotated[float, Field(allow_inf_nan=False), AfterValidator(waited)]
 # -- JSON of others ---------------------------------------------------------------------------------------------------
 
 DOCUMENT_MOST = 65536
-"""Characters of all keys and texts; numbers and the like count as 8."""
+"""Bytes of all keys and texts as JSON writes them; each value counts 8 more."""
 DEPTH_MOST = 32
 
 
@@ -139,15 +150,14 @@ def _bounded(value: Any) -> Any:
         if isinstance(item, dict):
             if not all(isinstance(k, str) for k in item):
                 raise ValueError("a key that is no text; write it in quotes")
-            size += sum(map(len, item))
-            todo += [(k, depth) for k in item if not k.isascii()]
+            todo += [(k, depth) for k in item]
             todo += [(v, depth + 1) for v in item.values()]
         elif isinstance(item, list | tuple):
             todo += [(v, depth + 1) for v in item]
         elif isinstance(item, str):
             if not item.isascii() and any("\ud800" <= c <= "\udfff" for c in item):
                 raise ValueError("half a character (a lone surrogate)")
-            size += len(item)
+            size += len(item) if (item.isascii() and item.isprintable()) or len(item) > DOCUMENT_MOST else _bytes(item)
         elif isinstance(item, float) and not math.isfinite(item):
             raise ValueError(f"{item} is no number that JSON has")
         elif isinstance(item, int) and not -(2**63) <= item < 2**63:
@@ -156,7 +166,7 @@ def _bounded(value: Any) -> Any:
             raise ValueError(f"a {type(item).__name__}, which JSON does not have; write it as text, in quotes")
         size += 8
         if size > DOCUMENT_MOST:
-            raise ValueError(f"more than {DOCUMENT_MOST} characters")
+            raise ValueError(f"more than {DOCUMENT_MOST} bytes")
     return value
 
 

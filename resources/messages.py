@@ -107,7 +107,7 @@ class NodeFacts(Value):
     addresses: Words = Field(default_factory=list)
     annotations: Facts = Field(default_factory=dict)
     """Of those on it the ones that its machine reads."""
-    twins: list[Name] = Field(default_factory=list)
+    twins: Words = Field(default_factory=list)
     """Names of other Nodes with the VM's providerID, which do not count."""
     unwritable: Text = ""
     """Why the API server refuses what the watch writes on it, again and again."""

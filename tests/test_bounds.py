@@ -159,8 +159,8 @@ def deep(levels: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ({"a": "x" * 70_000}, "more than 65536 characters"),
-        ({"a": [["x" * 100] * 100] * 100}, "more than 65536 characters"),
+        ({"a": "x" * 70_000}, "more than 65536 bytes"),
+        ({"a": [["x" * 100] * 100] * 100}, "more than 65536 bytes"),
         (deep(DEPTH_MOST + 1), "deeper than 32"),
         ({"a": 10**300}, "64 bits"),
         ({"a": float("inf")}, "no number that JSON has"),

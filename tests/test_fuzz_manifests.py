@@ -206,7 +206,7 @@ def pool(field: str) -> str:
 SPECIAL: dict[str, tuple[Callable[[], str], str]] = {
     "an alias bomb": (lambda: of_class(bomb()), f"f.yaml:1\\d: not YAML: with its aliases .* than {EXPANDED_MOST}"),
     "a bomb of merges": (merges, "f.yaml:.*with its aliases written out"),
-    "a small bomb": (lambda: of_class(bomb(3)), "providerSpec: more than 65536 characters"),
+    "a small bomb": (lambda: of_class(bomb(3)), "providerSpec: more than 65536 bytes"),
     "a deep list": (lambda: "metadata: " + "[" * 20_000, f"f.yaml:1: not YAML: nested deeper than {DEPTH_MOST}"),
     "a deep List": (lambda: "kind: List\nitems: [" * 400, "f.yaml:"),
     "a deep spec": (lambda: of_class("x: " + "{a: " * 40 + "1" + "}" * 40), "providerSpec: nested deeper than 32"),
@@ -219,7 +219,7 @@ SPECIAL: dict[str, tuple[Callable[[], str], str]] = {
     "a long file": (lambda: "# x\n" * (SIZE_MOST // 4 + 1), f"more than {SIZE_MOST} characters; split it"),
     "a long annotation": (
         lambda: machine("a: b").replace("name: m", f"name: m, annotations: {{a: {'x' * 70_000}}}"),
-        "annotations: more than 65536 characters",
+        "annotations: more than 65536 bytes",
     ),
     "a number of 5,000 digits": (lambda: pool(f"replicas: {'9' * 5000}"), "f.yaml:4: .* cannot be read as int"),
     "a date that there is not": (lambda: machine("x: 2026-13-45"), "f.yaml:4: .* cannot be read as timestamp"),
