@@ -115,6 +115,8 @@ DAY = 86400.0
 
 
 def _within(value: int) -> int:
+    if -COUNT_MOST <= value <= COUNT_MOST:
+        return value
     if not -(2**63) <= value < 2**63:
         raise ValueError("a number of more than 64 bits")
     return min(max(value, -COUNT_MOST), COUNT_MOST)

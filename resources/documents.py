@@ -30,11 +30,12 @@ class _Loader(yaml.SafeLoader):
         """By anchor; none for one whose node has not ended yet."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
-        before, self._depth = self._size, self._depth + 1
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        alias, before = isinstance(event, yaml.AliasEvent), self._size
+        self._depth += 1
         if self._depth > DEPTH_MOST:
             raise yaml.MarkedYAMLError(None, None, f"nested deeper than {DEPTH_MOST} levels", event.start_mark)
-        if isinstance(event, yaml.AliasEvent):
+        if alias:
             if event.anchor in self.anchors and event.anchor not in self._sizes:
                 raise yaml.MarkedYAMLError(None, None, f"*{event.anchor} stands within itself", event.start_mark)
             self._size += self._sizes.get(event.anchor, 0)
@@ -42,7 +43,7 @@ class _Loader(yaml.SafeLoader):
         if self._size > EXPANDED_MOST:
             words = f"with its aliases written out it has more than {EXPANDED_MOST} characters"
             raise yaml.MarkedYAMLError(None, None, words, event.start_mark)
-        anchor = None if isinstance(event, yaml.AliasEvent) else event.anchor
+        anchor = None if alias else event.anchor
         if anchor is not None:
             self._sizes.pop(anchor, None)  # given again, it is another node's
         node: yaml.Node | None = super().compose_node(parent, index)
@@ -67,7 +68,7 @@ def documents(text: str) -> list[Any]:
     try:
         loader = _Loader(text)
         found = []
-        while loader.check_data():
+        while loader.check_data():  # type: ignore[no-untyped-call]
             found.append(loader.get_data())
         return found
     except yaml.reader.ReaderError as e:

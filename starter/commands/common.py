@@ -122,14 +122,21 @@ class Session:
         """Runs `body` with a client."""
         import asyncio
 
+        from pydantic import ValidationError
+
+        from resources.base import explained
         from starter.client import HostlerClient
+        from starter.errors import Refused
 
         async def main() -> None:
             cluster, requested_by = self.cluster, self.requested_by
             async with HostlerClient.connect(self.settings, cluster=cluster, requested_by=requested_by) as client:
                 await body(client)
 
-        asyncio.run(main())
+        try:
+            asyncio.run(main())
+        except ValidationError as e:  # what was typed is too long for any name, or the like
+            raise Refused(explained(e)) from None
 
 
 def session(ctx: typer.Context, cluster: str | None, settings: Path | None, requested_by: str | None = None) -> Session:
