@@ -19,10 +19,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from resources.base import with_zone
+
 VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1beta1")
 PATIENCE = 30.0  # seconds that it may take; `aws eks get-token` asks STS first
 PATIENCE_WITH_PEOPLE = 300.0
 OUTPUT_LIMIT = 1 << 20  # bytes
+HEARD = 2048  # bytes of the end of what it said on stderr: what is looked through for secrets
 MESSAGE_LENGTH = 300  # characters of what it said on stderr
 # What could be a key, a token or a part of one; names of files, hosts and errors have no digits among so many letters.
 _SECRET = re.compile(r"eyJ[\w.+/=-]+|(?=[^\s\d]*\d)[\w+/=~%-]{16,}|(?i:(?<=bearer )|(?<=basic ))\S+")
@@ -136,7 +139,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 def _scrubbed(said: bytes, hidden: Sequence[str]) -> str:
     """The end of what it said, in one line, without what looks like a secret."""
-    text = " ".join(said.decode(errors="replace").split())
+    text = " ".join(said[-HEARD:].decode(errors="replace").split())
     for value in hidden:
         if len(value) >= 8:
             text = text.replace(value, "***")
@@ -151,7 +154,7 @@ def _credentials(name: str, version: str, output: bytes) -> PluginCredentials:
         kind, said, status = answer["kind"], answer["apiVersion"], answer.get("status") or {}
         token, certificate, key = (status.get(k) or None for k in ("token", "clientCertificateData", "clientKeyData"))
         expires = status.get("expirationTimestamp")
-        until = datetime.fromisoformat(expires) if expires else None
+        until = with_zone(datetime.fromisoformat(expires)) if expires else None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CredentialsError(f"{name}: its answer is no ExecCredential") from None
     if (kind, said) != ("ExecCredential", version):
@@ -160,5 +163,5 @@ def _credentials(name: str, version: str, output: bytes) -> PluginCredentials:
         raise CredentialsError(f"{name}: its answer has a certificate without key, or a key without certificate")
     if not (token or certificate):
         raise CredentialsError(f"{name}: its answer has neither a token nor a certificate")
-    left = math.inf if until is None else (until.astimezone(UTC) - datetime.now(UTC)).total_seconds()
+    left = math.inf if until is None else (until - datetime.now(UTC)).total_seconds()
     return PluginCredentials(token, certificate, key, time.monotonic() + left)

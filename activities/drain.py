@@ -22,6 +22,7 @@ from activities.events import tell
 from activities.kube import Kube, node_path
 from activities.looks import labelled_nodes
 from activities.whose import Whose, whose
+from resources.base import read_time
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput
 
@@ -113,7 +114,7 @@ def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
 def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
     """Or its file system is read-only, so that it cannot end a pod either (MCM D7, D8)."""
     for condition in (node.get("status") or {}).get("conditions") or ():
-        well, since = ALIVE_WHEN.get(condition.get("type")), condition.get("lastTransitionTime")
-        if well and condition.get("status") != well and since and now - datetime.fromisoformat(since) > DEAD_AFTER:
+        well, since = ALIVE_WHEN.get(condition.get("type")), read_time(condition.get("lastTransitionTime"))
+        if well and condition.get("status") != well and since and now - since > DEAD_AFTER:
             return True
     return False

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+from resources.base import read_time
 from resources.messages import NodeFacts
 from resources.names import (
     INSTANCE_NOT_READY_TAINT,
@@ -26,7 +27,10 @@ ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION, PRESERVE_ANNOTATION)
 
 
 def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
-    """The facts of one Node object as JSON. Heartbeat times are not among them: they would be a change every time."""
+    """The facts of one Node object as JSON. Heartbeat times are not among them: they would be a change every time.
+
+    Kubelets and people write a Node as they like. Long words, long lists and times that nobody means are cut; raises
+    what `MALFORMED` names where an identity (name, uid, providerID) is none."""
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
@@ -39,7 +43,7 @@ def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = (
         name=metadata["name"],
         provider_id=spec.get("providerID") or "",
         uid=metadata.get("uid", ""),
-        created=datetime.fromisoformat(metadata["creationTimestamp"]),
+        created=_created(metadata),
         ready=ready.get("status") == "True",
         conditions={
             kind: c["status"]
@@ -55,6 +59,13 @@ def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = (
         annotations=_annotations(annotations),
         twins=sorted(twins),
     )
+
+
+def _created(metadata: dict[str, Any]) -> datetime:
+    created = read_time(metadata["creationTimestamp"])
+    if created is None:
+        raise ValueError("its creationTimestamp is no time")
+    return created
 
 
 def _annotations(there: dict[str, str]) -> dict[str, str]:

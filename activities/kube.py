@@ -16,6 +16,7 @@ from kubernetes.aio.client import ApiClient
 from activities.credentialplugin import CredentialsError
 from activities.kubeconfig import Access
 from activities.patience import patiently
+from resources.base import cut, waited
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings, Settings
 
@@ -42,11 +43,11 @@ class KubeError(Exception):
     """The API server refused, or could not be reached (status 0). Credentials that cannot be had count as 401."""
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
-        super().__init__(message)
+        super().__init__(cut(message))
         self.status = status
         self.reason = reason
-        self.message = message
-        self.retry_after = retry_after
+        self.message = cut(message)
+        self.retry_after = None if retry_after is None else waited(retry_after)
 
     @property
     def error_class(self) -> ErrorClass:
@@ -244,14 +245,15 @@ def _no_credentials(e: CredentialsError) -> KubeError:
 def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
     try:
         status = json.loads(data)
-    except ValueError:
-        status = {}
+    except (ValueError, RecursionError):
+        status = None
+    status = status if isinstance(status, dict) else {}  # a proxy answers as it likes
     after = response.headers.get("Retry-After")
     return KubeError(
         response.status,
-        status.get("reason") or response.reason or "",
-        status.get("message") or f"HTTP {response.status}",
-        float(after) if after and after.isdigit() else None,
+        str(status.get("reason") or response.reason or ""),
+        str(status.get("message") or f"HTTP {response.status}"),
+        float(after) if after and after.isdecimal() else None,
     )
 
 

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from activities.kube import Kube, KubeError, node_path
 from activities.whose import Rival, Whose, is_of, ready_status, the_one, whose
+from resources.base import read_time
 from resources.messages import AtNode
 from resources.names import MACHINE_NAME_LABEL
 
@@ -76,12 +77,10 @@ async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
     """renewTime, by the kubelet's own clock; None when there is no Lease or nobody renewed it. Raises KubeError."""
     lease = await kube.find(f"{LEASES}/{quote(node_name)}")
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
-    return datetime.fromisoformat(renewed) if renewed else None
+    return read_time(renewed)
 
 
 def transitions(node: dict[str, Any]) -> dict[str, datetime]:
-    """When each condition became what it is. One that says no time is left out."""
+    """When each condition became what it is. One that says no time, or none that can be read, is left out."""
     conditions = (node.get("status") or {}).get("conditions") or ()
-    return {
-        c["type"]: datetime.fromisoformat(c["lastTransitionTime"]) for c in conditions if c.get("lastTransitionTime")
-    }
+    return {c["type"]: time for c in conditions if (time := read_time(c.get("lastTransitionTime")))}

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import ValidationError
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -28,6 +29,7 @@ from activities.told import Position
 from activities.twins import LEASES_EVERY, Leases
 from activities.vm_owners import machines_of
 from activities.whose import Rival, provider_id_of, the_one
+from resources.base import explained
 from resources.messages import Cursor, NodeFacts, Note, WatchInput
 from resources.names import machine_id, provider_key
 
@@ -320,7 +322,8 @@ class NodeWatch:
             metadata = node["metadata"]
             if metadata.get("uid") not in self.unreadable:
                 self.unreadable.add(metadata.get("uid"))
-                words = f"node {metadata['name']} cannot be read, and nobody is told of it: {type(e).__name__}: {e}"
+                why = explained(e) if isinstance(e, ValidationError) else f"{type(e).__name__}: {e}"
+                words = f"node {metadata['name']} cannot be read, and nobody is told of it: {why}"
                 await self._note("NodeUnreadable", words)
 
     async def _tell(self, machine: str, node: dict[str, Any], twins: Iterable[str] = ()) -> None:

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from resources.base import format_duration
+from resources.base import EARLIEST, format_duration, read_time
 from resources.names import provider_key
 
 Node = dict[str, Any]
@@ -71,7 +71,7 @@ class Rival:
     @classmethod
     def of(cls, node: Node, silent: bool = False) -> Rival:
         metadata = node["metadata"]
-        created = datetime.fromisoformat(metadata["creationTimestamp"])
+        created = read_time(metadata["creationTimestamp"]) or EARLIEST
         return cls(metadata["name"], metadata.get("uid", ""), created, ready_status(node) == "True", silent)
 
 
@@ -98,7 +98,7 @@ def alive(node: Node, renewed: datetime | None, now: datetime, silent_for: timed
     if ready.get("status", "Unknown") != "Unknown":
         return f"node {name} says that Ready is {ready['status']}"
     written = (node["metadata"]["creationTimestamp"], ready.get("lastHeartbeatTime"), ready.get("lastTransitionTime"))
-    last = max([datetime.fromisoformat(t) for t in written if t] + ([renewed] if renewed else []))
+    last = max(t for t in [*map(read_time, written), renewed, EARLIEST] if t)
     if now - last < silent_for:
         return f"node {name} showed life at {last:%Y-%m-%d %H:%M:%S}, less than {format_duration(silent_for)} ago"
     return ""

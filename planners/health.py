@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 
 from planners.claims import GONE, WELL, kubelet_lives
-from resources.base import format_duration, whole_seconds
+from resources.base import format_duration, later, whole_seconds
 from resources.machine import Illness, Look, Phase
 from resources.messages import NodeFacts, VmFacts
 from resources.names import STARTUP_TAINTS
@@ -80,9 +80,9 @@ def plan_health(
     if phase == Phase.RUNNING:
         return Verdict(Phase.RUNNING, healthy_since, None)
     since = healthy_since or now
-    if now >= since + settle:
+    if now >= later(since, settle):
         return Verdict(Phase.RUNNING, since, None)
-    return Verdict(Phase.UNKNOWN, since, since + settle)
+    return Verdict(Phase.UNKNOWN, since, later(since, settle))
 
 
 # -- how long it has been unhealthy -----------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ def fall_ill(former: Illness | None, now: datetime, timeout: timedelta) -> Illne
 
 def fails_at(illness: Illness, timeout: timedelta) -> datetime:
     """Absolute, however often it is looked at."""
-    return max(illness.began, illness.began + timeout - illness.spent)
+    return max(illness.began, later(illness.began, timeout - illness.spent))
 
 
 # -- fresh looks before it is Failed ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from planners.preservation import ASKED_FOR, moment, on_node
+from resources.base import LONGEST, later
 from resources.machine import Deletion, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
 from resources.names import PRESERVE_ANNOTATION
@@ -23,9 +24,6 @@ from resources.preservation import (
 )
 
 PreservationIntent = PreserveIntent | ReleaseIntent | ExtendIntent
-
-LONGEST = timedelta(days=3650)
-"""Of a preservation."""
 
 
 def deletion(former: Deletion | None, intent: DeleteIntent, now: datetime) -> Deletion:
@@ -59,7 +57,7 @@ def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> 
             made = Release(time=now, requested_by=intent.requested_by, reason=intent.reason)
             return p.model_copy(update={"own": None, "release": made if has_effect(p) else p.release})
         case ExtendIntent():
-            until = intent.until or now + (intent.lasts or timedelta(0))
+            until = intent.until or later(now, intent.lasts or timedelta(0))
             return p.model_copy(update={"expiry_time": until, "warned": False})
 
 
@@ -133,7 +131,7 @@ def _wrong_time(lasts: timedelta | None, until: datetime | None, now: datetime) 
         return "both how long and until when are given; give one"
     if until is not None and until <= now:
         return f"{moment(until)} has passed"
-    if (lasts is not None and lasts > LONGEST) or (until is not None and until > now + LONGEST):
+    if until is not None and until > later(now, LONGEST):  # `lasts` is bounded by its type
         return f"that is more than {LONGEST.days} days"
     return ""
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 
 from planners.claims import GONE
 from planners.hot_update import rolling_hash
 from planners.preservation import ASKED_FOR, effective
+from resources.base import read_time
 from resources.errors import PASSING, ErrorClass
 from resources.machine import Condition, MachineState, Mark, Phase
 from resources.membership import CreateFailure, MemberReport
-from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool import Keep, Trouble, Vm
+from resources.names import MARKED_ANNOTATION
+from resources.pool import Keep, Trouble, Vm, priority_in
 from resources.preservation import PreserveValue
 
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
@@ -40,7 +41,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         keep=keep_of(s),
         preserved_until=s.status.preserve.expiry_time,
         preserved_by=s.status.preserve.source,
-        priority=_priority(s),
+        priority=priority_in(s.node.annotations) if s.node else None,
         marked=s.mark.time if s.mark else None,
         failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
         failures=s.create_failures,
@@ -73,16 +74,7 @@ def mark_of(annotations: Mapping[str, str], former: Mark | None, now: datetime) 
     text = annotations.get(MARKED_ANNOTATION)
     if text is None or (former is not None and former.text == text):
         return former if text is not None else None
-    return Mark(text=text, time=time_of(text) or now)
-
-
-def time_of(text: str) -> datetime | None:
-    """An RFC 3339 time; one without a zone is UTC. None when it is none."""
-    try:
-        time = datetime.fromisoformat(text.strip())
-    except ValueError:
-        return None
-    return time if time.tzinfo else time.replace(tzinfo=UTC)
+    return Mark(text=text, time=read_time(text) or now)
 
 
 def is_drained(s: MachineState) -> bool:
@@ -140,11 +132,3 @@ def _seen_gone(s: MachineState) -> bool:
 
 def _failed(s: MachineState) -> Condition | None:
     return next((c for c in s.status.conditions if c.type == "Failed"), None)
-
-
-def _priority(s: MachineState) -> int | None:
-    """By the annotation on the Node; None where there is none, or one that is no number."""
-    try:
-        return int(s.node.annotations[PRIORITY_ANNOTATION]) if s.node else None
-    except (KeyError, ValueError):
-        return None

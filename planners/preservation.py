@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from resources.base import later
 from resources.machine import Phase
 from resources.preservation import PreservedBy, PreserveValue, Release, Request
 
@@ -173,7 +174,7 @@ def _own(o: Observed) -> Request | None:
 
 def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
     own = _own(o) if source is PreservedBy.ASKED else None
-    expiry = own.until if own and own.until else o.now + (own.lasts if own and own.lasts else o.timeout)
+    expiry = own.until if own and own.until else later(o.now, own.lasts if own and own.lasts else o.timeout)
     return Preserve(expiry, source, "Preserved", f"preserved until {moment(expiry)}: {why}", why)
 
 

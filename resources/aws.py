@@ -9,21 +9,21 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
-from resources.base import Manifest
+from resources.base import Count, Key, Manifest, Name
 from resources.effects import Effect
 from resources.names import MUST_PREFIXES
 
 MAX_TAGS = 50
 """A resource may carry so many (EC2 user guide, Tag restrictions)."""
 
-Tags = dict[str, str]
+Tags = dict[Key, Key]
 
 
 class Iam(Manifest):
     """The instance profile, by name or by ARN."""
 
-    name: str | None = None
-    arn: str | None = Field(default=None, alias="arn")
+    name: Name | None = None
+    arn: Key | None = Field(default=None, alias="arn")
 
     @model_validator(mode="after")
     def one_of(self) -> Self:
@@ -37,53 +37,53 @@ class Ebs(Manifest):
     """Default true, as MCM."""
     encrypted: bool | None = None
     """The account's default when absent."""
-    iops: int | None = Field(default=None, ge=0)
-    throughput: int | None = Field(default=None, ge=0)
+    iops: Count | None = Field(default=None, ge=0)
+    throughput: Count | None = Field(default=None, ge=0)
     """MiB/s, gp3 only."""
-    kms_key_id: Annotated[str | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
-    snapshot_id: str | None = Field(default=None, alias="snapshotID")
-    volume_size: int | None = Field(default=None, ge=1)
+    kms_key_id: Annotated[Key | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
+    snapshot_id: Key | None = Field(default=None, alias="snapshotID")
+    volume_size: Count | None = Field(default=None, ge=1)
     """GiB; the image's own size when absent."""
-    volume_type: str | None = None
+    volume_type: Key | None = None
     """gp3, gp2, io2, …; EC2's default when absent."""
 
 
 class BlockDevice(Manifest):
-    device_name: str | None = None
+    device_name: Key | None = None
     """`/root` stands for the image's root device."""
     ebs: Ebs = Field(default_factory=Ebs)
-    no_device: Annotated[str | None, Effect.NONE] = None
-    virtual_name: Annotated[str | None, Effect.NONE] = None
+    no_device: Annotated[Key | None, Effect.NONE] = None
+    virtual_name: Annotated[Key | None, Effect.NONE] = None
 
 
 class NetworkInterface(Manifest):
-    subnet_id: str = Field(alias="subnetID")
-    security_group_ids: list[str] = Field(default_factory=list, alias="securityGroupIDs")
+    subnet_id: Key = Field(alias="subnetID")
+    security_group_ids: list[Key] = Field(default_factory=list, alias="securityGroupIDs")
     associate_public_ip_address: bool | None = Field(default=None, alias="associatePublicIPAddress")
     delete_on_termination: bool | None = None
     """Default true."""
-    description: str | None = None
-    device_index: int | None = Field(default=None, ge=0)
+    description: Key | None = None
+    device_index: Count | None = Field(default=None, ge=0)
     """Default: its place in the list."""
-    network_card_index: int | None = Field(default=None, ge=0)
+    network_card_index: Count | None = Field(default=None, ge=0)
     interface_type: Literal["interface", "efa", "efa-only"] | None = None
-    ipv6_address_count: int | None = Field(default=None, ge=0)
+    ipv6_address_count: Count | None = Field(default=None, ge=0)
     """At launch."""
     primary_ipv6: bool | None = None
     """Default true where there is an IPv6 address."""
-    ipv6_prefix_count: Annotated[int | None, Effect.POST_START] = Field(default=None, ge=0)
+    ipv6_prefix_count: Annotated[Count | None, Effect.POST_START] = Field(default=None, ge=0)
     """After the start, by AssignIpv6Addresses (seed 000)."""
 
 
 class MetadataOptions(Manifest):
     http_endpoint: Literal["enabled", "disabled"] | None = None
-    http_put_response_hop_limit: int | None = Field(default=None, ge=1, le=64)
+    http_put_response_hop_limit: Count | None = Field(default=None, ge=1, le=64)
     http_tokens: Literal["required", "optional"] | None = None
 
 
 class CpuOptions(Manifest):
-    core_count: int | None = Field(default=None, ge=1)
-    threads_per_core: int | None = Field(default=None, ge=1, le=2)
+    core_count: Count | None = Field(default=None, ge=1)
+    threads_per_core: Count | None = Field(default=None, ge=1, le=2)
     amd_sev_snp: Literal["enabled", "disabled"] | None = None
 
     @model_validator(mode="after")
@@ -95,8 +95,8 @@ class CpuOptions(Manifest):
 
 class CapacityReservation(Manifest):
     capacity_reservation_preference: Literal["open", "none", "capacity-reservations-only"] | None = None
-    capacity_reservation_id: str | None = None
-    capacity_reservation_resource_group_arn: str | None = None
+    capacity_reservation_id: Key | None = None
+    capacity_reservation_resource_group_arn: Key | None = None
 
     @model_validator(mode="after")
     def one_target(self) -> Self:
@@ -113,12 +113,12 @@ class InstanceMarketOptions(Manifest):
 
 class Placement(Manifest):
     affinity: Literal["default", "host"] | None = None
-    availability_zone: str | None = None
-    group_id: str | None = None
-    group_name: str | None = None
-    host_id: str | None = None
-    host_resource_group_arn: str | None = None
-    partition_number: int | None = Field(default=None, ge=1, le=7)
+    availability_zone: Key | None = None
+    group_id: Key | None = None
+    group_name: Key | None = None
+    host_id: Key | None = None
+    host_resource_group_arn: Key | None = None
+    partition_number: Count | None = Field(default=None, ge=1, le=7)
     tenancy: Literal["default", "dedicated", "host"] | None = None
 
 
@@ -127,15 +127,15 @@ class AwsProviderSpec(Manifest):
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
 
-    api_version: Annotated[str | None, Effect.NONE] = None
-    kind: Annotated[str | None, Effect.NONE] = None
-    ami: str = Field(min_length=1)
+    api_version: Annotated[Key | None, Effect.NONE] = None
+    kind: Annotated[Name | None, Effect.NONE] = None
+    ami: Key = Field(min_length=1)
     """The image, `ami-…`."""
-    region: str = Field(min_length=1)
+    region: Name = Field(min_length=1)
     """E.g. eu-west-1."""
-    machine_type: str = Field(min_length=1)
+    machine_type: Key = Field(min_length=1)
     """Instance type, e.g. m5.large."""
-    key_name: str | None = None
+    key_name: Key | None = None
     """EC2 key pair for SSH."""
     iam: Iam | None = None
     """The instance profile that the VM runs under."""
@@ -154,12 +154,12 @@ class AwsProviderSpec(Manifest):
     cpu_options: CpuOptions | None = None
     capacity_reservation: CapacityReservation | None = None
     instance_market_options: InstanceMarketOptions | None = None
-    spot_price: str | None = None
+    spot_price: Key | None = None
     """Deprecated: a one-time spot request; empty means the on-demand price. Use instanceMarketOptions."""
     placement: Placement | None = None
     ebs_optimized: Annotated[bool | None, Effect.NONE] = None
     monitoring: Annotated[bool | None, Effect.NONE] = None
-    kms_key_id: Annotated[str | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
+    kms_key_id: Annotated[Key | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
 
     @model_validator(mode="after")
     def device_indexes(self) -> Self:

@@ -1,16 +1,29 @@
-"""What all models share: camelCase on the wire, snake_case in Python, durations as Kubernetes writes them."""
+"""What all models share: camelCase on the wire, snake_case in Python, durations as Kubernetes writes them, and bounded
+types, so that nothing which arrives can make a state that is too large, or that the next run cannot decode.
+
+There are two kinds. What *refuses* is for what people and programs write and can mend: `Name`, `Key`, `Duration`,
+`Moment`, `Document`. What *cuts* is for what must be taken whatever it says, because it is a fact, or because an older
+worker has written it: `Text`, `Instant`, `Span`, `Count`. A state has refusing types only where an older worker cannot
+have written anything longer that worked.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import re
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, PlainSerializer
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
 
+T = TypeVar("T")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_PART = re.compile(r"([0-9]*\.?[0-9]+)(ns|us|µs|ms|s|m|h)")
+_PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_LONGEST_TEXT = 100
+"""Characters of a duration as it may be written: no sensible one comes near."""
 
 
 class Model(BaseModel):
@@ -25,10 +38,161 @@ class Value(Model):
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, frozen=True)
 
 
+def explained(error: ValidationError) -> str:
+    """What is wrong with what, in one line. The input is not quoted: it may be long, or a secret."""
+    found = error.errors(include_url=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in found)
+
+
+# -- texts ------------------------------------------------------------------------------------------------------------
+
+NAME_MOST = 253
+"""Characters; of a Kubernetes name too."""
+KEY_MOST = 1000
+"""Characters; of a workflow's id at Temporal too."""
+WORD_MOST = 200
+FEW = 100
+"""Entries of a list or table of facts."""
+TEXT_MOST = 1000
+"""Bytes, as JSON writes it: a character takes one as a rule, and six at most. A state keeps some hundred texts, and so
+stays below 1 MiB."""
+
+
+def cut(text: str, most: int = TEXT_MOST) -> str:
+    """The text, or its beginning with "…" and how much is missing: never more than `most` bytes as JSON.
+
+    Half a character (a lone surrogate, which JSON may carry and UTF-8 cannot) becomes "?"."""
+    if text.isascii() and text.isprintable() and len(text) <= most // 2:
+        return text  # as nearly all are
+    head = text[:most]
+    head = head if head.isascii() else head.encode(errors="replace").decode()
+    if len(text) <= most and _bytes(head) <= most:
+        return head
+    kept = min(len(head), most - 40)  # for the words below
+    while kept and (over := _bytes(head[:kept]) - (most - 40)) > 0:
+        kept -= -(-over // 6)  # no character takes more, so this is never too much
+    return f"{head[:kept]}… ({len(text) - kept} characters more)"
+
+
+def _bytes(text: str) -> int:
+    return len(json.dumps(text, ensure_ascii=False).encode()) - 2
+
+
+Name = Annotated[str, Field(max_length=NAME_MOST)]
+"""A name of something, as Kubernetes or a cloud has it. Refuses."""
+Key = Annotated[str, Field(max_length=KEY_MOST)]
+"""What identifies something and is no name: a providerID, a workflow's id, an account's key, a token. Refuses."""
+Text = Annotated[str, AfterValidator(cut)]
+"""Words for people, and facts in others' words. Cuts."""
+Word = Annotated[str, AfterValidator(partial(cut, most=WORD_MOST))]
+"""One of a known set, as a rule: a reason in CamelCase, a status, an address. Cuts."""
+
+
+def few(texts: list[str], most: int = FEW) -> list[str]:
+    """The list, or its beginning and how many are missing."""
+    return texts if len(texts) <= most else [*texts[: most - 1], f"… ({len(texts) - most + 1} more)"]
+
+
+def few_of(table: dict[str, T]) -> dict[str, T]:
+    """The table, or its first entries by name."""
+    return table if len(table) <= FEW else {k: table[k] for k in sorted(table)[:FEW]}
+
+
+Texts = Annotated[list[Text], AfterValidator(partial(few, most=FEW))]
+Words = Annotated[list[Word], AfterValidator(partial(few, most=FEW))]
+Facts = Annotated[dict[Word, Text], AfterValidator(few_of)]
+"""What somebody else says, by name. All three cut."""
+Packing = Annotated[str, Field(max_length=2**21)]
+"""A packed table (resources/packed.py). Refuses what Temporal would refuse."""
+Labels = Annotated[dict[Key, Name], Field(max_length=200)]
+"""Refuses."""
+
+# -- numbers ----------------------------------------------------------------------------------------------------------
+
+COUNT_MOST = 2**53
+"""As far as every reader of JSON can count."""
+DAY = 86400.0
+
+
+def _within(value: int) -> int:
+    if -COUNT_MOST <= value <= COUNT_MOST:
+        return value
+    if not -(2**63) <= value < 2**63:
+        raise ValueError("a number of more than 64 bits")
+    return min(max(value, -COUNT_MOST), COUNT_MOST)
+
+
+Count = Annotated[int, AfterValidator(_within)]
+"""A whole number. What has more than 64 bits is refused; what is beyond `COUNT_MOST` is cut to it, so that one more can
+be counted, and decoded."""
+
+
+def waited(value: float) -> float:
+    """Seconds that somebody asks us to wait, at most a day."""
+    return min(max(value, 0.0), DAY)
+
+
+Seconds = Annotated[float, Field(allow_inf_nan=False), AfterValidator(waited)]
+"""How long somebody asks us to wait; cut to a day."""
+
+# -- JSON of others ---------------------------------------------------------------------------------------------------
+
+DOCUMENT_MOST = 65536
+"""Bytes of all keys and texts as JSON writes them; each value counts 8 more."""
+DEPTH_MOST = 32
+
+
+def _bounded(value: Any) -> Any:
+    """Raises ValueError, without a quote."""
+    size, todo = 0, [(value, 1)]
+    while todo:
+        item, depth = todo.pop()
+        if depth > DEPTH_MOST:
+            raise ValueError(f"nested deeper than {DEPTH_MOST} levels")
+        if isinstance(item, dict):
+            if not all(isinstance(k, str) for k in item):
+                raise ValueError("a key that is no text; write it in quotes")
+            todo += [(k, depth) for k in item]
+            todo += [(v, depth + 1) for v in item.values()]
+        elif isinstance(item, list | tuple):
+            todo += [(v, depth + 1) for v in item]
+        elif isinstance(item, str):
+            if not item.isascii() and any("\ud800" <= c <= "\udfff" for c in item):
+                raise ValueError("half a character (a lone surrogate)")
+            size += len(item) if (item.isascii() and item.isprintable()) or len(item) > DOCUMENT_MOST else _bytes(item)
+        elif isinstance(item, float) and not math.isfinite(item):
+            raise ValueError(f"{item} is no number that JSON has")
+        elif isinstance(item, int) and not -(2**63) <= item < 2**63:
+            raise ValueError("a number of more than 64 bits")
+        elif item is not None and not isinstance(item, int | float | date):
+            raise ValueError(f"a {type(item).__name__}, which JSON does not have; write it as text, in quotes")
+        size += 8
+        if size > DOCUMENT_MOST:
+            raise ValueError(f"more than {DOCUMENT_MOST} bytes")
+    return value
+
+
+Document = Annotated[dict[str, Any], AfterValidator(_bounded)]
+"""JSON whose fields somebody else defines, such as a provider spec: bounded in size and depth. Refuses."""
+Unknown = Annotated[Any, AfterValidator(_bounded)]
+"""The value of a field that nobody knows: bounded like a document. Refuses."""
+Annotations = Annotated[dict[str, str], AfterValidator(_bounded)]
+"""Of a manifest, all together bounded like a document. Refuses."""
+
+
 class Manifest(Model):
     """What a person writes. Unknown fields are kept, so that the loader can warn about them with their path."""
 
+    __pydantic_extra__: dict[str, Unknown]
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+
+
+# -- durations --------------------------------------------------------------------------------------------------------
+
+LONGEST = timedelta(days=3650)
+"""Of any duration, ten years: longer than any machine's life, and from any time that there is (`LATEST`) no sum leaves
+the years that Python, Temporal (which counts nanoseconds in 64 bits, to 2262) and JSON have."""
+LONGEST_SECONDS = int(LONGEST.total_seconds())
 
 
 def parse_duration(value: Any) -> Any:
@@ -36,7 +200,11 @@ def parse_duration(value: Any) -> Any:
 
     Other types are left to pydantic. Raises ValueError with the accepted form.
     """
-    if not isinstance(value, str) or value.startswith(("P", "-P")):
+    if not isinstance(value, str):
+        return value
+    if len(value) > _LONGEST_TEXT:
+        raise ValueError(f"{len(value)} characters are no duration; write it like 20m, 1h30m or 90s")
+    if value.startswith(("P", "-P")):
         return value
     text = value.strip()
     if text == "0":
@@ -44,7 +212,32 @@ def parse_duration(value: Any) -> Any:
     parts = _PART.findall(text)
     if not parts or "".join(n + u for n, u in parts) != text:
         raise ValueError(f"{value!r} is not a duration; write it like 20m, 1h30m or 90s")
-    return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in parts))
+    try:
+        return timedelta(seconds=sum(float(n) * _UNITS[u] for n, u in parts))
+    except OverflowError:
+        return timedelta.max
+
+
+def sensible(value: timedelta) -> timedelta:
+    """Raises ValueError with what to write."""
+    if value > LONGEST:
+        raise ValueError(f"longer than {format_duration(LONGEST)}, ten years; write it like 20m, 1h30m or 90s")
+    if value < timedelta(0):
+        raise ValueError("negative; write it like 20m, 1h30m or 90s")
+    return value
+
+
+def seconds(value: float) -> timedelta:
+    """Of a number that somebody else has written; within `LONGEST`."""
+    try:
+        return shortened(timedelta(seconds=value))
+    except OverflowError:
+        return LONGEST if value > 0 else timedelta(0)
+
+
+def shortened(value: timedelta) -> timedelta:
+    """Within 0 and `LONGEST`."""
+    return min(max(value, timedelta(0)), LONGEST)
 
 
 def whole_seconds(value: timedelta) -> timedelta:
@@ -65,8 +258,18 @@ def format_duration(value: timedelta) -> str:
     return text
 
 
-Duration = Annotated[timedelta, BeforeValidator(parse_duration), PlainSerializer(format_duration, return_type=str)]
-"""A span of time, written as Kubernetes does: `20m`."""
+_as_text = PlainSerializer(format_duration, return_type=str)
+Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(sensible), _as_text]
+"""A span of time that a person has written, as Kubernetes does: `20m`. Refuses."""
+Span = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(shortened), _as_text]
+"""The same where one program tells it another, or itself. Cuts."""
+
+# -- times ------------------------------------------------------------------------------------------------------------
+
+EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
+"""No time is before it, so that milliseconds since 1970 are never few enough to be taken for seconds."""
+LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+"""No time is after it: Temporal's search attributes end in 2262."""
 
 
 def with_zone(value: datetime) -> datetime:
@@ -74,5 +277,42 @@ def with_zone(value: datetime) -> datetime:
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
-Moment = Annotated[datetime, AfterValidator(with_zone)]
-"""A point in time that a person may have typed."""
+def is_sensible(time: datetime) -> bool:
+    """Whether it is between `EARLIEST` and `LATEST`."""
+    return EARLIEST <= time <= LATEST
+
+
+def read_time(text: object) -> datetime | None:
+    """A time (RFC 3339) as somebody else has written it, such as a Node's annotation; without a zone it is UTC. None:
+    it is none, or none that anybody means."""
+    try:
+        time = with_zone(datetime.fromisoformat(text.strip())) if isinstance(text, str) and len(text) < 100 else None
+    except ValueError:
+        return None
+    return time if time is not None and is_sensible(time) else None
+
+
+def _readable(value: datetime) -> datetime:
+    value = with_zone(value)
+    if not is_sensible(value):
+        raise ValueError(f"{value.isoformat()} is not between {EARLIEST.year} and {LATEST.year}")
+    return value
+
+
+def within_times(value: datetime) -> datetime:
+    """Within `EARLIEST` and `LATEST`, with a zone."""
+    return min(max(with_zone(value), EARLIEST), LATEST)
+
+
+def later(time: datetime, span: timedelta) -> datetime:
+    """`time + span`, at most `LATEST` and at least `EARLIEST`, whatever the span is."""
+    try:
+        return within_times(time + span)
+    except OverflowError:
+        return LATEST if span > timedelta(0) else EARLIEST
+
+
+Moment = Annotated[datetime, AfterValidator(_readable)]
+"""A point in time that a person may have typed. Refuses."""
+Instant = Annotated[datetime, AfterValidator(within_times)]
+"""A point in time. Cuts."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from pydantic import Field
 
-from resources.base import Duration, Model, Value
+from resources.base import Count, Instant, Key, Model, Name, Span, Text, Value
 from resources.messages import (
     Account,
     AccountUse,
@@ -24,70 +24,70 @@ from resources.timings import Timings
 class Pause(Value):
     """Everything voluntary of the cluster's pools stands still, because a person wants it."""
 
-    time: datetime
-    requested_by: str = ""
-    reason: str = ""
+    time: Instant
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class PoolsInput(Value):
-    cluster: str
+    cluster: Name
 
 
 class PoolsFound(Value):
-    names: list[str] = Field(default_factory=list)
+    names: list[Name] = Field(default_factory=list)
     """Pools that run."""
 
 
 class UsesInput(Value):
-    cluster: str
-    classes: list[str] | None = None
+    cluster: Name
+    classes: list[Name] | None = None
     """Names of those that are asked about; None: every class that a machine or pool names."""
 
 
 class UsesFound(Value):
     uses: list[AccountUse] = Field(default_factory=list)
-    unused: list[str] = Field(default_factory=list)
+    unused: list[Name] = Field(default_factory=list)
     """Classes that no machine and no pool names."""
-    unread: list[str] = Field(default_factory=list)
+    unread: list[Name] = Field(default_factory=list)
     """Classes of which nobody could say where their VMs are."""
 
 
 class LeftInput(Value):
-    cluster: str
+    cluster: Name
 
 
 class Left(Value):
     """What a cluster still has, in words; "": nothing."""
 
-    words: str = ""
+    words: Text = ""
 
 
 class ClusterState(Model):
     """The only argument of ClusterWorkflow. It grows with pools, classes and accounts; of machines it knows none: which
     VM is whose, the watch asks Temporal's list of workflows (HostlerProviderID)."""
 
-    name: str
-    queue_prefix: str = DEFAULT_QUEUE
-    heartbeat: Duration = timedelta(seconds=10)
-    watch_duration: Duration = timedelta(minutes=50)
-    machines: dict[str, str] = Field(default_factory=dict)
+    name: Name
+    queue_prefix: Name = DEFAULT_QUEUE
+    heartbeat: Span = timedelta(seconds=10)
+    watch_duration: Span = timedelta(minutes=50)
+    machines: dict[Name, Name] = Field(default_factory=dict)
     """provider_key(providerID) to machine name, of a run that an older worker began: the next one begins without."""
     cursor: Cursor = Field(default_factory=Cursor)
-    cloud_watch: Duration = timedelta(seconds=60)
-    accounts: dict[str, Account] = Field(default_factory=dict)
+    cloud_watch: Span = timedelta(seconds=60)
+    accounts: dict[Key, Account] = Field(default_factory=dict)
     """Cloud accounts that are watched, by Account.key: those of `classes`, and no others."""
-    classes: dict[str, list[str]] = Field(default_factory=dict)
+    classes: dict[Name, list[Name]] = Field(default_factory=dict)
     """By MachineClass: keys of the accounts that its VMs are in. Under "": of machines whose class is not known."""
-    unused: list[str] = Field(default_factory=list)
+    unused: list[Name] = Field(default_factory=list)
     """Classes that nobody named at the last look. At the next one they are forgotten: visibility may lag."""
     looked: bool = False
     """Classes that were there before this workflow have been looked for."""
-    vms: dict[str, InstancesOutput] = Field(default_factory=dict)
+    vms: dict[Key, InstancesOutput] = Field(default_factory=dict)
     """By account: what the last watch of its instances returned."""
-    clouds: dict[str, Reachability] = Field(default_factory=dict)
+    clouds: dict[Key, Reachability] = Field(default_factory=dict)
     """By account: whether it answers."""
     api: Reachability | None = None
-    pools: dict[str, datetime | None] = Field(default_factory=dict)
+    pools: dict[Name, Instant | None] = Field(default_factory=dict)
     """By name: the time of the news that it was told last; None: it is to be told."""
     searched: bool = False
     """Pools that were there before this workflow have been looked for."""
@@ -97,12 +97,12 @@ class ClusterState(Model):
     news: ClusterNews | None = None
     """What pools are told, since its last change."""
     journal: list[Happening] = Field(default_factory=list)
-    intents: dict[str, str] = Field(default_factory=dict)
-    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    intents: dict[Key, Text] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
     removed: bool = False
-    parked: str | None = None
+    parked: Text | None = None
     """Why the life stands still: an error of our own code."""
-    messages: int = 0
+    messages: Count = 0
 
     @classmethod
     def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:

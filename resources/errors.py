@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from resources.base import Value
+from resources.base import Key, Seconds, Text, Value
 
 
 class ErrorClass(StrEnum):
@@ -67,12 +67,12 @@ class ErrorInfo(Value):
 
     error_class: ErrorClass = ErrorClass.UNKNOWN
     code: Code = Code.UNKNOWN
-    message: str = ""
-    retry_after: float | None = None
+    message: Text = ""
+    retry_after: Seconds | None = None
     """Seconds that the provider asked to wait."""
-    provider_code: str = ""
+    provider_code: Key = ""
     """The cloud's own code, e.g. InsufficientInstanceCapacity."""
-    account_id: str = ""
+    account_id: Key = ""
     """Of a creation: the account in which it may have made a VM all the same."""
 
     @classmethod

@@ -4,11 +4,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pydantic import Field
 
-from resources.base import Model, Value
+from resources.base import Instant, Key, Model, Text, Value
 from resources.machine_manifest import Hook, HookKind, LifecycleHooks
 from resources.messages import Intent
 
@@ -17,8 +15,8 @@ class HookIntent(Intent):
     """`hostler hook add|remove`; signal and update `hook`. What is wrong with it is said in words by its receiver, so
     its fields are as they were typed."""
 
-    name: str
-    owner: str = ""
+    name: Key
+    owner: Key = ""
     """Of a removal: only if it is this owner's; "": whoever's."""
     kind: HookKind | None = None
     """None: preDrain; of a removal, whichever kind has the name."""
@@ -29,11 +27,11 @@ class HookChange(Value):
     """One that was added, or one of the spec that was removed."""
 
     kind: HookKind
-    name: str
-    owner: str
-    time: datetime
-    requested_by: str = ""
-    reason: str = ""
+    name: Key
+    owner: Key
+    time: Instant
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class Hooks(Model):

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any
 
 from pydantic import Field
 
-from resources.base import Duration, Model, Value
+from resources.base import (
+    Annotations,
+    Count,
+    Document,
+    Instant,
+    Key,
+    Labels,
+    Model,
+    Name,
+    Span,
+    Text,
+    Texts,
+    Value,
+    Word,
+    Words,
+)
 from resources.errors import Code, ErrorInfo
 from resources.hooks import Hooks
+from resources.machine_manifest import KeptMachineSpec
 from resources.manifests import MachineClass, MachineSpec, NodeTemplate, SecretRef
 from resources.messages import (
     Happening,
@@ -60,43 +75,43 @@ class OperationState(StrEnum):
 class LastOperation(Value):
     type: OperationType
     state: OperationState
-    description: str = ""
+    description: Text = ""
     error_code: Code | None = None
     """cluster-autoscaler reads ResourceExhausted here and backs off the node group."""
-    time: datetime
+    time: Instant
 
 
 class WaitingFor(Value):
-    reason: str
+    reason: Word
     """CamelCase, for machines."""
-    message: str
+    message: Text
     """With numbers and names, for people."""
-    since: datetime
-    next_try: datetime | None = None
+    since: Instant
+    next_try: Instant | None = None
 
 
 class Trouble(Value):
     """Failures of one kind in a row."""
 
-    reason: str
-    since: datetime
-    failures: int = 1
+    reason: Word
+    since: Instant
+    failures: Count = 1
 
 
 class Condition(Value):
-    type: str
-    reason: str
-    message: str
-    since: datetime
+    type: Word
+    reason: Word
+    message: Text
+    since: Instant
 
 
 class ClassSnapshot(Value):
     """A MachineClass as it was when this machine was told of it. It serves to the end, also when the class is gone."""
 
-    name: str
-    generation: int = Field(default=1, ge=1)
-    provider: str
-    provider_spec: dict[str, Any]
+    name: Name
+    generation: Count = Field(default=1, ge=1)
+    provider: Name
+    provider_spec: Document
     secret_ref: SecretRef
     credentials_secret_ref: SecretRef | None = None
 
@@ -115,9 +130,9 @@ class ClassSnapshot(Value):
 class Attempt(Value):
     """One try to create the VM: one token, one frozen request. It is in state before the cloud is called."""
 
-    number: int
-    token: str
-    started: datetime
+    number: Count
+    token: Key
+    started: Instant
     machine_class: ClassSnapshot
     """The class that the request was made from. A later class is a new attempt's."""
 
@@ -127,20 +142,20 @@ class ApplyIntent(Intent):
 
     spec: MachineSpec
     machine_class: ClassSnapshot
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class UpdateTrouble(Value):
     """Why the last hot update failed. The machine itself is none the worse for it."""
 
-    reason: str
-    message: str
-    since: datetime
+    reason: Word
+    message: Text
+    since: Instant
     """Of the first failure of this reason in a row."""
-    time: datetime
+    time: Instant
     """Of the last one."""
-    next_try: datetime | None
+    next_try: Instant | None
     """None: the driver cannot update a VM that runs, so it is not tried again."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
     """What became of each resource: some may have been updated."""
@@ -149,27 +164,27 @@ class UpdateTrouble(Value):
 class Mark(Value):
     """That somebody has marked the machine for deletion, on its Node."""
 
-    text: str
+    text: Text
     """As it was written."""
-    time: datetime
+    time: Instant
     """As it was meant; where it cannot be read, when it was first seen."""
 
 
 class Illness(Value):
     """A spell of being unhealthy, and what is remembered of former ones."""
 
-    began: datetime
-    ended: datetime | None = None
+    began: Instant
+    ended: Instant | None = None
     """None: it lasts."""
-    spent: Duration = timedelta(0)
+    spent: Span = timedelta(0)
     """Of healthTimeout, in former spells."""
-    spells: int = 1
+    spells: Count = 1
 
 
 class Look(Value):
     """A fresh look at a machine's Node, Lease and VM."""
 
-    time: datetime
+    time: Instant
     node: NodeLook
     vm: VmLook
 
@@ -178,21 +193,21 @@ class VmClaim(Value):
     """What the cloud says against the VM of a Node, until looks have shown whether its kubelet lives."""
 
     facts: VmFacts
-    since: datetime
+    since: Instant
     look: Look | None = None
     """The last look at Node, Lease and VM, which the next one is compared with."""
-    next: datetime
+    next: Instant
     """When it is looked at next."""
-    moved: int = 0
+    moved: Count = 0
     """Looks in a row that saw the Lease move: a contradiction."""
 
 
 class Deletion(Value):
     """The intent to delete; once given it stays."""
 
-    time: datetime
-    requested_by: str = ""
-    reason: str = ""
+    time: Instant
+    requested_by: Text = ""
+    reason: Text = ""
     force: bool = False
     recreate: bool = False
     """A new life follows, under the same name."""
@@ -203,32 +218,32 @@ class Deletion(Value):
 class AppliedSpec(Value):
     """The provider spec that the VM carries, and its hash (seed 002: last-updated-machineClass)."""
 
-    hash: str
-    provider_spec: dict[str, Any]
+    hash: Key
+    provider_spec: Document
 
 
 class Status(Model):
     """What is and what was; written by the workflow only."""
 
     phase: Phase = Phase.PENDING
-    phase_since: datetime | None = None
+    phase_since: Instant | None = None
     last_operation: LastOperation | None = None
-    provider_id: str | None = Field(default=None, alias="providerID")
-    node_name: str | None = None
-    addresses: list[str] = Field(default_factory=list)
+    provider_id: Key | None = Field(default=None, alias="providerID")
+    node_name: Name | None = None
+    addresses: Words = Field(default_factory=list)
     last_applied_provider_spec: AppliedSpec | None = None
-    applied_generation: int = 0
+    applied_generation: Count = 0
     """The newest generation of the class whose updatable fields the VM carries."""
     update_trouble: UpdateTrouble | None = None
     last_applied_node_template: NodeTemplate | None = None
     conditions: list[Condition] = Field(default_factory=list)
-    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
     """Absolute; one timer is armed for the earliest."""
     waiting_for: WaitingFor | None = None
     preserve: Preservation = Field(default_factory=Preservation)
-    kept: list[str] = Field(default_factory=list)
+    kept: Texts = Field(default_factory=list)
     """Volumes and NICs that outlive the machine because its spec says so."""
-    left: list[str] = Field(default_factory=list)
+    left: Texts = Field(default_factory=list)
     """What it leaves in the cluster, because nobody could remove it or say that it was the machine's."""
 
     @property
@@ -243,34 +258,34 @@ class MachineState(Model):
     {"cluster": "demo", "name": "m1", "spec": {"class": {"name": "c1"}}, "machineClass": {…}}
     """
 
-    name: str
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    spec: MachineSpec
+    name: Name
+    cluster: Name = DEFAULT_CLUSTER
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    spec: KeptMachineSpec
     machine_class: ClassSnapshot | None = None
-    queue_prefix: str = DEFAULT_QUEUE
+    queue_prefix: Name = DEFAULT_QUEUE
     """The workflow's own task queue, from which the others are named."""
     timings: Timings = Field(default_factory=Timings)
-    pool: str = ""
+    pool: Name = ""
     """The pool that made it, plans its end and hears of it; "": none."""
-    revision: int = 0
+    revision: Count = 0
     """Of the pool, that it was made from."""
-    template: int = 0
+    template: Count = 0
     """Generation of the pool's template that its spec is of."""
 
     status: Status = Field(default_factory=Status)
 
-    uid: str = ""
-    life: int = 0
+    uid: Key = ""
+    life: Count = 0
     """Which one of its name in this chain of runs, from 1: `recreate` begins the next. 0: begun by hand, or by an older
     starter."""
-    takes: str = ""
+    takes: Key = ""
     """The uid of a VM of its name that a person has told it to take over."""
-    created: datetime | None = None
+    created: Instant | None = None
     attempt: Attempt | None = None
-    made: datetime | None = None
+    made: Instant | None = None
     """When the cloud answered that there is a VM."""
     stale: StaleNode | None = None
     """The Node that its VM would have been mistaken for, until it is known whether it can be removed."""
@@ -281,30 +296,30 @@ class MachineState(Model):
     claim: VmClaim | None = None
     """What the cloud says of it and is not believed, or not yet."""
     post_start_done: bool = False
-    classes: list[str] = Field(default_factory=list)
+    classes: list[Name] = Field(default_factory=list)
     """Names of the classes that count the machine among their users."""
-    reported: list[str] = Field(default_factory=list)
+    reported: list[Key] = Field(default_factory=list)
     """What its class was told last: generation, applied, state, reason."""
-    account: str = ""
+    account: Key = ""
     """Key of the account in which the cluster was told to look for the VM."""
-    account_id: str = ""
+    account_id: Key = ""
     """The account that the VM was made in, as the cloud names accounts, or may have been by a create call whose answer
     is not known: Secrets may open another one later. "": there was no such call, or it was made before this was asked,
     and is learnt when the VM is read next."""
     joined: bool = False
     """The Node carries the template and the token is revoked."""
-    joined_uid: str | None = None
+    joined_uid: Key | None = None
     """Of the Node object that carries the template."""
-    ready_uid: str | None = None
+    ready_uid: Key | None = None
     """Of the Node object that was freed of the instance-not-ready taint; another one must be made ready first."""
     was_running: bool = False
     trouble: Trouble | None = None
-    update_failures: int = 0
+    update_failures: Count = 0
     """Of the hot update, in a row."""
-    attempted_specs: list[dict[str, Any]] = Field(default_factory=list)
+    attempted_specs: list[Document] = Field(default_factory=list)
     """Of hot updates that were begun since the last that succeeded, and of create calls of another class: the VM may
     carry parts of each."""
-    healthy_since: datetime | None = None
+    healthy_since: Instant | None = None
     illness: Illness | None = None
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
@@ -316,21 +331,21 @@ class MachineState(Model):
     """The pool has said so."""
     mark: Mark | None = None
     """On its Node."""
-    template_applied: int = 0
+    template_applied: Count = 0
     """The newest generation of the pool's template that the Node carries, once there is one."""
     create_failure: ErrorInfo | None = None
     """Of the last create call, while there is no VM."""
-    create_failures: int = 0
+    create_failures: Count = 0
     """Create calls that failed."""
-    failures_told: int = 0
+    failures_told: Count = 0
     """So many of them the pool has heard of."""
-    told_pool: str = ""
+    told_pool: Key = ""
     """The last report to the pool as a hash, without its number, to see whether there is anything new to say."""
-    reports: int = 0
+    reports: Count = 0
     """To the pool, so far."""
     repair: RepairIntent | None = None
     """Its pool wants it gone, unless a fresh look at its Node finds that it is to be preserved."""
-    drain_began: datetime | None = None
+    drain_began: Instant | None = None
     drained: bool = False
     look_again: bool = False
     """The drain was long before the deletion: the Node is looked at once more before the VM goes."""
@@ -338,22 +353,22 @@ class MachineState(Model):
     deletion: Deletion | None = None
     hooks: Hooks = Field(default_factory=Hooks)
     journal: list[Happening] = Field(default_factory=list)
-    intents: dict[str, str] = Field(default_factory=dict)
+    intents: dict[Key, Text] = Field(default_factory=dict)
     """The last intents, id to answer: a second arrival changes nothing and gets the first answer."""
-    parked: str | None = None
+    parked: Text | None = None
     """Why the life stands still: an error of our own code. `renew` tries the phase again."""
-    messages: int = 0
+    messages: Count = 0
     """Since the last continue-as-new."""
 
 
 class MachineResult(Value):
     """What is left of a machine that is gone."""
 
-    name: str
-    cluster: str
-    uid: str
-    provider_id: str | None = Field(default=None, alias="providerID")
-    kept: list[str] = Field(default_factory=list)
-    left: list[str] = Field(default_factory=list)
+    name: Name
+    cluster: Name
+    uid: Key
+    provider_id: Key | None = Field(default=None, alias="providerID")
+    kept: Texts = Field(default_factory=list)
+    left: Texts = Field(default_factory=list)
     """In the cluster, by an operator's word or because nobody could say that it was the machine's."""
     journal: list[Happening] = Field(default_factory=list)

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pydantic import Field
 
-from resources.base import Duration, Model, Value
+from resources.base import (
+    Annotations,
+    Count,
+    Document,
+    Instant,
+    Key,
+    Labels,
+    Model,
+    Name,
+    Span,
+    Text,
+    Texts,
+    Value,
+    Word,
+    cut,
+)
 from resources.machine import ClassSnapshot
 from resources.messages import Announcement, Happening, Intent
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
@@ -27,9 +42,9 @@ SILENCE = timedelta(minutes=2)
 def concurrency_of(annotations: Mapping[str, str]) -> int:
     """How many users of a class may be at work at the same time. Raises ValueError, in words for people."""
     text = annotations.get(UPDATE_CONCURRENCY_ANNOTATION, str(UPDATE_CONCURRENCY))
-    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+    if not (len(text) <= 6 and text.isascii() and text.isdigit() and int(text) >= 1):
         raise ValueError(
-            f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {text!r} is no number of machines; write 1 or more"
+            f"annotation {UPDATE_CONCURRENCY_ANNOTATION}: {cut(text, 100)!r} is no number of machines; write 1 or more"
         )
     return int(text)
 
@@ -77,19 +92,19 @@ class UpdateState(StrEnum):
 class ClassReport(Value):
     """From a user to its class: with the first one it is known as a user (signal `report`)."""
 
-    user: str
+    user: Key
     """Name of the machine; of a pool names.pool_user."""
-    generation: int
+    generation: Count
     """The newest that it has."""
-    applied: int
+    applied: Count
     """The newest whose updatable fields it carries; 0 before there is a VM."""
     state: UpdateState
-    reason: str = ""
+    reason: Word = ""
     """CamelCase, of resources.reasons."""
-    message: str = ""
-    next_try: datetime | None = None
+    message: Text = ""
+    next_try: Instant | None = None
     """Of a failed one."""
-    time: datetime
+    time: Instant
     """A report that is older than the one before it changes nothing."""
 
 
@@ -97,29 +112,29 @@ class ClassNews(Value):
     """From a class to a user (signal `class_changed`): the whole snapshot; an older generation is dropped."""
 
     machine_class: ClassSnapshot
-    requested_by: str = ""
-    reason: str = ""
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class ClassIntent(Intent):
     """The manifest as applied (update and signal `apply`). The workflow gives the generation."""
 
     machine_class: ClassSnapshot
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class ClassChange(Value):
     """One generation: who made it, when, and what it changed."""
 
-    generation: int
-    time: datetime
-    requested_by: str = ""
-    reason: str = ""
-    hot: list[str] = Field(default_factory=list)
+    generation: Count
+    time: Instant
+    requested_by: Text = ""
+    reason: Text = ""
+    hot: Texts = Field(default_factory=list)
     """Paths of updatable fields."""
-    rolls: list[str] = Field(default_factory=list)
+    rolls: Texts = Field(default_factory=list)
     """Paths of fields that only a new VM can have."""
 
 
@@ -135,9 +150,9 @@ class ClassQuestion(Value):
 class ClassPreview(Value):
     """What a class would change, judged by the class's workflow; nothing is changed by asking."""
 
-    hot: list[str] = Field(default_factory=list)
-    rolls: list[str] = Field(default_factory=list)
-    refused: list[str] = Field(default_factory=list)
+    hot: Texts = Field(default_factory=list)
+    rolls: Texts = Field(default_factory=list)
+    refused: Texts = Field(default_factory=list)
     """Why it would not be taken at all."""
 
 
@@ -145,8 +160,8 @@ class ClassPreview(Value):
 
 
 class ClassRef(Value):
-    cluster: str
-    name: str
+    cluster: Name
+    name: Name
 
 
 class ReportInput(Value):
@@ -159,27 +174,27 @@ class ReportInput(Value):
 
 
 class TellUsersInput(Value):
-    cluster: str
-    users: list[str]
+    cluster: Name
+    users: list[Key]
     news: ClassNews
 
 
 class TellUsersOutput(Value):
-    gone: list[str] = Field(default_factory=list)
+    gone: list[Key] = Field(default_factory=list)
     """Those without a workflow that runs."""
 
 
 class ClassProgress(Value):
     """How far a class's newest changes are, for numbers (query `progress`)."""
 
-    states: list[tuple[UpdateState, str, int]] = Field(default_factory=list)
+    states: list[tuple[UpdateState, Key, Count]] = Field(default_factory=list)
     """State, reason, and how many machines are so."""
-    unfinished_since: datetime | None = None
+    unfinished_since: Instant | None = None
     """When the oldest change was made that an unfinished user does not carry; None: there is none."""
 
 
 class UsersFound(Value):
-    users: list[str] = Field(default_factory=list)
+    users: list[Key] = Field(default_factory=list)
 
 
 # -- the class itself -------------------------------------------------------------------------------------------------
@@ -188,18 +203,18 @@ class UsersFound(Value):
 class User(NamedTuple):
     """What a class knows of one user: a tuple, so that 5,000 of them travel in one payload."""
 
-    generation: int = 0
+    generation: Count = 0
     """The newest that it said it has; 0: it has said nothing yet."""
-    applied: int = 0
+    applied: Count = 0
     state: UpdateState = UpdateState.UPDATING
-    reason: str = ""
-    time: datetime | None = None
+    reason: Word = ""
+    time: Instant | None = None
     """Of its last report."""
-    told: int = 0
+    told: Count = 0
     """The generation that it was told last."""
-    tells: int = 0
+    tells: Count = 0
     """How often it was told that one without an answer."""
-    patience: datetime | None = None
+    patience: Instant | None = None
     """Until then its word is waited for; absolute."""
 
     @property
@@ -211,8 +226,8 @@ class User(NamedTuple):
 class Trouble(Value):
     """Why a user's last try failed."""
 
-    message: str
-    next_try: datetime | None = None
+    message: Text
+    next_try: Instant | None = None
 
 
 class ClassState(Model):
@@ -221,34 +236,34 @@ class ClassState(Model):
     {"cluster": "demo", "name": "c1", "machineClass": {"name": "c1", "provider": "AWS", …}}
     """
 
-    name: str
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    name: Name
+    cluster: Name = DEFAULT_CLUSTER
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
     machine_class: ClassSnapshot
-    update_concurrency: int = Field(default=UPDATE_CONCURRENCY, ge=1)
+    update_concurrency: Count = Field(default=UPDATE_CONCURRENCY, ge=1)
     """Users that are told of a change and have not finished it, at most."""
-    silence: Duration = SILENCE
-    queue_prefix: str = DEFAULT_QUEUE
+    silence: Span = SILENCE
+    queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
-    created: datetime | None = None
-    users: dict[str, User] = Field(default_factory=dict)
+    created: Instant | None = None
+    users: dict[Key, User] = Field(default_factory=dict)
     """By machine name, or names.pool_user of a pool."""
-    troubles: dict[str, Trouble] = Field(default_factory=dict)
+    troubles: dict[Key, Trouble] = Field(default_factory=dict)
     """Of failed users; so many at most."""
-    carried: dict[str, Any] | None = None
+    carried: Document | None = None
     """The provider spec of the newest generation that a user carries: its must-tags are fixed while there are users."""
     changes: list[ClassChange] = Field(default_factory=list)
     journal: list[Happening] = Field(default_factory=list)
-    intents: dict[str, str] = Field(default_factory=dict)
-    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    intents: dict[Key, Text] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
     searched: bool = False
     """Machines that name the class and were there before this workflow have been looked for."""
     deleted: bool = False
-    parked: str | None = None
-    messages: int = 0
+    parked: Text | None = None
+    messages: Count = 0
 
     @property
     def generation(self) -> int:

@@ -11,29 +11,30 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from resources.base import Duration, Manifest
+from resources.base import LONGEST_SECONDS, Count, Duration, Key, Labels, Manifest, Name
 from resources.effects import Effect
 from resources.machine_manifest import ClassRef, MachineSpec, ObjectMeta, TemplateMeta
 from resources.names import is_label
 
 NAME_LENGTH = 51
 """Of a pool, so that its machines' names (`<pool>-<5 characters of the revision>-<5 characters>`) fit into a label."""
-_PERCENT = re.compile(r"^(0|[1-9][0-9]{0,3})%$")
-_COUNT = re.compile(r"^[0-9]{1,6}$")
+AMOUNT_MOST = 999_999
+_PERCENT = re.compile(r"(0|[1-9][0-9]{0,3})%")
+_COUNT = re.compile(r"[0-9]{1,6}")
 
 
 def parse_amount(value: Any) -> int | str:
     """A count or a percentage (Kubernetes' IntOrString). Raises ValueError with the accepted forms."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= AMOUNT_MOST:
         return value
-    if isinstance(value, str) and _COUNT.match(value.strip()):
+    if isinstance(value, str) and _COUNT.fullmatch(value.strip()):
         return int(value)
-    if isinstance(value, str) and _PERCENT.match(value.strip()):
+    if isinstance(value, str) and _PERCENT.fullmatch(value.strip()):
         return value.strip()
     raise ValueError("neither a count nor a percentage; write it like 2 or 20%")
 
 
-Amount = Annotated[int | str, BeforeValidator(parse_amount)]
+Amount = Annotated[Count | Name, BeforeValidator(parse_amount)]
 """A count of machines, or a percentage of the replicas."""
 
 
@@ -43,9 +44,9 @@ def percent_of(amount: int | str) -> int | None:
 
 
 class Requirement(Manifest):
-    key: str
+    key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: list[str] = Field(default_factory=list)
+    values: list[Name] = Field(default_factory=list)
 
     def matches(self, labels: dict[str, str]) -> bool:
         value = labels.get(self.key)
@@ -63,7 +64,7 @@ class Requirement(Manifest):
 class LabelSelector(Manifest):
     """Must match the template's labels. Which machines are the pool's is not asked of labels: it made them."""
 
-    match_labels: dict[str, str] = Field(default_factory=dict)
+    match_labels: Labels = Field(default_factory=dict)
     match_expressions: list[Requirement] = Field(default_factory=list)
 
     def matches(self, labels: dict[str, str]) -> bool:
@@ -153,23 +154,23 @@ class Repair(Manifest):
 
 
 class MachineDeploymentSpec(Manifest):
-    replicas: Annotated[int, Effect.POOL] = Field(default=0, ge=0, le=5000)
+    replicas: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=5000)
     """How many machines there shall be."""
     selector: Annotated[LabelSelector | None, Effect.POOL] = None
     template: Annotated[MachineTemplate, Effect.HOT]
     strategy: Annotated[Strategy, Effect.POOL] = Field(default_factory=Strategy)
     """How machines come to a new revision."""
-    min_ready_seconds: Annotated[int, Effect.POOL] = Field(default=0, ge=0)
+    min_ready_seconds: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=LONGEST_SECONDS)
     """A machine counts as available when it has been Running for so long."""
-    revision_history_limit: Annotated[int, Effect.POOL] = Field(default=10, ge=0)
-    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most."""
+    revision_history_limit: Annotated[Count, Effect.POOL] = Field(default=10, ge=0)
+    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most, and as many as have 256 KiB."""
     paused: Annotated[bool, Effect.POOL] = False
     """No rollout begins or goes on. Replicas are kept up and machines that fail are replaced all the same."""
-    progress_deadline_seconds: Annotated[int | None, Effect.POOL] = Field(default=None, gt=0)
+    progress_deadline_seconds: Annotated[Count | None, Effect.POOL] = Field(default=None, gt=0, le=LONGEST_SECONDS)
     """A rollout whose new machines bring no progress for so long stops, with the old machines kept. Without it, it
     waits for them for ever."""
     repair: Annotated[Repair, Effect.POOL] = Field(default_factory=Repair)
-    auto_preserve_failed_max: Annotated[int, Effect.POOL] = Field(default=0, ge=0)
+    auto_preserve_failed_max: Annotated[Count, Effect.POOL] = Field(default=0, ge=0)
     """Failed machines that are kept for a look by themselves, at most. Gardener's autoPreserveFailedMachineMax is the
     same."""
     machine_preserve_timeout: Annotated[Duration, Effect.POOL] = Field(default=timedelta(hours=72), gt=timedelta(0))

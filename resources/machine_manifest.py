@@ -5,19 +5,19 @@ from __future__ import annotations
 import re
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator
+from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
-from resources.base import Duration, Manifest
-from resources.names import is_label, is_name
+from resources.base import LONGEST_SECONDS, NAME_MOST, Annotations, Duration, Key, Labels, Manifest, Name, Span
+from resources.names import CLUSTER_ANNOTATION, is_label, is_name
 
 
 class ObjectMeta(Manifest):
-    name: str
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    name: Name
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
     @field_validator("name")
     @classmethod
@@ -26,27 +26,34 @@ class ObjectMeta(Manifest):
             raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
         return value
 
+    @field_validator("annotations")
+    @classmethod
+    def cluster(cls, value: dict[str, str]) -> dict[str, str]:
+        if len(value.get(CLUSTER_ANNOTATION, "")) > NAME_MOST:
+            raise ValueError(f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are no cluster's name")
+        return value
+
 
 class ClassRef(Manifest):
-    name: str
+    name: Name
     kind: Literal["MachineClass"] = "MachineClass"
-    api_group: str | None = None
+    api_group: Key | None = None
 
 
 class SecretRef(Manifest):
-    name: str
-    namespace: str = "default"
+    name: Name
+    namespace: Name = "default"
 
 
 class Taint(Manifest):
-    key: str
-    value: str | None = None
+    key: Key
+    value: Name | None = None
     effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
 
 
 class TemplateMeta(Manifest):
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class TemplateSpec(Manifest):
@@ -96,9 +103,9 @@ def check_hook_owner(value: str) -> str:
 class Hook(Manifest):
     """Something that must be done before the machine goes on to its end; whoever did it removes the hook."""
 
-    name: str
+    name: Key
     """Unique among the machine's hooks of the kind: EtcdQuorumOperator, example.com/EtcdQuorumOperator."""
-    owner: str
+    owner: Key
     """Who removes it and can be asked: a controller (clusteroperator/etcd) or a person."""
 
     _name = field_validator("name")(check_hook_name)
@@ -131,7 +138,7 @@ DEFAULT_NODE_CONDITIONS = ("KernelDeadlock", "ReadonlyFilesystem", "DiskPressure
 class MachineSpec(Manifest):
     class_: ClassRef = Field(alias="class")
     node_template: NodeTemplate = Field(default_factory=NodeTemplate)
-    provider_id: str | None = Field(default=None, alias="providerID")
+    provider_id: Key | None = Field(default=None, alias="providerID")
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
     """From the machine's creation: not Running by then, it is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
@@ -140,9 +147,9 @@ class MachineSpec(Manifest):
     """Unknown for ever rather than Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
     """From the deletion: what is not evicted by then is deleted with no grace."""
-    machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0), le=timedelta(days=3650))
+    machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0))
     """How long it is kept when it is preserved (seed 003). A change counts for a later preservation."""
-    node_conditions: list[str] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
+    node_conditions: list[Name] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
     """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
     lifecycle_hooks: LifecycleHooks = Field(default_factory=LifecycleHooks)
     """What holds the machine's drain or its VM's deletion; see docs/hooks.md."""
@@ -152,6 +159,26 @@ class MachineSpec(Manifest):
     def comma_separated(cls, value: Any) -> Any:
         """Gardener writes them as one string."""
         return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
+
+
+_TIMEOUTS = ("creationTimeout", "healthTimeout", "drainTimeout", "machinePreserveTimeout")
+_SECONDS = {"minReadySeconds": LONGEST_SECONDS - 1, "progressDeadlineSeconds": LONGEST_SECONDS}
+_span: TypeAdapter[timedelta] = TypeAdapter(Span)
+
+
+def as_kept(given: Any) -> Any:
+    """A spec, or a template that holds one, as an older worker may have kept it: timeouts had no limit then, and what
+    such a state has too long is ten years from now on. It must be decoded, whatever a manifest may say today."""
+    if not isinstance(given, dict):
+        return given
+    found = {name: _span.validate_python(given[name]) for name in _TIMEOUTS if name in given}
+    short = {n: min(v, most) for n, most in _SECONDS.items() if isinstance(v := given.get(n), int)}
+    within = {name: as_kept(given[name]) for name in ("template", "spec") if name in given}
+    return {**given, **found, **short, **within}
+
+
+KeptMachineSpec = Annotated[MachineSpec, BeforeValidator(as_kept)]
+"""In a state."""
 
 
 class Machine(Manifest):

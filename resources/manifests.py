@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
 from resources import aws
-from resources.base import Manifest
+from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
+from resources.documents import DocumentError, documents
 from resources.machine_deployment import MachineDeployment
 from resources.machine_manifest import (
     DEFAULT_NODE_CONDITIONS,
@@ -60,20 +60,20 @@ __all__ = [
 class ClassNodeTemplate(Manifest):
     """What an autoscaler that scales from zero expects of a node of this class."""
 
-    capacity: dict[str, Any] = Field(default_factory=dict)
-    virtual_capacity: dict[str, Any] = Field(default_factory=dict)
-    instance_type: str | None = None
-    region: str | None = None
-    zone: str | None = None
-    architecture: str | None = None
+    capacity: Document = Field(default_factory=dict)
+    virtual_capacity: Document = Field(default_factory=dict)
+    instance_type: Key | None = None
+    region: Name | None = None
+    zone: Key | None = None
+    architecture: Key | None = None
 
 
 class MachineClass(Manifest):
     api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
     kind: Literal["MachineClass"] = "MachineClass"
     metadata: ObjectMeta
-    provider: str
-    provider_spec: dict[str, Any]
+    provider: Name
+    provider_spec: Document
     secret_ref: SecretRef
     """Holds `userData`, and the credentials where there is no credentialsSecretRef."""
     credentials_secret_ref: SecretRef | None = None
@@ -86,14 +86,14 @@ class Secret(Manifest):
     api_version: Literal["v1"] = "v1"
     kind: Literal["Secret"] = "Secret"
     metadata: ObjectMeta
-    type: str = "Opaque"
-    data: dict[str, SecretStr] = Field(default_factory=dict)
+    type: Key = "Opaque"
+    data: dict[Key, SecretStr] = Field(default_factory=dict)
     """Values in base64, as Kubernetes has them."""
-    string_data: dict[str, SecretStr] = Field(default_factory=dict)
+    string_data: dict[Key, SecretStr] = Field(default_factory=dict)
 
     @field_validator("data")
     @classmethod
-    def base64_values(cls, value: dict[str, SecretStr]) -> dict[str, SecretStr]:
+    def base64_values(cls, value: dict[Key, SecretStr]) -> dict[Key, SecretStr]:
         for key, text in value.items():
             try:
                 base64.b64decode(text.get_secret_value(), validate=True)
@@ -101,8 +101,18 @@ class Secret(Manifest):
                 raise ValueError(f"{key}: not base64; write plain text under stringData") from None
         return value
 
+    @field_validator("string_data")
+    @classmethod
+    def can_be_written(cls, value: dict[Key, SecretStr]) -> dict[Key, SecretStr]:
+        for key, text in value.items():
+            try:
+                text.get_secret_value().encode()
+            except UnicodeEncodeError:
+                raise ValueError(f"{key}: half a character (a lone surrogate), which UTF-8 cannot write") from None
+        return value
+
     @field_serializer("data", "string_data")
-    def never(self, value: dict[str, SecretStr]) -> dict[str, str]:
+    def never(self, value: dict[Key, SecretStr]) -> dict[str, str]:
         return dict.fromkeys(value, "**********")
 
     def plain(self) -> dict[str, bytes]:
@@ -119,6 +129,11 @@ KINDS: dict[str, type[Manifest]] = {
     "Secret": Secret,
 }
 PROVIDER_SPECS: dict[str, type[Manifest]] = {"AWS": aws.AwsProviderSpec}
+
+
+ERROR_MOST = 500
+"""Characters of one thing that is wrong."""
+ERRORS_SHOWN = 20
 
 
 class ManifestError(ValueError):
@@ -141,12 +156,10 @@ def load_manifests(text: str, source: str) -> Loaded:
     """
     loaded = Loaded()
     try:
-        documents = list(yaml.safe_load_all(text))
-    except yaml.YAMLError as e:
-        mark = getattr(e, "problem_mark", None)
-        line = f"{source}:{mark.line + 1}" if mark else source
-        raise ManifestError(f"{line}: not YAML: {getattr(e, 'problem', None) or e}") from None
-    for n, document in enumerate(documents, start=1):
+        found = documents(text)
+    except DocumentError as e:
+        raise ManifestError(f"{source}{shown(str(e), ERROR_MOST)}") from None
+    for n, document in enumerate(found, start=1):
         if document is None:
             continue
         for item, where in _items(document, f"{source} (document {n})"):
@@ -159,7 +172,10 @@ def _items(document: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: a manifest is a mapping with apiVersion and kind, not {type(document).__name__}")
     if document.get("kind") == "List":
-        for i, item in enumerate(document.get("items") or []):
+        items = document.get("items") or []
+        if not isinstance(items, list):
+            raise ManifestError(f"{where}: items: a List has a list of manifests, not {type(items).__name__}")
+        for i, item in enumerate(items):
             yield from _items(item, f"{where} items[{i}]")
         return
     yield document, where
@@ -169,10 +185,12 @@ def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
     kind = document.get("kind")
     model = KINDS.get(str(kind))
     if model is None:
-        raise ManifestError(f"{where}: kind {kind!r} is not known; known kinds are {', '.join(sorted(KINDS))}")
+        raise ManifestError(
+            f"{where}: kind {cut(repr(kind), 100)} is not known; known kinds are {', '.join(sorted(KINDS))}"
+        )
     metadata = document.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
-    where = f"{where}: {kind} {name or '(no name)'}"
+    where = f"{where}: {kind} {shown(str(name or '(no name)'), NAME_MOST)}"
     document = {k: v for k, v in document.items() if k != "status"}  # `get -o yaml` carries it; it is never input
     try:
         manifest = model.model_validate(document)
@@ -195,7 +213,9 @@ def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
     model = PROVIDER_SPECS.get(manifest.provider)
     if model is None:
         known = ", ".join(sorted(PROVIDER_SPECS))
-        raise ManifestError(f"{where}: provider: {manifest.provider!r} has no driver; there are drivers for {known}")
+        raise ManifestError(
+            f"{where}: provider: {cut(repr(manifest.provider), 100)} has no driver; there are drivers for {known}"
+        )
     try:
         spec = model.model_validate(manifest.provider_spec)
     except ValidationError as e:
@@ -214,7 +234,7 @@ def unknown_fields(model: BaseModel, prefix: str = "") -> Iterator[str]:
     """Paths of fields that the model does not know."""
     for key in model.model_extra or {}:
         if not (prefix.endswith("metadata.") and key in _QUIET):
-            yield f"{prefix}{key}"
+            yield f"{prefix}{shown(key, NAME_MOST)}"
     for name, info in type(model).model_fields.items():
         path = f"{prefix}{info.alias or name}"
         value = getattr(model, name)
@@ -226,14 +246,20 @@ def unknown_fields(model: BaseModel, prefix: str = "") -> Iterator[str]:
                     yield from unknown_fields(item, f"{path}[{i}].")
 
 
+def shown(text: str, most: int) -> str:
+    """As part of a message: bounded, and without what is none of a line's characters."""
+    return cut(text if text.isprintable() else repr(text)[1:-1], most)
+
+
 def _explain(error: ValidationError, where: str, prefix: str = "") -> str:
     """One line per wrong field. The input is never quoted: it may be a secret."""
     lines = []
     for e in error.errors(include_url=False, include_input=False):
-        path = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in e["loc"]).lstrip(".")
-        message = e["msg"].removeprefix("Value error, ")
+        steps = (f"[{p}]" if isinstance(p, int) else f".{shown(p, NAME_MOST)}" for p in e["loc"])
+        path = "".join(steps).lstrip(".")
+        message = shown(e["msg"].removeprefix("Value error, "), ERROR_MOST)
         lines.append(f"{where}: {prefix}{path}: {message}" if path else f"{where}: {prefix.rstrip('.')} {message}")
-    return "\n".join(lines)
+    return "\n".join(few(lines, ERRORS_SHOWN))
 
 
 def cluster_of(manifest: Machine | MachineClass | MachineDeployment, option: str | None, default: str) -> str:

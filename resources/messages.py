@@ -5,11 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
-from resources.base import Duration, Model, Value
+from resources.base import (
+    Count,
+    Document,
+    Facts,
+    Instant,
+    Key,
+    Model,
+    Name,
+    Packing,
+    Span,
+    Text,
+    Texts,
+    Value,
+    Word,
+    Words,
+    few_of,
+)
 from resources.errors import ErrorInfo
 from resources.manifests import NodeTemplate, SecretRef
 from resources.packed import Packed, pack, unpack
@@ -21,9 +37,9 @@ class Intent(Value):
     The id is made by the sender and is the update's id too. One typed by hand may leave it out.
     """
 
-    id: str = ""
-    requested_by: str = ""
-    reason: str = ""
+    id: Key = ""
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class DeleteIntent(Intent):
@@ -45,21 +61,21 @@ class RecreateIntent(DeleteIntent):
 class AdoptIntent(Intent):
     """To a machine that waits by NameTaken: the VM of this uid, which carries its name, is its own."""
 
-    uid: str = Field(min_length=1, max_length=100)
+    uid: Key = Field(min_length=1, max_length=100)
 
 
 class Answer(Value):
     """What will happen with an intent."""
 
-    message: str
+    message: Text
 
 
 class Happening(Value):
     """One entry of the journal."""
 
-    time: datetime
-    reason: str
-    message: str
+    time: Instant
+    reason: Word
+    message: Text
 
 
 # -- facts --------------------------------------------------------------------------------------------------------
@@ -68,32 +84,32 @@ class Happening(Value):
 class NodeFacts(Value):
     """What the watch tells a machine of its Node: a whole snapshot, so that a lost or repeated one does no harm."""
 
-    epoch: int
+    epoch: Count
     """The server's start time of the watch, in ms: a newer watch is never taken for an older one."""
-    seq: int
+    seq: Count
     exists: bool
-    name: str = ""
-    provider_id: str = Field(default="", alias="providerID")
-    uid: str = ""
-    created: datetime | None = None
+    name: Name = ""
+    provider_id: Key = Field(default="", alias="providerID")
+    uid: Key = ""
+    created: Instant | None = None
     ready: bool = False
     """Condition Ready is True."""
-    conditions: dict[str, str] = Field(default_factory=dict)
+    conditions: Facts = Field(default_factory=dict)
     """Type to status, of all but the condition types that are as a healthy node has them."""
-    reason: str = ""
+    reason: Text = ""
     """Why it is not ready, in the kubelet's or the node lifecycle controller's words."""
     not_ready_taint: bool = False
     """The instance-not-ready taint is on it."""
-    startup_taints: list[str] = Field(default_factory=list)
+    startup_taints: list[Name] = Field(default_factory=list)
     """Keys of the taints on it that others remove when they have done their part (names.STARTUP_TAINTS)."""
     unschedulable: bool = False
     deleting: bool = False
-    addresses: list[str] = Field(default_factory=list)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    addresses: Words = Field(default_factory=list)
+    annotations: Facts = Field(default_factory=dict)
     """Of those on it the ones that its machine reads."""
-    twins: list[str] = Field(default_factory=list)
+    twins: Words = Field(default_factory=list)
     """Names of other Nodes with the VM's providerID, which do not count."""
-    unwritable: str = ""
+    unwritable: Text = ""
     """Why the API server refuses what the watch writes on it, again and again."""
 
     def newer_than(self, other: NodeFacts | None) -> bool:
@@ -103,12 +119,12 @@ class NodeFacts(Value):
 class VmFacts(Value):
     """What the watch of a cloud account tells a machine of its VM: a whole snapshot, like NodeFacts."""
 
-    epoch: int
-    seq: int
-    provider_id: str = Field(alias="providerID")
-    state: str
+    epoch: Count
+    seq: Count
+    provider_id: Key = Field(alias="providerID")
+    state: Word
     """The driver's: pending, running, stopping, stopped, terminating; `gone` when a fresh read by id confirmed it."""
-    addresses: list[str] = Field(default_factory=list)
+    addresses: Words = Field(default_factory=list)
 
     def newer_than(self, other: VmFacts | None) -> bool:
         return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
@@ -121,8 +137,8 @@ FAIRNESS_KEY_BYTES = 64
 class Account(Value):
     """A cloud account and region as a machine's class names it: what is listed in one go."""
 
-    provider: str
-    region: str
+    provider: Name
+    region: Name
     secret_ref: SecretRef
     """Of the credentials."""
 
@@ -152,16 +168,16 @@ class Account(Value):
 class Announcement(Value):
     """In which account a machine's VM is. As a signal of the cluster (`announce`) it comes from older workers only."""
 
-    provider_id: str = Field(alias="providerID")
-    machine: str
+    provider_id: Key = Field(alias="providerID")
+    machine: Name
     account: Account | None = None
-    machine_class: str = ""
+    machine_class: Name = ""
 
 
 class AccountUse(Value):
     """Whose VMs are where (signal `use_account` of a cluster): as many as there are classes, however many machines."""
 
-    machine_class: str
+    machine_class: Name
     """Name of the machines' class; "": not known."""
     account: Account
 
@@ -170,105 +186,105 @@ class AccountUse(Value):
 
 
 class MachineRef(Value):
-    cluster: str
-    name: str
-    uid: str
+    cluster: Name
+    name: Name
+    uid: Key
 
 
 class Target(Value):
     """Everything that a driver call needs to know of a machine. References only, never a secret's value."""
 
     machine: MachineRef
-    provider: str
-    provider_spec: dict[str, Any]
+    provider: Name
+    provider_spec: Document
     secret_ref: SecretRef
     credentials_secret_ref: SecretRef | None = None
-    provider_id: str | None = Field(default=None, alias="providerID")
-    token: str = ""
+    provider_id: Key | None = Field(default=None, alias="providerID")
+    token: Key = ""
     """The idempotency token of the attempt."""
-    account_id: str = ""
+    account_id: Key = ""
     """The account that its VM was made in, or may have been by a call whose answer is not known, in the cloud's own
     words; "": not known, or there was no such call."""
-    consistency: Duration
-    poll: Duration
+    consistency: Span
+    poll: Span
 
 
 class CreateInput(Value):
     target: Target
-    attempt: int
-    started: datetime
+    attempt: Count
+    started: Instant
     """When the attempt began: a Node older than this is a stale one."""
-    deadline: datetime
+    deadline: Instant
     """creationTimeout, absolute: the bootstrap token lives so long."""
-    class_name: str = ""
+    class_name: Name = ""
     """The class, which hears of its user here; "": none."""
-    generation: int = 1
-    takes: str = ""
+    generation: Count = 1
+    takes: Key = ""
     """The uid of a VM of the machine's name that a person has told it to take over."""
 
 
 class StaleNode(Value):
     """A Node that a new VM would have been mistaken for."""
 
-    name: str
-    uid: str
-    provider_id: str = Field(default="", alias="providerID")
+    name: Name
+    uid: Key
+    provider_id: Key = Field(default="", alias="providerID")
     """Of the VM that it was, where it says so."""
 
 
 class CreateOutput(Value):
-    provider_id: str = Field(alias="providerID")
-    node_name: str
-    addresses: list[str] = Field(default_factory=list)
+    provider_id: Key = Field(alias="providerID")
+    node_name: Name
+    addresses: Words = Field(default_factory=list)
     adopted: bool = False
-    uid: str = ""
+    uid: Key = ""
     """The VM's, where that is another than was asked for: the machine has it from now on."""
-    stale_node: str | None = None
+    stale_node: Name | None = None
     """The Node that the VM was referring to; the VM is being deleted."""
     stale: StaleNode | None = None
     """The same."""
-    user_data_version: str = ""
+    user_data_version: Key = ""
     """resourceVersion of the Secret that the user data was rendered from."""
-    account_id: str = ""
+    account_id: Key = ""
     """The account that the VM is in."""
 
 
 class FindInput(Value):
     target: Target
-    takes: str = ""
+    takes: Key = ""
     """As in CreateInput."""
 
 
 class FoundVm(Value):
     """What carries a machine's tags, before its end."""
 
-    provider_id: str | None = Field(default=None, alias="providerID")
+    provider_id: Key | None = Field(default=None, alias="providerID")
     """None: nothing does."""
-    uid: str = ""
+    uid: Key = ""
     """As in CreateOutput."""
-    node_name: str = ""
-    addresses: list[str] = Field(default_factory=list)
+    node_name: Name = ""
+    addresses: Words = Field(default_factory=list)
 
 
 class UpdateInput(Value):
     target: Target
-    last_applied: dict[str, Any] | None = None
+    last_applied: Document | None = None
     """None: the post-start update, once."""
 
 
 class ResourceUpdate(Value):
     """What became of one resource of a machine in a hot update."""
 
-    id: str
-    kind: str
+    id: Key
+    kind: Name
     """instance, volume, network-interface."""
-    changed: list[str] = Field(default_factory=list)
+    changed: Texts = Field(default_factory=list)
     """What was changed, in words, e.g. `set cost`, `removed team`."""
     error: ErrorInfo | None = None
 
 
 class UpdateOutput(Value):
-    changed: list[str] = Field(default_factory=list)
+    changed: Texts = Field(default_factory=list)
     """What was changed, in words, e.g. `sourceDestCheck=false on i-1`."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
     """Of a hot update: those that were changed or failed."""
@@ -278,15 +294,15 @@ class UpdateOutput(Value):
 
 class StatusInput(Value):
     target: Target
-    attempt: int = 1
+    attempt: Count = 1
     """Whose bootstrap token must still be there for the node to join."""
-    node_name: str | None = None
+    node_name: Name | None = None
     """That the node is expected to have."""
-    deadline: datetime | None = None
+    deadline: Instant | None = None
     """creationTimeout, absolute: the token must live so long."""
-    since: datetime
+    since: Instant
     """When the VM was made: NotFound soon after is a suspicion only."""
-    interval: Duration
+    interval: Span
     """Between the first two looks; it grows."""
 
 
@@ -294,28 +310,28 @@ class StatusOutput(Value):
     """The status watch ends only with bad news."""
 
     gone: bool = False
-    message: str = ""
+    message: Text = ""
 
 
 class LookInput(Value):
     """A fresh read of what a machine's Node and its kubelet say."""
 
     machine: MachineRef
-    node_name: str | None = None
+    node_name: Name | None = None
     """The name that it is known by or expected to have; a Node with the machine's name label is looked for too."""
-    provider_id: str = Field(alias="providerID")
-    node_uid: str = ""
+    provider_id: Key = Field(alias="providerID")
+    node_uid: Key = ""
     """Of the Node object that the machine knows: of several equals it counts."""
 
 
 class NodeLook(Value):
     node: NodeFacts
     """Of epoch and seq 0: any news of the watch is newer. `exists` False when no Node of this VM is there."""
-    ready: str = ""
+    ready: Word = ""
     """Status of the condition Ready as it is: True, False (the kubelet's own word), Unknown, or "" when absent."""
-    lease_renewed: datetime | None = None
+    lease_renewed: Instant | None = None
     """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves says anything."""
-    changed: dict[str, datetime] = Field(default_factory=dict)
+    changed: Annotated[dict[Word, Instant], AfterValidator(few_of)] = Field(default_factory=dict)
     """lastTransitionTime by type of condition, by the clock of whoever wrote it: only whether it moves says anything.
     """
     without_provider_id: bool = False
@@ -326,20 +342,20 @@ class VmLookInput(Value):
     target: Target
     diagnose: bool = False
     """Also the provider's health checks and the console's last lines."""
-    attempt: int | None = None
+    attempt: Count | None = None
     """Given: also why its node has not joined, as far as the API server knows; as in StatusInput."""
-    node_name: str | None = None
-    deadline: datetime | None = None
+    node_name: Name | None = None
+    deadline: Instant | None = None
 
 
 class VmLook(Value):
-    state: str
+    state: Word
     """The driver's, or `gone`."""
-    message: str = ""
+    message: Text = ""
     """In words, with what a diagnosis found."""
-    joining: str = ""
+    joining: Text = ""
     """Why its node has not joined, where that was asked for."""
-    account_id: str = ""
+    account_id: Key = ""
     """The account that the VM is in; "" when it is gone."""
 
 
@@ -347,14 +363,14 @@ class AtNode(Value):
     """Which Node an activity may touch: names are given again, so it must have this providerID, or be this object."""
 
     machine: MachineRef
-    node_name: str
-    provider_id: str | None = Field(default=None, alias="providerID")
-    node_uid: str = ""
+    node_name: Name
+    provider_id: Key | None = Field(default=None, alias="providerID")
+    node_uid: Key = ""
     """Of the Node object that the machine knows as its own; "": of none."""
 
 
 class JoinInput(AtNode):
-    attempt: int
+    attempt: Count
     node_template: NodeTemplate
     last_applied: NodeTemplate | None = None
     story: list[Happening] = Field(default_factory=list)
@@ -381,7 +397,7 @@ class PreserveInput(AtNode):
 
     on: bool
     """scale-down-disabled=true, with our marker, which remembers what a person had set."""
-    clear: str = ""
+    clear: Text = ""
     """Remove the annotation `preserve` if it still has this value."""
     uncordon: bool = False
     """Lift the cordon of our own drain; a person's stays."""
@@ -389,7 +405,7 @@ class PreserveInput(AtNode):
 
 
 class PreserveOutput(Value):
-    value: str = ""
+    value: Text = ""
     """The annotation `preserve` as it is on the Node after it."""
 
 
@@ -402,26 +418,26 @@ class DrainInput(AtNode):
     """The VM does not run: nobody will confirm that a pod has stopped."""
     keep: bool = False
     """The machine may stay: no volume is waited for but as part of a pod's move."""
-    detach_timeout: Duration = timedelta(minutes=2)
+    detach_timeout: Span = timedelta(minutes=2)
     """How long the volumes of a pod are waited for after its grace period, and in the end those of the node (MCM)."""
-    reattach_timeout: Duration = timedelta(seconds=90)
+    reattach_timeout: Span = timedelta(seconds=90)
     """How long the volumes of a pod are then waited for on another node (MCM: --machine-pv-reattach-timeout)."""
-    since: datetime | None = None
+    since: Instant | None = None
     """When the drain of this Node began; None: not said."""
     again: bool = False
     """The Node was drained before: its volumes are waited for, and pods are moved by another drain, if somebody has
     given it work since."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
-    deadline: datetime | None = None
+    deadline: Instant | None = None
     """When the force pass comes, for the words."""
-    poll: Duration
+    poll: Span
 
 
 class DrainOutput(Value):
-    pods: int = 0
+    pods: Count = 0
     """How many there were to move."""
-    left: list[str] = Field(default_factory=list)
+    left: Texts = Field(default_factory=list)
     """Pods and volumes that were not waited for, with why."""
     uncordoned: bool = False
     """Of a Node that was drained before: somebody has lifted the cordon since, and nothing was done."""
@@ -432,23 +448,23 @@ class DeleteInput(Value):
 
 
 class DeleteOutput(Value):
-    kept: list[str] = Field(default_factory=list)
+    kept: Texts = Field(default_factory=list)
 
 
 class ForgetInput(Value):
     machine: MachineRef
-    node_name: str | None = None
-    node_uid: str = ""
+    node_name: Name | None = None
+    node_uid: Key = ""
     """Of the Node object that joined; without one only its providerID tells whether a Node is the machine's."""
-    provider_id: str | None = Field(default=None, alias="providerID")
-    attempts: int = 0
+    provider_id: Key | None = Field(default=None, alias="providerID")
+    attempts: Count = 0
     """Every attempt may have left a token."""
-    classes: list[str] = Field(default_factory=list)
+    classes: list[Name] = Field(default_factory=list)
     """Names of those whose user it is no more."""
 
 
 class ForgetOutput(Value):
-    left: list[str] = Field(default_factory=list)
+    left: Texts = Field(default_factory=list)
     """Nodes that may have been the machine's and that nobody can prove to be, with why."""
 
 
@@ -458,13 +474,13 @@ class StaleNodeInput(Value):
     machine: MachineRef
     """The one whose new VM would have been mistaken for it."""
     node: StaleNode
-    silent_for: Duration
+    silent_for: Span
     """It is removed when its kubelet has shown no life for so long."""
 
 
 class StaleNodeOutput(Value):
     removed: bool = False
-    message: str = ""
+    message: Text = ""
     """What its last sign of life was, or why it stays."""
 
 
@@ -474,32 +490,33 @@ class StaleNodeOutput(Value):
 class OwnedVm(Value):
     """A VM that carries our owner tags."""
 
-    provider_id: str = Field(alias="providerID")
-    machine: str
-    uid: str
-    state: str
-    account: str
+    provider_id: Key = Field(alias="providerID")
+    machine: Key
+    """By its tag, which anybody may have written."""
+    uid: Key
+    state: Word
+    account: Key
     """Account.key"""
-    account_id: str = ""
+    account_id: Key = ""
     """The account that owns it, as the cloud names it."""
     tagged: bool = True
     """False: it carries no tag of an installation, and was made before there was one: by this one or another."""
 
 
 class ListVmsInput(Value):
-    cluster: str
+    cluster: Name
     account: Account
 
 
 class ListVmsOutput(Value):
     vms: list[OwnedVm] = Field(default_factory=list)
     """Of this installation, and those without a tag of one."""
-    others: int = 0
+    others: Count = 0
     """VMs of a cluster of the same name that another installation has made."""
 
 
 class OwnersInput(Value):
-    cluster: str
+    cluster: Name
     vms: list[OwnedVm]
 
 
@@ -507,9 +524,9 @@ class Orphan(Value):
     """A VM that no running workflow owns."""
 
     vm: OwnedVm
-    workflow: str
+    workflow: Key
     """How the machine's newest workflow ended (TERMINATED, …); "" when there is none."""
-    closed: datetime | None = None
+    closed: Instant | None = None
 
     @property
     def doubtful(self) -> bool:
@@ -524,21 +541,21 @@ class OwnersOutput(Value):
 class SweepInput(Value):
     """The argument of OrphanSweepWorkflow."""
 
-    cluster: str
+    cluster: Name
     accounts: list[Account]
-    queue_prefix: str
-    heartbeat: Duration
+    queue_prefix: Name
+    heartbeat: Span
 
 
 class SweepReport(Value):
     """The result of OrphanSweepWorkflow."""
 
     orphans: list[Orphan] = Field(default_factory=list)
-    unread: dict[str, str] = Field(default_factory=dict)
+    unread: dict[Key, Text] = Field(default_factory=dict)
     """Account.key to why it could not be listed: what it holds is not known."""
-    others: dict[str, int] = Field(default_factory=dict)
+    others: dict[Key, Count] = Field(default_factory=dict)
     """Account.key to how many VMs of a cluster of the same name another installation has there."""
-    untagged: int = 0
+    untagged: Count = 0
     """VMs that carry no tag of an installation, with and without an owner."""
 
 
@@ -551,13 +568,13 @@ class Cursor(Model):
     The cluster's workflow carries it from one watch to the next and never opens it.
     """
 
-    resource_version: str = ""
-    table: str = ""
+    resource_version: Key = ""
+    table: Packing = ""
     """Node name to `<digest> <machine>`: what its machine was told last, as 8 bytes in base64, and which machine;
     packed: 20,000 nodes with long names are 0.5 MiB instead of 2.3."""
-    nodes: int = 0
+    nodes: Count = 0
     """How many are in the table."""
-    told: dict[str, str] = Field(default_factory=dict)
+    told: dict[Key, Key] = Field(default_factory=dict)
     """The table as an older worker has left it."""
 
     @property
@@ -570,43 +587,43 @@ class Cursor(Model):
 
 
 class WatchInput(Value):
-    cluster: str
-    workflow_id: str
-    queue_prefix: str
+    cluster: Name
+    workflow_id: Key
+    queue_prefix: Name
     cursor: Cursor
-    duration: Duration
+    duration: Span
     """The watch returns by itself after so long, so that new code reaches it."""
 
 
 class InstancesInput(Value):
-    cluster: str
+    cluster: Name
     account: Account
     told: Packed = Field(default_factory=dict)
     """providerID to state, where a machine was told something bad."""
-    owner: str = ""
+    owner: Key = ""
     """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
-    interval: Duration
-    duration: Duration
+    interval: Span
+    duration: Span
     """It returns after so long, so that the cluster's next run knows what was told."""
 
 
 class InstancesOutput(Value):
     told: Packed = Field(default_factory=dict)
-    owner: str = ""
+    owner: Key = ""
     """As in InstancesInput."""
 
 
 class VmsTold(InstancesOutput):
-    account: str
+    account: Key
     """Account.key"""
 
 
 class Reachability(Value):
     reachable: bool
-    message: str = ""
-    time: datetime
+    message: Text = ""
+    time: Instant
     """When it was found."""
-    since: datetime | None = None
+    since: Instant | None = None
     """Of an outage: when there was an answer for the last time, as far as whoever found it knows."""
     refused: bool = False
     """There are answers, and they say that our credentials are not accepted."""
@@ -624,12 +641,12 @@ class Reachability(Value):
 
 
 class CloudReachability(Reachability):
-    account: str
+    account: Key
     """Account.key"""
 
 
 class NewsInput(Value):
-    cluster: str
+    cluster: Name
     api: Reachability
 
 
@@ -638,16 +655,16 @@ class ClusterNews(Value):
 
     reachable: bool = True
     """Everything answers: the API server and every account. What concerns one pool, `trouble` says."""
-    message: str = ""
+    message: Text = ""
     """Why it is not."""
-    silent: dict[str, str] | None = None
+    silent: dict[Name, Text] | None = None
     """By MachineClass, why its VMs cannot be listed; "": what concerns every pool, such as the API server. None: an
     older worker's news, in which everything concerns everybody."""
     paused: bool = False
-    paused_by: str = ""
-    reason: str = ""
+    paused_by: Text = ""
+    reason: Text = ""
     """Why it is paused, in the person's words."""
-    time: datetime
+    time: Instant
     """News older than the last changes nothing."""
 
     def trouble(self, classes: Iterable[str]) -> str:
@@ -661,5 +678,5 @@ class ClusterNews(Value):
 class Note(Value):
     """Something odd that the watch saw, for the cluster's journal."""
 
-    reason: str
-    message: str
+    reason: Word
+    message: Text

@@ -12,8 +12,12 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BeforeValidator, PlainSerializer
 
+from resources.base import Key
+
 T = TypeVar("T", str, str | None)
 LEVEL = 6
+MOST = 32 << 20
+"""Bytes of a table that is unpacked: 20,000 nodes with the longest names that there are have less."""
 FEW = 500
 """Entries that travel as they are, so that people can read them, and older workers too."""
 
@@ -31,9 +35,15 @@ def unpack(text: str) -> dict[str, Any]:
     if not text:
         return {}
     try:
-        found: dict[str, Any] = json.loads(gzip.decompress(base64.b64decode(text)))
-    except (OSError, EOFError, zlib.error) as e:
+        plain = zlib.decompressobj(wbits=31)  # of gzip
+        content = plain.decompress(base64.b64decode(text), MOST)
+    except zlib.error as e:
         raise ValueError(f"no packed table: {e}") from None
+    if not plain.eof:
+        raise ValueError(f"no packed table: it ends in its middle, or has more than {MOST} bytes")
+    found = json.loads(content)
+    if not isinstance(found, dict):
+        raise ValueError("no packed table, but something else")
     return found
 
 
@@ -47,5 +57,5 @@ def closed(table: dict[str, str]) -> dict[str, str] | str:
     return table if len(table) <= FEW else pack(table)
 
 
-Packed = Annotated[dict[str, str], BeforeValidator(opened), PlainSerializer(closed, when_used="json")]
+Packed = Annotated[dict[Key, Key], BeforeValidator(opened), PlainSerializer(closed, when_used="json")]
 """A table that is packed on the wire where it is large."""

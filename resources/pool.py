@@ -15,14 +15,16 @@ from pydantic import (
     Field,
     PlainSerializer,
     SerializerFunctionWrapHandler,
+    TypeAdapter,
     computed_field,
     field_serializer,
     model_validator,
 )
 
-from resources.base import Model, Value
+from resources.base import EARLIEST, LATEST, Annotations, Count, Instant, Key, Labels, Model, Name, Text, Value, Word
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
+from resources.machine_manifest import as_kept
 from resources.messages import ClusterNews, Happening
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, PRIORITY_ANNOTATION
 from resources.preservation import PreservedBy
@@ -32,12 +34,20 @@ DEFAULT_PRIORITY = 3
 """Of a machine without the annotation machinepriority.machine.sapcloud.io, or with one that is no number (MCM)."""
 
 
+def priority_in(annotations: Mapping[str, str]) -> int | None:
+    """None where there is none, or none that is a number of 32 bits (MCM: strconv.Atoi)."""
+    text = annotations.get(PRIORITY_ANNOTATION, "").strip()
+    try:
+        found = int(text) if len(text) <= len(str(-(2**31))) else None
+    except ValueError:
+        return None
+    return found if found is not None and -(2**31) <= found < 2**31 else None
+
+
 def priority_of(annotations: Mapping[str, str]) -> int:
     """Of a machine, or of a template whose machines get it."""
-    try:
-        return int(annotations.get(PRIORITY_ANNOTATION, DEFAULT_PRIORITY))
-    except ValueError:
-        return DEFAULT_PRIORITY
+    found = priority_in(annotations)
+    return DEFAULT_PRIORITY if found is None else found
 
 
 _CODES = {
@@ -59,7 +69,17 @@ def _milliseconds(time: datetime) -> int:
     return round(time.timestamp() * 1000)
 
 
-Instant = Annotated[datetime, PlainSerializer(_milliseconds, return_type=int, when_used="json")]
+def _stamp(value: Any) -> Any:
+    """Within the times that there are, where pydantic takes a number for milliseconds, as it is: of few it would make
+    seconds. One call for each of 20,000 in a payload."""
+    if type(value) is int:
+        return min(max(value, _EARLIEST), _LATEST)
+    return value if isinstance(value, bool) else _instant.validate_python(value)
+
+
+_EARLIEST, _LATEST = _milliseconds(EARLIEST), _milliseconds(LATEST)
+_instant: TypeAdapter[datetime] = TypeAdapter(Instant)
+Stamp = Annotated[datetime, BeforeValidator(_stamp), PlainSerializer(_milliseconds, return_type=int, when_used="json")]
 """A time, on the wire in ms since 1970."""
 Flag = Annotated[bool, PlainSerializer(int, return_type=int, when_used="json")]
 """On the wire 0 or 1."""
@@ -127,20 +147,20 @@ class Released(StrEnum):
 class Member(NamedTuple):
     """What the pool knows of one machine; its name is the key."""
 
-    revision: int
-    created: Instant
+    revision: Count
+    created: Stamp
     """When the pool decided to make it."""
-    since: Instant
+    since: Stamp
     """When it entered its phase."""
     phase: PhaseCode = Phase.PENDING
     vm: Vm = Vm.UNBORN
     trouble: Trouble = Trouble.NONE
     permit: Permit = Permit.NONE
-    priority: int = DEFAULT_PRIORITY
+    priority: Count = DEFAULT_PRIORITY
     """Lower ones are deleted first."""
-    marked: Instant | None = None
+    marked: Stamp | None = None
     """When somebody, as a rule cluster-autoscaler, marked it for deletion."""
-    preserved_until: Instant | None = None
+    preserved_until: Stamp | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
     deleting: Flag = False
     """The pool has decided to delete it."""
@@ -150,9 +170,9 @@ class Member(NamedTuple):
     """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
     marks_due: Flag = False
     """Its Node is not known to be as `node_marked` says."""
-    template: int = 0
+    template: Count = 0
     """The newest generation of the pool's template that its spec and its Node have."""
-    seq: int = 0
+    seq: Count = 0
     """Of its last report: an older one that was overtaken changes nothing."""
     keep: Keep = Keep.UNDECIDED
     kept: PreservedBy = PreservedBy.NOBODY
@@ -188,17 +208,17 @@ _NOTHING = ",,,0,0"
 class Revision(Value):
     """What machines are made from. Two with the same `key` are the same to a machine."""
 
-    counter: int = Field(ge=1)
+    counter: Count = Field(ge=1)
     machine_class: ClassSnapshot
     """As it was then: a class may be edited in place, and a rollout of that undone."""
-    hash: str
+    hash: Key
     """Of the class's fields that are not updatable."""
-    restart: str = ""
+    restart: Key = ""
     """Set by `hostler rollout restart`: new machines though nothing else differs."""
-    template: MachineTemplate
-    created: datetime
-    requested_by: str = ""
-    reason: str = ""
+    template: Annotated[MachineTemplate, BeforeValidator(as_kept)]
+    created: Instant
+    requested_by: Text = ""
+    reason: Text = ""
     back: bool = False
     """By an undo: what it brings has been looked at before, so no canary holds it."""
 
@@ -210,24 +230,24 @@ class Revision(Value):
 class Pace(Value):
     """How fast a pool may make machines of one revision, from how the last ones fared. One per pool."""
 
-    revision: int = 0
-    window: int = Field(default=1, ge=0)
+    revision: Count = 0
+    window: Count = Field(default=1, ge=0)
     """Machines on the way to a VM at the same time, at most."""
-    joins_failed: int = 0
+    joins_failed: Count = 0
     """Machines that failed before they had lasted, since one has."""
-    backoffs: int = 0
+    backoffs: Count = 0
     """In a row."""
-    until: datetime | None = None
+    until: Instant | None = None
     """No machine is made before it."""
-    reason: str = ""
-    message: str = ""
-    newest: datetime | None = None
+    reason: Text = ""
+    message: Text = ""
+    newest: Instant | None = None
     """When the newest of those that `joins_failed` counts was made: one made no earlier that lasts forgives them."""
     suspect: bool = False
     """The pool has backed off for them, and none has lasted since: one at a time is on the way to Running."""
     storm: bool = False
     """There was one when the pool last looked. This and the next stay in a new revision."""
-    repairs_from: datetime | None = None
+    repairs_from: Instant | None = None
     """No repair begins before it."""
 
 
@@ -242,24 +262,24 @@ class Gate(StrEnum):
 class Rollout(Value):
     """How far the rollout of a revision is, and what is remembered of it."""
 
-    revision: int
-    began: datetime
-    progress_at: datetime
+    revision: Count
+    began: Instant
+    progress_at: Instant
     """When a new machine became available or an old one was gone, last; or the rollout was resumed."""
-    available: int = 0
+    available: Count = 0
     """New ones, at the best moment."""
-    old_left: int
+    old_left: Count
     """Old ones whose VM is not confirmed gone, at the best moment."""
     proven: bool = False
     """A new machine has been available."""
-    lost: int = 0
+    lost: Count = 0
     """New machines that failed before they had lasted and were replaced, since the last one that became available."""
     gate: Gate = Gate.OPEN
-    held_since: datetime | None = None
+    held_since: Instant | None = None
     """Since then its clock stands still: it is paused, or nothing can be seen."""
     canary_passed: bool = False
     """A person has let it go on beyond pauseAfter."""
-    waiting_since: datetime | None = None
+    waiting_since: Instant | None = None
     """Since then new machines are waited for, whichever: one that takes the place of a lost one starts no clock anew.
     """
 
@@ -267,23 +287,23 @@ class Rollout(Value):
 class PoolWait(Value):
     """Something that the pool wants and does not do now."""
 
-    reason: str
+    reason: Word
     """CamelCase, of resources.reasons."""
-    message: str
-    since: datetime
+    message: Text
+    since: Instant
 
 
 class RolloutCounts(Value):
     """A rollout in machines."""
 
-    replicas: int = 0
-    updated: int = 0
+    replicas: Count = 0
+    updated: Count = 0
     """Of its revision, and staying."""
-    available: int = 0
+    available: Count = 0
     """Of its revision, and available."""
-    old: int = 0
+    old: Count = 0
     """Of older revisions, whose VM is not confirmed gone."""
-    lost: int = 0
+    lost: Count = 0
     """Of its revision, that failed before they had lasted and were replaced."""
 
 
@@ -295,9 +315,9 @@ class Story(Value):
     untold: list[Happening] = Field(default_factory=list)
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
     """As long as it was the newest revision's, last."""
-    outcome: str = ""
+    outcome: Text = ""
     """resources.rollout.Outcome; "": it goes on."""
-    message: str = ""
+    message: Text = ""
     """Of the outcome."""
     undone: bool = False
     """A person has gone back to a former revision."""
@@ -309,30 +329,30 @@ class PoolState(Model):
     {"cluster": "demo", "name": "p1", "spec": {"replicas": 3, "template": {…}}}
     """
 
-    name: str
-    cluster: str = DEFAULT_CLUSTER
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
-    spec: MachineDeploymentSpec
+    name: Name
+    cluster: Name = DEFAULT_CLUSTER
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    spec: Annotated[MachineDeploymentSpec, BeforeValidator(as_kept)]
     machine_class: ClassSnapshot | None = None
     """The newest generation that the pool knows; without one it asks the class. What machines are made from is their
     revision's."""
-    queue_prefix: str = DEFAULT_QUEUE
+    queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
-    requested_by: str = ""
+    requested_by: Text = ""
     """Who applied it first; the first revision says so."""
-    reason: str = ""
+    reason: Text = ""
 
-    created: datetime | None = None
-    template: int = Field(default=1, ge=1)
+    created: Instant | None = None
+    template: Count = Field(default=1, ge=1)
     """Generation of what may be changed of the template without new machines."""
-    told: dict[str, datetime] = Field(default_factory=dict)
+    told: dict[Key, Instant] = Field(default_factory=dict)
     """When machines were told of it that have not taken it."""
-    template_by: str = ""
+    template_by: Text = ""
     """Who changed it last."""
-    members: dict[str, Member] = Field(default_factory=dict)
+    members: dict[Key, Member] = Field(default_factory=dict)
     """By machine name. On the wire their last fields are in `apart`."""
     revisions: list[Revision] = Field(default_factory=list)
     """Oldest first; the last one is what new machines are made from."""
@@ -340,37 +360,37 @@ class PoolState(Model):
     pace: Pace = Field(default_factory=Pace)
     paused: bool = False
     """By a person (`hostler rollout pause`), beside what the manifest says."""
-    paused_by: str = ""
+    paused_by: Text = ""
     news: ClusterNews | None = None
     """What the cluster said last."""
     waits: list[PoolWait] = Field(default_factory=list)
     """By the last plan."""
-    unstarted: list[str] = Field(default_factory=list)
+    unstarted: list[Name] = Field(default_factory=list)
     """Machines whose start is not confirmed."""
     registered: bool = False
     """The cluster knows the pool, and sends it its news."""
-    classes: list[str] = Field(default_factory=list)
+    classes: list[Name] = Field(default_factory=list)
     """Names of those that count the pool among their users."""
-    class_told: str = ""
+    class_told: Key = ""
     """What its class was told last: name and generation."""
     searched: bool = False
     """Machines of the pool that were there before this workflow have been looked for."""
-    expected: list[str] = Field(default_factory=list)
+    expected: list[Name] = Field(default_factory=list)
     """Those that were found and have not said yet how they are: nothing is decided without them."""
-    lost: dict[str, str] = Field(default_factory=dict)
+    lost: dict[Name, Word] = Field(default_factory=dict)
     """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
-    stories: dict[int, Story] = Field(default_factory=dict)
+    stories: dict[Count, Story] = Field(default_factory=dict)
     """Rollouts that are told, by revision."""
-    story: int = 0
+    story: Count = 0
     """The newest revision whose rollout has been told, or is."""
     journal: list[Happening] = Field(default_factory=list)
-    intents: dict[str, str] = Field(default_factory=dict)
-    deadlines: dict[str, datetime] = Field(default_factory=dict)
+    intents: dict[Key, Text] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
     deleted: bool = False
     force: bool = False
     """Of the deletion: drains are short."""
-    parked: str | None = None
-    messages: int = 0
+    parked: Text | None = None
+    messages: Count = 0
     """Since the last continue-as-new."""
 
     @field_serializer("members", mode="wrap", when_used="json")

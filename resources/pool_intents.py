@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from pydantic import Field
 
-from resources.base import Value
+from resources.base import Annotations, Count, Instant, Labels, Name, Text, Value
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.messages import Intent
@@ -19,26 +17,26 @@ class PoolIntent(Intent):
     spec: MachineDeploymentSpec
     machine_class: ClassSnapshot
     """The class that the template names, as it is now."""
-    namespace: str = "default"
-    labels: dict[str, str] = Field(default_factory=dict)
-    annotations: dict[str, str] = Field(default_factory=dict)
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
 
 
 class ScaleIntent(Intent):
     """`scale`."""
 
-    replicas: int | None = Field(default=None, ge=0, le=5000)
+    replicas: Count | None = Field(default=None, ge=0, le=5000)
     """None: as they are."""
-    current: int | None = None
+    current: Count | None = None
     """Only if the replicas are this many now (`kubectl scale --current-replicas`)."""
-    remove: list[str] = Field(default_factory=list)
+    remove: list[Name] = Field(default_factory=list, max_length=5000)
     """Machines that go first."""
 
 
 class UndoIntent(Intent):
     """`undo`: back to a former revision."""
 
-    to: int | None = None
+    to: Count | None = None
     """None: the one before the newest."""
 
 
@@ -50,30 +48,30 @@ class PoolQuestion(Value):
 
     spec: MachineDeploymentSpec | None = None
     machine_class: ClassSnapshot | None = None
-    replicas: int | None = None
+    replicas: Count | None = None
     undo: bool = False
-    to: int | None = None
+    to: Count | None = None
     """Of undo."""
     restart: bool = False
-    remove: list[str] = Field(default_factory=list)
+    remove: list[Name] = Field(default_factory=list, max_length=5000)
     """Machines that go first, as of scale."""
     delete: bool = False
 
 
 class RehearsedStep(Value):
-    reason: str
-    message: str
+    reason: Text
+    message: Text
 
 
 class Rehearsal(Value):
     """The plans to come if all goes well, each as its steps; by the same planner as the pool's own."""
 
-    refused: str = ""
+    refused: Text = ""
     """Why it would not be taken at all."""
-    revision: int = 0
-    rolls: int = 0
+    revision: Count = 0
+    rolls: Count = 0
     """Machines that a new revision replaces."""
-    hot: int = 0
+    hot: Count = 0
     """Machines that are changed and stay."""
     plans: list[list[RehearsedStep]] = Field(default_factory=list)
     waits: list[RehearsedStep] = Field(default_factory=list)
@@ -83,57 +81,57 @@ class Rehearsal(Value):
 class RevisionSummary(Value):
     """One line of `hostler rollout history`."""
 
-    revision: int
-    created: datetime
-    machine_class: str
-    generation: int
+    revision: Count
+    created: Instant
+    machine_class: Name
+    generation: Count
     """Of the class."""
-    machines: int
-    requested_by: str = ""
-    reason: str = ""
+    machines: Count
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class PoolSummary(Value):
     """A pool in numbers (query `summary`): small, whatever the pool's size."""
 
-    name: str
-    cluster: str
-    created: datetime | None = None
-    machine_class: str
-    replicas: int
+    name: Name
+    cluster: Name
+    created: Instant | None = None
+    machine_class: Name
+    replicas: Count
     """Wanted now: 0 while it is hibernated."""
     hibernated: bool = False
     paused: bool = False
     """Its rollouts are, by the manifest or by a person."""
     deleted: bool = False
-    revision: int = 0
-    machines: int = 0
+    revision: Count = 0
+    machines: Count = 0
     """Whose VM is not confirmed gone."""
-    updated: int = 0
+    updated: Count = 0
     """Of the newest revision, and staying."""
-    available: int = 0
+    available: Count = 0
     """Running for minReadySeconds, and staying."""
-    unhealthy: int = 0
+    unhealthy: Count = 0
     """Unknown, or Failed."""
-    preserved: int = 0
+    preserved: Count = 0
     """Running ones too, and Failed ones that are about to be."""
-    preserved_auto: int = 0
+    preserved_auto: Count = 0
     """Of those, for which nobody has asked."""
-    slots_used: int = 0
+    slots_used: Count = 0
     """Failed ones, whoever has asked for them: with those that were asked for it may be more than there are slots."""
-    slots: int = 0
+    slots: Count = 0
     """autoPreserveFailedMax."""
-    leaving: int = 0
-    repairs: int = 0
+    leaving: Count = 0
+    repairs: Count = 0
     """In flight."""
-    phases: list[tuple[int, Phase, int]] = Field(default_factory=list)
+    phases: list[tuple[Count, Phase, Count]] = Field(default_factory=list)
     """Revision, phase, and how many machines are so."""
     rollout: Rollout | None = None
     rolled_out: bool = False
     """As many machines as wanted, all available and of the newest revision, and nothing left of older ones."""
-    template_pending: int = 0
+    template_pending: Count = 0
     """Machines that have not taken the newest node template and timeouts."""
     revisions: list[RevisionSummary] = Field(default_factory=list)
     """Oldest first."""
     waits: list[PoolWait] = Field(default_factory=list)
-    parked: str | None = None
+    parked: Text | None = None

@@ -8,7 +8,7 @@ from typing import Self
 
 from pydantic import Field
 
-from resources.base import Duration, Model, Moment, Value
+from resources.base import Duration, Instant, Key, Model, Moment, Span, Text, Value
 from resources.messages import Intent
 
 
@@ -56,11 +56,11 @@ class Request(Value):
     """A machine's own value. The annotation on its Node is stronger."""
 
     value: PreserveValue
-    time: datetime
-    requested_by: str = ""
-    reason: str = ""
-    lasts: Duration | None = None
-    until: datetime | None = None
+    time: Instant
+    requested_by: Text = ""
+    reason: Text = ""
+    lasts: Span | None = None
+    until: Instant | None = None
 
     @classmethod
     def of(cls, intent: PreserveIntent, time: datetime) -> Self:
@@ -78,30 +78,30 @@ class Request(Value):
 class Release(Value):
     """That somebody wants a preservation to end, by `hostler release`; gone when it has."""
 
-    time: datetime
+    time: Instant
     slot: bool = False
     """By its pool, whose autoPreserveFailedMax was lowered: it ends what nobody has asked for, of a Failed machine."""
-    requested_by: str = ""
-    reason: str = ""
+    requested_by: Text = ""
+    reason: Text = ""
 
 
 class Preservation(Model):
     """Of one machine; written by its workflow only."""
 
     own: Request | None = None
-    last_seen_node_value: str = ""
+    last_seen_node_value: Text = ""
     """The annotation as it was observed last, also an invalid one; it counts while the Node is missing."""
-    node_uid: str = ""
+    node_uid: Key = ""
     """Of the Node object that this was observed on."""
-    cleared: str = ""
+    cleared: Text = ""
     """The value of the annotation that we have removed, until the watch has seen it gone."""
-    last: str = ""
+    last: Text = ""
     """The Node's last value that was valid: an invalid one changes nothing."""
     source: PreservedBy = PreservedBy.NOBODY
-    expiry_time: datetime | None = None
+    expiry_time: Instant | None = None
     """Preserved until then; None: not preserved."""
-    since: datetime | None = None
-    why: str = ""
+    since: Instant | None = None
+    why: Text = ""
     """Who or what caused it, in words."""
     warned: bool = False
     """It has been said that it will end soon."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from enum import StrEnum
 
 from pydantic import Field
 
-from resources.base import Model, Value
+from resources.base import Count, Instant, Key, Model, Name, Text, Value
 from resources.messages import Happening
 from resources.names import DEFAULT_QUEUE
 from resources.pool import Gate, PoolWait, RolloutCounts
@@ -45,63 +44,63 @@ class RolloutNews(Value):
     steps: list[Happening] = Field(default_factory=list)
     waits: list[PoolWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
-    stops_at: datetime | None = None
+    stops_at: Instant | None = None
     """When the progress deadline stops it, unless a new machine becomes available."""
-    time: datetime
+    time: Instant
 
 
 class RolloutEnd(Value):
     """From the pool (signal `end`), the last word."""
 
     outcome: Outcome
-    message: str
+    message: Text
     counts: RolloutCounts | None = None
     """None: as they were told last."""
     steps: list[Happening] = Field(default_factory=list)
-    time: datetime
+    time: Instant
 
 
 class RolloutState(Model):
-    pool: str
-    cluster: str
-    revision: int
-    former: list[int] = Field(default_factory=list)
+    pool: Name
+    cluster: Name
+    revision: Count
+    former: list[Count] = Field(default_factory=list)
     """Revisions whose machines it replaces."""
-    machine_class: str = ""
-    generation: int = 0
-    requested_by: str = ""
-    reason: str = ""
-    queue_prefix: str = DEFAULT_QUEUE
+    machine_class: Name = ""
+    generation: Count = 0
+    requested_by: Text = ""
+    reason: Text = ""
+    queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
-    began: datetime | None = None
+    began: Instant | None = None
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
     waits: list[PoolWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
-    stops_at: datetime | None = None
+    stops_at: Instant | None = None
     steps: list[Happening] = Field(default_factory=list)
-    steps_dropped: int = 0
+    steps_dropped: Count = 0
     end: RolloutEnd | None = None
-    news_at: datetime | None = None
+    news_at: Instant | None = None
 
     journal: list[Happening] = Field(default_factory=list)
-    intents: dict[str, str] = Field(default_factory=dict)
-    deadlines: dict[str, datetime] = Field(default_factory=dict)
-    parked: str | None = None
-    messages: int = 0
+    intents: dict[Key, Text] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
+    parked: Text | None = None
+    messages: Count = 0
 
 
 class RolloutResult(Value):
     """What a rollout came to."""
 
-    pool: str
-    cluster: str
-    revision: int
+    pool: Name
+    cluster: Name
+    revision: Count
     outcome: Outcome
-    message: str
-    began: datetime
-    ended: datetime
+    message: Text
+    began: Instant
+    ended: Instant
     counts: RolloutCounts
     steps: list[Happening] = Field(default_factory=list)
     """Each with its reason and numbers; the newest ones."""
-    steps_dropped: int = 0
+    steps_dropped: Count = 0

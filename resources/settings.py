@@ -11,13 +11,13 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from resources.base import Duration
+from resources.documents import DocumentError, documents
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -191,11 +191,13 @@ def load_settings(path: Path | None = None) -> Settings:
     content: Any = {}
     if file is not None:
         try:
-            content = yaml.safe_load(file.read_text()) or {}
+            content = next(iter(documents(file.read_text(encoding="utf-8"))), None) or {}
         except OSError as e:
             raise SettingsError(f"{file}: cannot be read: {e.strerror}") from None
-        except yaml.YAMLError as e:
-            raise SettingsError(f"{file}: not YAML: {e}") from None
+        except UnicodeDecodeError:
+            raise SettingsError(f"{file}: not text in UTF-8") from None
+        except DocumentError as e:
+            raise SettingsError(f"{file}{e}") from None
         if not isinstance(content, dict):
             raise SettingsError(f"{file}: settings are a mapping")
         content["file"] = file.absolute()

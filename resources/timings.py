@@ -9,35 +9,35 @@ from datetime import timedelta
 
 from pydantic import Field
 
-from resources.base import Duration, Value
+from resources.base import Span, Value
 from resources.errors import ErrorClass
 
 
 class Timings(Value):
     """Defaults are for production; `fast()` is for tests and the demo, where a crash must cost a second, not ten."""
 
-    heartbeat: Duration = timedelta(seconds=10)
+    heartbeat: Span = timedelta(seconds=10)
     """An activity that is silent for so long is taken for dead and tried again."""
-    call_timeout: Duration = timedelta(minutes=1)
+    call_timeout: Span = timedelta(minutes=1)
     """Start to close of one attempt of an activity that makes a few calls."""
-    poll: Duration = timedelta(seconds=5)
+    poll: Span = timedelta(seconds=5)
     """Between two passes of an activity that waits for something outside."""
-    vm_look: Duration = timedelta(seconds=30)
+    vm_look: Span = timedelta(seconds=30)
     """How long a VM whose node has not joined is left alone, and between two looks at it after that (`poll` at least).
     """
-    cloud_watch: Duration = timedelta(seconds=60)
+    cloud_watch: Span = timedelta(seconds=60)
     """Between two listings of a cloud account, which find the VM that died or was deleted behind our back."""
-    settle: Duration = timedelta(seconds=30)
+    settle: Span = timedelta(seconds=30)
     """A node that was unhealthy must be healthy for so long before its machine is Running again."""
-    confirm: Duration = timedelta(seconds=60)
+    confirm: Span = timedelta(seconds=60)
     """Between the two fresh looks at Node, Lease and VM without which no machine is Failed; the second one is at the
     deadline. More than a kubelet's Lease lasts (40 s): a living one renews it in between."""
-    lease: Duration = timedelta(seconds=40)
+    lease: Span = timedelta(seconds=40)
     """How long a kubelet's Lease lasts; it is renewed every quarter of that. Of two looks so far apart the second one
     sees it moved, if the kubelet lives: only then is a VM that the cloud does not find taken for gone."""
-    consistency: Duration = timedelta(seconds=60)
+    consistency: Span = timedelta(seconds=60)
     """How long a cloud may say "not found" of what it has just made. NotFound within it is a suspicion only."""
-    retry: dict[ErrorClass, Duration] = Field(default_factory=dict)
+    retry: dict[ErrorClass, Span] = Field(default_factory=dict)
     """Overrides of the wait after a failed creation, by error class (MCM: --resource-exhausted-retry)."""
 
     @staticmethod

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any, Literal, Union
 
 from annotated_types import Ge, Gt, Le, Lt, MaxLen, MinLen
-from pydantic import BaseModel, SecretStr
+from pydantic import AfterValidator, BaseModel, SecretStr
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
-from resources.base import format_duration
+from resources.base import LONGEST, format_duration, sensible
 from resources.effects import Effect, effects
 from resources.machine import Status
 from resources.manifests import KINDS, PROVIDER_SPECS
@@ -236,6 +236,8 @@ def _constraints(info: FieldInfo) -> Iterator[str]:
             if isinstance(mark, kind):
                 bound = getattr(mark, attribute)
                 yield f"{words} {format_duration(bound) if isinstance(bound, timedelta) else bound}"
+        if isinstance(mark, AfterValidator) and mark.func is sensible:
+            yield f"at most {format_duration(LONGEST)}"
         if isinstance(mark, MinLen):
             yield "not empty" if mark.min_length == 1 else f"at least {mark.min_length} long"
         if isinstance(mark, MaxLen):

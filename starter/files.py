@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from resources.documents import SIZE_MOST
 from resources.manifests import AnyManifest, Loaded, ManifestError, load_manifests
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -38,7 +39,7 @@ def every(loaded: Loaded) -> list[AnyManifest]:
 def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
     for source in sources:
         if source == "-":
-            yield sys.stdin.read(), "standard input"
+            yield sys.stdin.read(SIZE_MOST + 1), "standard input"
             continue
         path = Path(source)
         paths = sorted(p for p in path.iterdir() if p.suffix in SUFFIXES) if path.is_dir() else [path]
@@ -46,7 +47,8 @@ def _texts(sources: Iterable[str]) -> Iterator[tuple[str, str]]:
             raise ManifestError(f"{source}: no *.yaml, *.yml or *.json in this directory")
         for file in paths:
             try:
-                yield file.read_text(encoding="utf-8"), str(file)
+                with file.open(encoding="utf-8") as content:
+                    yield content.read(SIZE_MOST + 1), str(file)
             except OSError as e:
                 raise ManifestError(f"{file}: cannot be read: {e.strerror}") from None
             except UnicodeDecodeError:

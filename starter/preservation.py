@@ -10,7 +10,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from resources.base import format_duration
+from resources.base import LONGEST, format_duration, is_sensible
 from resources.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue, ReleaseIntent
 from starter import intents, live
 from starter.errors import NotFound, Refused, translated
@@ -131,9 +131,13 @@ def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | N
         raise Refused("for so long, or until a time: one of both")
     if lasts is not None and lasts <= timedelta(0):
         raise Refused("it cannot be preserved for no time: give a longer one, or release it")
+    if lasts is not None and lasts > LONGEST:
+        raise Refused(f"that is more than {LONGEST.days} days: give a shorter time, and extend it when it comes near")
     if until is not None:
         if until.tzinfo is None:
             raise Refused(f"{until.isoformat()} has no time zone; {FORM}")
+        if not is_sensible(until):
+            raise Refused(f"{until.isoformat()} is no time that can be kept; {FORM}")
         until = until.astimezone(UTC)
         if until <= datetime.now(UTC):
             raise Refused(f"{until:%Y-%m-%d %H:%M:%S} UTC is in the past: give a later time, or release it")

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+LONGEST = 1000
+"""Characters; the API server's own rules for keys and values need fewer for any that is meant."""
 _KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
 _COMPARED = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})")
@@ -66,6 +68,8 @@ class Selector:
 
 def parse(text: str) -> Selector:
     """Raises SelectorError, also for an empty one: a selector that a script has lost must not mean everything."""
+    if len(text) > LONGEST:
+        raise SelectorError(f"a label selector of {len(text)} characters; {LONGEST} are the most")
     return Selector(text, tuple(_requirement(part.strip()) for part in _COMMA.split(text)))
 
 

@@ -28,7 +28,7 @@ def test_types_defaults_and_constraints() -> None:
     spec = below("machine.spec")
     assert (spec["class"].required, spec["class"].type_name) == (True, "ClassRef")
     assert (spec["creationTimeout"].type_name, spec["creationTimeout"].default) == ("duration", "20m")
-    assert spec["creationTimeout"].constraints == ("more than 0s",)
+    assert spec["creationTimeout"].constraints == ("more than 0s", "at most 87600h")
     assert spec["nodeConditions"].type_name == "[]string"
     assert spec["nodeConditions"].default.startswith("[KernelDeadlock, ")
     assert spec["nodeConditions"].description.startswith("Conditions of the Node that must be False")

@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lifekit import examples
 
-from planners.intents import LONGEST, PreservationIntent, deletion, preservation, refusal
+from planners.intents import PreservationIntent, deletion, preservation, refusal
+from resources.base import LONGEST
 from resources.machine import ClassSnapshot, Deletion, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
 from resources.preservation import (
@@ -135,7 +136,9 @@ def machine(p: Preservation, *, deleted: bool = False, phase: Phase = Phase.RUNN
         pytest.param(machine(kept), PreserveIntent(value=FALSE), "", id="false ends it"),
         pytest.param(machine(Preservation()), PreserveIntent(until=NOW), "has passed", id="until now"),
         pytest.param(machine(Preservation()), PreserveIntent(lasts=LONGEST), "", id="the longest"),
-        pytest.param(machine(Preservation()), PreserveIntent(lasts=LONGEST + HOUR), "more than 3650 days", id="longer"),
+        pytest.param(
+            machine(Preservation()), PreserveIntent(until=NOW + LONGEST + HOUR), "more than 3650 days", id="longer"
+        ),
         pytest.param(machine(Preservation()), PreserveIntent(lasts=HOUR, until=LATER), "give one", id="two times"),
         pytest.param(machine(Preservation()), ReleaseIntent(), "nothing to release", id="nothing to release"),
         pytest.param(machine(Preservation(own=asked)), ReleaseIntent(), "", id="a request is withdrawn"),

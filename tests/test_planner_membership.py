@@ -9,7 +9,8 @@ import pytest
 from lifekit import examples
 
 from planners.hot_update import rolling_hash
-from planners.membership import mark_of, report_of, template_applied, time_of, with_revision
+from planners.membership import mark_of, report_of, template_applied, with_revision
+from resources.base import read_time
 from resources.errors import ErrorClass, ErrorInfo
 from resources.machine import (
     Attempt,
@@ -224,7 +225,7 @@ def test_priority(annotations: dict[str, str], priority: int | None) -> None:
     ],
 )
 def test_times(text: str, time: datetime | None) -> None:
-    assert time_of(text) == time
+    assert read_time(text) == time
 
 
 def test_a_mark_keeps_its_time_until_it_is_changed_or_taken_away() -> None:

@@ -16,9 +16,8 @@ from reasonkit import ROOT
 from test_cli_docs import parse, typed
 from test_plain_temporal import run
 
-from planners.intents import LONGEST
 from planners.preservation import WARN_BEFORE, AskPool, End, Observed, Preserve, Stay, decide
-from resources.base import format_duration
+from resources.base import LONGEST, format_duration
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.machine_manifest import MachineSpec

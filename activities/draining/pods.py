@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
+
+from resources.base import later, read_time, seconds
 
 Pod = dict[str, Any]
 
@@ -42,7 +44,7 @@ def came_back(pod: Pod, since: datetime) -> bool:
     The API's times have whole seconds, so one made in that very second counts as older, and is evicted.
     """
     made = pod["metadata"].get("creationTimestamp")
-    return bool(made) and datetime.fromisoformat(made) > since and any(map(_lifts_cordon, _tolerations(pod)))
+    return (read_time(made) or since) > since and any(map(_lifts_cordon, _tolerations(pod)))
 
 
 def _tolerations(pod: Pod) -> list[dict[str, str]]:
@@ -75,8 +77,8 @@ def is_going(pod: Pod) -> bool:
 def grace_ends(pod: Pod, now: datetime) -> datetime:
     """Of a pod that is going, or would go now. deletionTimestamp is that end (API conventions, graceful deletion)."""
     if is_going(pod):
-        return datetime.fromisoformat(pod["metadata"]["deletionTimestamp"])
-    return now + timedelta(seconds=pod["spec"].get("terminationGracePeriodSeconds", _GRACE))
+        return read_time(pod["metadata"]["deletionTimestamp"]) or now
+    return later(now, seconds(pod["spec"].get("terminationGracePeriodSeconds", _GRACE)))
 
 
 def overdue(pod: Pod, now: datetime, dead: bool) -> bool:
@@ -86,7 +88,7 @@ def overdue(pod: Pod, now: datetime, dead: bool) -> bool:
     end = grace_ends(pod, now)
     if dead:
         given = pod["metadata"].get("deletionGracePeriodSeconds") or 0
-        end -= timedelta(seconds=max(0, given - SHORT_GRACE))
+        end = later(end, -seconds(given - SHORT_GRACE))
     return now > end
 
 

@@ -13,6 +13,7 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from drivers.errors import DriverError
+from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -88,8 +89,9 @@ LONGER_WAIT = (
 """Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
 
 _MESSAGE_LENGTH = 500
-_BLOB = re.compile(r"[A-Za-z0-9+/=_-]{80,}")  # user data in base64, an encoded authorization message
-_TAIL = re.compile(r"\s*(Encoded authorization failure message:|The Canonical String for this request).*", re.DOTALL)
+# User data in base64, an encoded authorization message: looked for from its beginning only.
+_BLOB = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{80,}")
+_TAIL = re.compile(r"(Encoded authorization failure message:|The Canonical String for this request).*", re.DOTALL)
 # kubeadm's format, id.secret; no \b, as `TOKEN_` before it or `_x` after it are of the same word
 _BOOTSTRAP_TOKEN = re.compile(r"(?<![a-z0-9])([a-z0-9]{6})\.[a-z0-9]{16}")
 _ACCESS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
@@ -150,7 +152,7 @@ def _from_reply(operation: str, error: boto.ClientError, hide: Sequence[str]) ->
         classify(code, message),
         f"{where}: {code}: {scrub(message, hide)}",
         provider_code=code,
-        retry_after=float(wait) if wait.isdigit() else None,
+        retry_after=waited(float(wait)) if wait.isdecimal() else None,
     )
 
 

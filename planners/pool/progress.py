@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from planners.pool.pace import dead, died_young
 from planners.pool.steps import Delete, Step
 from planners.pool.view import Observed, View
+from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Gate, Member, Rollout, Trouble
@@ -121,7 +122,7 @@ def stops_at(view: View) -> datetime | None:
     seconds, rollout = view.spec.progress_deadline_seconds, view.observed.rollout
     if seconds is None or rollout is None or not view.waited_for or not view.rolling:
         return None
-    deadline = _counts_from(view, rollout) + timedelta(seconds=seconds)
+    deadline = later(_counts_from(view, rollout), timedelta(seconds=seconds))
     if rollout.held_since is not None and rollout.held_since < deadline:
         return None
     return deadline

@@ -14,6 +14,7 @@ from planners.pool import pace, progress
 from planners.pool.plan import plan
 from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Plan, TakeSlots
 from planners.pool.view import Observed
+from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, Permit, Trouble, Vm
@@ -56,7 +57,7 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
 
 def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Observed:
     """Those that leave are gone, those that are made are available, those that may be repaired are drained."""
-    since = now - timedelta(seconds=spec.min_ready_seconds)
+    since = later(now, -timedelta(seconds=spec.min_ready_seconds))
     members = {}
     for name, m in observed.members.items():
         if m.leaving:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 
 from planners.hot_update import rolling_hash
 from resources.machine import ClassSnapshot
@@ -18,6 +19,7 @@ from resources.pool import Member, Revision
 KEPT = 50
 """Revisions without a machine that are kept at most, whatever revisionHistoryLimit says: a pool's state has to travel.
 """
+KEPT_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
@@ -77,11 +79,12 @@ def revise(
 
 
 def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int) -> list[Revision]:
-    """Those with machines, and the newest `keep` of the others, or KEPT of them: each carries its class."""
+    """Those with machines, and the newest `keep` of the others, or KEPT of them, or as many as have KEPT_BYTES: each
+    carries its class and template."""
     used = {m.revision for m in members.values()}
-    idle = [r.counter for r in former if r.counter not in used]
-    keep = min(keep, KEPT)
-    kept = set(idle[len(idle) - keep :] if keep else [])
+    idle = [r for r in reversed(former) if r.counter not in used][: min(keep, KEPT)]
+    sizes = accumulate(len(r.model_dump_json()) for r in idle)
+    kept = {r.counter for r, size in zip(idle, sizes, strict=True) if size <= KEPT_BYTES}
     return [r for r in former if r.counter in used or r.counter in kept]
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP, LEAVING, of
 from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
+from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Member, Pace, Permit, Released, Rollout, Trouble, Vm
@@ -90,14 +91,14 @@ class View:
     @cached_property
     def available(self) -> frozenset[str]:
         """Active, with a VM, and Running for minReadySeconds."""
-        before = self.now - timedelta(seconds=self.spec.min_ready_seconds)
+        before = later(self.now, -timedelta(seconds=self.spec.min_ready_seconds))
         return frozenset(
             n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.vm is not Vm.GONE and m.since <= before
         )
 
     def available_at(self, member: Member) -> datetime:
         """When a Running member counts as available."""
-        return member.since + timedelta(seconds=self.spec.min_ready_seconds)
+        return later(member.since, timedelta(seconds=self.spec.min_ready_seconds))
 
     @cached_property
     def waited_for(self) -> list[str]:

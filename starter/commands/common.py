@@ -122,14 +122,21 @@ class Session:
         """Runs `body` with a client."""
         import asyncio
 
+        from pydantic import ValidationError
+
+        from resources.base import explained
         from starter.client import HostlerClient
+        from starter.errors import Refused
 
         async def main() -> None:
             cluster, requested_by = self.cluster, self.requested_by
             async with HostlerClient.connect(self.settings, cluster=cluster, requested_by=requested_by) as client:
                 await body(client)
 
-        asyncio.run(main())
+        try:
+            asyncio.run(main())
+        except ValidationError as e:  # what was typed is too long for any name, or the like
+            raise Refused(explained(e)) from None
 
 
 def session(ctx: typer.Context, cluster: str | None, settings: Path | None, requested_by: str | None = None) -> Session:
@@ -173,7 +180,7 @@ def span(text: str | None) -> timedelta | None:
     """A duration of the command line, as Kubernetes writes them; None: no limit."""
     from datetime import timedelta
 
-    from resources.base import parse_duration
+    from resources.base import LONGEST, parse_duration
 
     if text is None:
         return None
@@ -181,10 +188,10 @@ def span(text: str | None) -> timedelta | None:
         value = parse_duration(text)
     except ValueError as e:
         raise typer.BadParameter(str(e)) from None
-    except OverflowError:
-        raise typer.BadParameter(f"{text!r} is longer than anything lasts") from None
     if not isinstance(value, timedelta):
         raise typer.BadParameter(f"{text!r} is not a duration; write it like 20m, 1h30m or 90s")
+    if value > LONGEST:
+        raise typer.BadParameter(f"{text!r} is longer than ten years")
     return value
 
 

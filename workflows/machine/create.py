@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
+    from resources.base import later
     from resources.errors import IDEMPOTENCY, NAME_TAKEN
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
@@ -58,7 +59,7 @@ async def _try(m: MachineEntity) -> Retry | None:
             target=m.target(),
             attempt=number,
             started=s.attempt.started,
-            deadline=s.created + s.spec.creation_timeout,
+            deadline=later(s.created, s.spec.creation_timeout),
             class_name=s.attempt.machine_class.name,
             generation=s.attempt.machine_class.generation,
             takes=s.takes,

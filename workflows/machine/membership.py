@@ -16,7 +16,8 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     import hashlib
 
-    from planners.membership import mark_of, report_of, template_applied, time_of, with_revision
+    from planners.membership import mark_of, report_of, template_applied, with_revision
+    from resources.base import later, read_time
     from resources.machine import OperationState, OperationType
     from resources.manifests import MachineSpec
     from resources.membership import MemberReport, TemplateNews
@@ -91,7 +92,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     if not s.pool or not facts.exists:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
-    if s.mark is not None and s.mark != former and time_of(s.mark.text) is None:
+    if s.mark is not None and s.mark != former and read_time(s.mark.text) is None:
         words = f"{s.mark.text!r} is no RFC 3339 time like 2026-01-31T12:00:00Z; the machine counts as marked now"
         m.note("MarkUnreadable", f"annotation {MARKED_ANNOTATION} of node {facts.name}: {words}")
 
@@ -133,7 +134,7 @@ def ask(m: MachineEntity, found: str) -> None:
     """It stays Unknown until the pool says so, and looks again now and then whether it still has to ask. The first of
     the two looks is kept: the fresh look that follows the permit is the second one then."""
     s = m.s
-    again = workflow.now() + max(s.spec.health_timeout, s.timings.confirm)
+    again = later(workflow.now(), max(s.spec.health_timeout, s.timings.confirm))
     m.deadlines["confirm"] = again
     if not s.asks_permit:
         s.asks_permit = True

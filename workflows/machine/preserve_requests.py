@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
         refusal,
     )
     from planners.preservation import moment
+    from resources.base import later
     from resources.errors import NOT_PRESERVED
     from resources.machine import Phase
     from resources.membership import PreserveGrant, SlotTaken
@@ -106,7 +107,7 @@ class Preservable(MachineEntity):
         if intent.value == PreserveValue.WHEN_FAILED:
             return f"machine {s.name} will be preserved when it fails"
         if self.status.phase is Phase.RUNNING:
-            until = intent.until or workflow.now() + (intent.lasts or s.spec.machine_preserve_timeout)
+            until = intent.until or later(workflow.now(), intent.lasts or s.spec.machine_preserve_timeout)
             return f"machine {s.name} is preserved until {moment(until)}"
         if self.status.phase is Phase.FAILED:
             then = ", unless its pool says otherwise" if s.pool else "; when its time ends, its VM is deleted"

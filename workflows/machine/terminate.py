@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.claims import WELL
+    from resources.base import later
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
     from resources.machine_manifest import HookKind
@@ -67,7 +68,7 @@ async def drain(m: MachineEntity) -> None:
     gentle = False
     while not s.drained:
         begin(m)
-        deadline = s.drain_began + s.spec.drain_timeout
+        deadline = later(s.drain_began, s.spec.drain_timeout)
         force = _insisted(m) or workflow.now() >= deadline
         if not force:
             m.deadlines["drain"], gentle = deadline, True

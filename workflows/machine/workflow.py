@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.creation import uid_of
     from planners.intents import deletion
     from planners.provider_spec import spec_hash
+    from resources.base import later
     from resources.errors import NAME_TAKEN
     from resources.machine import (
         AppliedSpec,
@@ -90,7 +91,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         s, now = self.s, workflow.now()
         s.created = s.status.phase_since = now
         hooks.show(self)
-        s.status.deadlines["creation"] = now + s.spec.creation_timeout
+        s.status.deadlines["creation"] = later(now, s.spec.creation_timeout)
         if not s.uid:
             s.uid = self._own_uid()
             self.note("Created", f"machine of class {s.spec.class_.name}")
@@ -394,7 +395,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         s = self.s
         s.spec, s.labels, s.annotations = spec, labels, annotations
         if "creation" in self.deadlines and s.created is not None:
-            self.deadlines["creation"] = s.created + s.spec.creation_timeout
+            self.deadlines["creation"] = later(s.created, s.spec.creation_timeout)
             if s.status.provider_id:
                 s.suspicion = None
                 confirm.arm(self, self.deadlines["creation"])

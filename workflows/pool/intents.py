@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import datetime
 
 from temporalio import workflow
 
@@ -18,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
     from planners.pool.steps import named, some
+    from resources.base import read_time
     from resources.machine_class import concurrency_of
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.messages import DeleteIntent, Intent
@@ -140,23 +140,15 @@ def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
 
 
 def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
-    """cluster-autoscaler's list of machines that shall go; those that it names and are not there are gone already."""
+    """cluster-autoscaler's list of machines that shall go, each with a time; one that cannot be read is now. Those that
+    it names and are not there are gone already."""
     marked = []
     for entry in filter(None, annotations.get(TRIGGER_DELETION_ANNOTATION, "").split(",")):
         name, _, time = entry.strip().partition("~")
         if name in p.s.members and p.s.members[name].marked is None:
-            p.s.members[name] = p.s.members[name]._replace(marked=_time(time))
+            p.s.members[name] = p.s.members[name]._replace(marked=read_time(time) or workflow.now())
             marked.append(name)
     return [f"marked for deletion: {', '.join(marked)}"] if marked else []
-
-
-def _time(text: str) -> datetime:
-    """Of a mark; one without a time that can be read is of now."""
-    try:
-        time = datetime.fromisoformat(text)
-    except ValueError:
-        return workflow.now()
-    return time if time.tzinfo else workflow.now()
 
 
 def scale(p: PoolEntity, intent: ScaleIntent) -> str:

@@ -1,0 +1,83 @@
+"""YAML as a person gives it, within bounds: its size, its depth, and what its aliases would make of it.
+
+What PyYAML makes of a scalar is left as it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+SIZE_MOST = 4 << 20
+"""Characters of a file. The API server takes 1.5 MiB for one object, and a file may hold several."""
+DEPTH_MOST = 50
+EXPANDED_MOST = 8 << 20
+"""Characters, with each alias written out; what is no text counts as 8. Nine levels of nine aliases are a billion."""
+
+
+class DocumentError(ValueError):
+    """It cannot be read; the message says where in it (`:LINE`, or nothing) and why."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Counts while it composes: an alias costs what it stands for, before anything is made of it."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._size = 0
+        self._sizes: dict[str, int] = {}
+        """By anchor; none for one whose node has not ended yet."""
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        alias, before = isinstance(event, yaml.AliasEvent), self._size
+        self._depth += 1
+        if self._depth > DEPTH_MOST:
+            raise yaml.MarkedYAMLError(None, None, f"nested deeper than {DEPTH_MOST} levels", event.start_mark)
+        if alias:
+            if event.anchor in self.anchors and event.anchor not in self._sizes:
+                raise yaml.MarkedYAMLError(None, None, f"*{event.anchor} stands within itself", event.start_mark)
+            self._size += self._sizes.get(event.anchor, 0)
+        self._size += 8 + len(getattr(event, "value", ""))
+        if self._size > EXPANDED_MOST:
+            words = f"with its aliases written out it has more than {EXPANDED_MOST} characters"
+            raise yaml.MarkedYAMLError(None, None, words, event.start_mark)
+        anchor = None if alias else event.anchor
+        if anchor is not None:
+            self._sizes.pop(anchor, None)  # given again, it is another node's
+        node: yaml.Node | None = super().compose_node(parent, index)
+        if anchor is not None:
+            self._sizes[anchor] = self._size - before
+        self._depth -= 1
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, OverflowError, ArithmeticError, LookupError, TypeError, AttributeError) as e:
+            # A date that there is not, a number of 5,000 digits, a key that is a list.
+            words = f"it cannot be read as {str(node.tag).rsplit(':', 1)[-1]} ({type(e).__name__})"
+            raise yaml.MarkedYAMLError(None, None, words, node.start_mark) from None
+
+
+def documents(text: str) -> list[Any]:
+    """Of a YAML stream, as `yaml.safe_load_all` has them. Raises DocumentError."""
+    if len(text) > SIZE_MOST:
+        raise DocumentError(f": more than {SIZE_MOST} characters; split it")
+    try:
+        loader = _Loader(text)
+        found = []
+        while loader.check_data():  # type: ignore[no-untyped-call]
+            found.append(loader.get_data())
+        return found
+    except yaml.reader.ReaderError as e:
+        line = text.count("\n", 0, e.position) + 1
+        raise DocumentError(f":{line}: not YAML: the character #x{ord(text[e.position]):04x} is not allowed") from None
+    except yaml.YAMLError as e:
+        mark, problem = getattr(e, "problem_mark", None), getattr(e, "problem", None)
+        raise DocumentError(
+            f"{f':{mark.line + 1}' if mark else ''}: not YAML: {problem or 'it cannot be read'}"
+        ) from None
+    except RecursionError:
+        raise DocumentError(": not YAML: nested too deeply") from None
