@@ -1,0 +1,133 @@
+"""Nothing that arrives makes a workflow fail its tasks, or its state unreadable (I16).
+
+`HOSTLER_FUZZ=10000` sends so many messages instead of a few hundred; `HOSTLER_FUZZ_SEED` sends others.
+"""
+
+from __future__ import annotations
+
+import collections
+import os
+import random
+from collections.abc import AsyncIterator
+from typing import Any, NamedTuple
+
+import pytest
+from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, tape
+from test_replay import HISTORIES, load
+
+from resources.sound import unreadable
+
+CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
+SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
+HOWS = ("missing", "extra", "wrong", "extreme")
+DOORS = ("signal", "update", "query", "start")
+
+
+@pytest.fixture(scope="module")
+async def tapes() -> AsyncIterator[list[Tape]]:
+    yield [await tape(file.stem, load(file)) for file in HISTORIES]
+
+
+class Case(NamedTuple):
+    tape: Tape
+    share: float
+    door: str
+    name: str
+    hints: list[Any]
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.tape.name} at {self.share:.2f}: {self.how} {self.door} {self.name}"
+
+
+def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
+    """Every message of every entity, in every way, at a point of one of its lives; over and over, up to CASES."""
+    kinds: dict[str, list[Tape]] = collections.defaultdict(list)
+    for t in tapes:
+        kinds[str(t.definition.name)].append(t)
+    made: list[Case] = []
+    while len(made) < CASES:
+        for lives in kinds.values():
+            d = lives[0].definition
+            messages = [
+                *(("signal", name, s.arg_types) for name, s in d.signals.items()),
+                *(("update", name, u.arg_types) for name, u in d.updates.items()),
+                *(("query", name, q.arg_types) for name, q in d.queries.items()),
+                ("start", str(d.name), d.arg_types),
+            ]
+            for door, name, hints in messages:
+                for how in HOWS:
+                    made.append(Case(chance.choice(lives), chance.random(), door, str(name), list(hints or ()), how))
+    chance.shuffle(made)
+    return made[:CASES]
+
+
+def run(case: Case, fuzz: Fuzz, player: Player) -> None:
+    """Raises TaskFailed, or AssertionError where it was not refused, or the state cannot be read."""
+    arguments = fuzz.payloads(case.hints, case.how)
+    must_be_refused = case.how == "extra" or (bool(case.hints) and case.how != "extreme")
+    if case.door == "start":
+        player.start(arguments)
+        assert player.over == "fail_workflow_execution" or not must_be_refused, "it has begun"
+    else:
+        player.play(case.share)
+        if player.over:
+            return
+        deliver(case, arguments, player, must_be_refused)
+    for _ in range(3):
+        if player.over:
+            return
+        readable(player)
+        player.ring()
+    if not player.over:
+        player.send(signal_workflow={"signal_name": "renew", "input": [payload(b"{}")], "originating_event_id": 1})
+    if not player.over:
+        readable(player)
+
+
+def deliver(case: Case, arguments: list[Any], player: Player, must_be_refused: bool) -> None:
+    if case.door == "signal":
+        player.send(signal_workflow={"signal_name": case.name, "input": arguments, "originating_event_id": 1})
+        if must_be_refused:
+            assert f"signal {case.name!r}" in refusals(player), "nobody has said so"
+    elif case.door == "update":
+        update = {"id": "u", "protocol_instance_id": "u", "name": case.name, "input": arguments, "run_validator": True}
+        answers = [c.update_response for c in player.send(do_update=update) if c.HasField("update_response")]
+        assert len(answers) >= 1
+        if must_be_refused:
+            assert f"update {case.name!r}" in answers[0].rejected.message, answers
+    else:
+        answer = player.query(case.name, *arguments)
+        assert answer.HasField("failed") or not must_be_refused
+        if must_be_refused:
+            assert f"query {case.name!r}" in answer.failed.message
+
+
+def state(player: Player) -> Any:
+    answer = player.query("describe")
+    assert answer.HasField("succeeded"), answer.failed.message
+    hint = player.tape.definition.arg_types
+    assert hint
+    (found,) = CONVERTER.from_payloads([answer.succeeded.response], hint)
+    return found
+
+
+def readable(player: Player) -> None:
+    found = state(player)
+    assert unreadable(found, type(found)) == ""
+
+
+def refusals(player: Player) -> str:
+    return " | ".join(h.message for h in state(player).journal if h.reason == "Refused")
+
+
+async def test_whatever_arrives_is_taken_or_refused_in_words(tapes: list[Tape]) -> None:
+    chance = random.Random(SEED)
+    wrong: dict[str, str] = {}
+    for n, case in enumerate(cases(tapes, chance)):
+        fuzz = Fuzz(random.Random(f"{SEED}/{n}"))
+        try:
+            await in_thread(case.tape, lambda p, c=case, f=fuzz: run(c, f, p))  # type: ignore[misc]
+        except (TaskFailed, AssertionError, ValueError) as e:
+            wrong[f"{n}: {case}"] = f"{type(e).__name__}: {str(e)[:300]}"
+    assert not wrong, f"{len(wrong)} of {CASES}, e.g. {dict(list(wrong.items())[:20])}"
