@@ -1,8 +1,8 @@
-"""What can be kept: written and read again as the same, of a size that the next one to read it can work with.
+"""What can be kept: what is written and read again as the same, and what can be reckoned with.
 
-A value may fit its type and still not come back from its own JSON (a NaN, a count that is no JSON integer elsewhere), or
-come back and break who reckons with it (an instant without a zone, one in the year 1 or 9999, whose UTC does not
-exist). The boundary of workflows asks before anything is taken into a state (workflows/inbound.py).
+A value may fit its type and still not come back from its own JSON (a NaN), or come back and break who reckons with it:
+an instant without a zone, or one in the year 1 or 9999, whose UTC does not exist. The boundary of workflows asks before
+anything is taken into a state (workflows/inbound.py).
 """
 
 from __future__ import annotations

@@ -220,6 +220,14 @@ TIMES = [
 DURATIONS = ["0s", "1ns", "-PT5S", "-5h", "87600000h", "80000000h", "P999999999D", "-P999999999D", "1h", 5, "0.000001s"]
 NUMBERS = [0, 1, -1, 2**31, 2**63, -(2**63), 2**63 - 1, 10**18, 5000, 10**30]
 ANYTHING = [None, 1, "s", [], {"a": {"b": [1]}}, {"region": "eu-west-1"}, "x" * 2000, 10**30, {"region": "x" * 3000}]
+PLAIN: list[tuple[type, Any, list[Any]]] = [
+    (str, "demo", TEXTS),
+    (datetime, "2026-11-29T00:00:00Z", TIMES),
+    (timedelta, "1h", DURATIONS),
+    (bool, True, [True, False]),
+    (int, 1, NUMBERS),
+    (float, 1.0, [0.0, -1.0, 1e308, 5]),
+]
 WRONG = [
     *(b"{", b"", b"\xff\xfe", b"[[[", b"NaN", b'"\\ud800"', b"[" * 5000, b"1" * 5000),
     *(json.dumps(value).encode() for value in (17, -0.5, True, [1], [[]])),
@@ -238,6 +246,8 @@ class Fuzz:
     """Values of a type, and arguments that do not fit one."""
 
     chance: random.Random
+    odd: float = 1.0
+    """How many of the values are extreme; one that is all odd is refused for the first of them."""
 
     def payloads(self, hints: Sequence[Any], how: str) -> list[Payload]:
         """`how`: missing, extra, wrong or extreme."""
@@ -279,22 +289,21 @@ class Fuzz:
 
     def _of_class(self, hint: type, depth: int) -> Any:
         choice = self.chance.choice
-        for kind, values in ((str, TEXTS), (datetime, TIMES), (timedelta, DURATIONS), (bool, [True, False])):
+        for kind, usual, values in PLAIN:
             if hint is kind:
-                return choice(values)
+                return choice(values) if self.chance.random() < self.odd else usual
         if issubclass(hint, enum.Enum):
             return choice([m.value for m in hint])
         if issubclass(hint, BaseModel):
             return dict(self._fields(hint, depth))
         if issubclass(hint, tuple):
             return [self.value(p, depth + 1) for p in typing.get_type_hints(hint, include_extras=True).values()]
-        return choice(NUMBERS if hint is int else [0.0, -1.0, 1e308, 5] if hint is float else ANYTHING)
+        return choice(ANYTHING)
 
     def _fields(self, hint: type[BaseModel], depth: int) -> Iterator[tuple[str, Any]]:
         for name, field_ in hint.model_fields.items():
             if field_.is_required() or self.chance.random() > 0.4:
-                plain = field_.annotation is str and self.chance.random() < 0.3
-                yield field_.alias or name, "demo" if plain else self.value(field_.annotation, depth + 1)
+                yield field_.alias or name, self.value(field_.annotation, depth + 1)
 
 
 async def in_thread(tape: Tape, deed: typing.Callable[[Player], None]) -> None:

@@ -8,14 +8,16 @@ from __future__ import annotations
 import collections
 import os
 import random
-from collections.abc import AsyncIterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import pytest
 from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, tape
+from temporalio.worker import WorkflowInboundInterceptor
 from test_replay import HISTORIES, load
 
 from resources.sound import unreadable
+from workflows import inbound, runner
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
@@ -24,8 +26,8 @@ DOORS = ("signal", "update", "query", "start")
 
 
 @pytest.fixture(scope="module")
-async def tapes() -> AsyncIterator[list[Tape]]:
-    yield [await tape(file.stem, load(file)) for file in HISTORIES]
+async def tapes() -> list[Tape]:
+    return [await tape(file.stem, load(file)) for file in HISTORIES]
 
 
 class Case(NamedTuple):
@@ -121,13 +123,41 @@ def refusals(player: Player) -> str:
     return " | ".join(h.message for h in state(player).journal if h.reason == "Refused")
 
 
-async def test_whatever_arrives_is_taken_or_refused_in_words(tapes: list[Tape]) -> None:
-    chance = random.Random(SEED)
+async def found_wrong(tapes: list[Tape], count: int) -> dict[str, str]:
     wrong: dict[str, str] = {}
-    for n, case in enumerate(cases(tapes, chance)):
-        fuzz = Fuzz(random.Random(f"{SEED}/{n}"))
+    for n, case in enumerate(cases(tapes, random.Random(SEED))[:count]):
+        chance = random.Random(f"{SEED}/{n}")
+        fuzz = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0]))
         try:
             await in_thread(case.tape, lambda p, c=case, f=fuzz: run(c, f, p))  # type: ignore[misc]
         except (TaskFailed, AssertionError, ValueError) as e:
             wrong[f"{n}: {case}"] = f"{type(e).__name__}: {str(e)[:300]}"
+    return wrong
+
+
+async def test_whatever_arrives_is_taken_or_refused_in_words(tapes: list[Tape]) -> None:
+    wrong = await found_wrong(tapes, CASES)
     assert not wrong, f"{len(wrong)} of {CASES}, e.g. {dict(list(wrong.items())[:20])}"
+
+
+def lets_through(patch: pytest.MonkeyPatch) -> None:
+    """Nobody looks at what arrives."""
+    patch.setattr(runner, "admit", lambda defn, act: None)
+
+
+def believes(patch: pytest.MonkeyPatch) -> None:
+    """What fits its type is taken."""
+    patch.setattr(inbound, "fault", lambda value, hint: "")
+
+
+def stands_aside(patch: pytest.MonkeyPatch) -> None:
+    """An error of a handler is the SDK's affair."""
+    patch.setattr(inbound.Inbound, "handle_signal", WorkflowInboundInterceptor.handle_signal)
+
+
+@pytest.mark.parametrize("saboteur", [lets_through, believes, stands_aside])
+async def test_a_boundary_that_is_not_there_is_seen(
+    tapes: list[Tape], monkeypatch: pytest.MonkeyPatch, saboteur: Callable[[pytest.MonkeyPatch], None]
+) -> None:
+    saboteur(monkeypatch)
+    assert await found_wrong(tapes, 150)

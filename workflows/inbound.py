@@ -72,26 +72,16 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
     for job in act.jobs:
         if job.HasField("signal_workflow"):
             _judge_signal(defn, job.signal_workflow)
-        elif job.HasField("do_update"):
+        elif job.HasField("do_update") and job.do_update.run_validator:  # else it is in history, and was taken
             update = job.do_update
-            known = defn.updates.get(update.name)
-            # One that is in history was taken: a replay takes it, too.
-            if (
-                known
-                and update.run_validator
-                and (words := refusal(f"update {update.name!r}", known.arg_types, update.input))
-            ):
-                _replace(update.input, words)
+            if (known := defn.updates.get(update.name)) is not None:
+                _judge(f"update {update.name!r}", known.arg_types, update.input)
         elif job.HasField("query_workflow"):
             query = job.query_workflow
-            asked = defn.queries.get(query.query_type)
-            if asked and (words := refusal(f"query {query.query_type!r}", asked.arg_types, query.arguments)):
-                _replace(query.arguments, words)
-        elif job.HasField("initialize_workflow"):
-            start = job.initialize_workflow
-            if not start.continued_from_execution_run_id:
-                if words := refusal(f"a start of {defn.name}", defn.arg_types, start.arguments):
-                    _replace(start.arguments, words)
+            if (asked := defn.queries.get(query.query_type)) is not None:
+                _judge(f"query {query.query_type!r}", asked.arg_types, query.arguments)
+        elif job.HasField("initialize_workflow") and not job.initialize_workflow.continued_from_execution_run_id:
+            _judge(f"a start of {defn.name}", defn.arg_types, job.initialize_workflow.arguments)
 
 
 def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
@@ -114,10 +104,11 @@ def _names(defn: workflow._Definition) -> Iterable[str]:
     return filter(None, defn.signals)
 
 
-def _replace(arguments: Any, words: str) -> None:
-    """The converter raises the words when the SDK decodes it."""
-    del arguments[:]
-    arguments.append(refusal_payload(words))
+def _judge(what: str, hints: Sequence[Any] | None, arguments: Any) -> None:
+    """Of a refused one the converter raises the words, when the SDK decodes it."""
+    if words := refusal(what, hints, arguments):
+        del arguments[:]
+        arguments.append(refusal_payload(words))
 
 
 def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload]) -> str:
