@@ -32,6 +32,8 @@ INDEXED = 255
 """Characters of a search attribute: Temporal refuses the command of a longer one, and with it the task."""
 LONGEST_TIMER = timedelta(days=365)
 """One that rings before its deadline is armed again; Temporal refuses the command of a timer of hundreds of years."""
+TURNS = 1000
+"""Waits in one workflow task, of which each ends at once. A life takes a few."""
 WAITS_RENEW = "waits-renew"
 """The patch of waits that end their run after so many messages, too; a run that began before them goes on as it was."""
 
@@ -75,6 +77,8 @@ class Entity:
         """Somebody has reset the workflow to a task of this run: what came after it happened all the same."""
         workflow.register_random_seed_callback(self._reset)
         self.renewal_wanted = False
+        self._turns = 0
+        self._turned_in: tuple[datetime, int] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._armed: datetime | None = None
 
@@ -163,11 +167,22 @@ class Entity:
             return condition() or any(map(self.due, names or tuple(self.deadlines)))
 
         while True:
+            self._count_turn()
             self._arm()
             self.publish()
             await workflow.wait_condition(lambda: over() or self._rung())
             if over():
                 return
+
+    def _count_turn(self) -> None:
+        """Raises RuntimeError where the life only turns: a deadline that nobody clears, or a pause of no length, would
+        keep the worker's thread for ever."""
+        task = workflow.now(), workflow.info().get_current_history_length()
+        self._turns = self._turns + 1 if task == self._turned_in else 0
+        self._turned_in = task
+        if self._turns > TURNS:
+            passed = sorted(name for name in self.deadlines if self.due(name))
+            raise RuntimeError(f"waited {TURNS} times in one task; deadlines that have passed: {passed or 'none'}")
 
     def _rung(self) -> bool:
         """Another timer must be armed: this one has rung, perhaps for a deadline that is not waited for here, or a
