@@ -106,6 +106,8 @@ class Player:
         self.timers: dict[int, float] = {}
         self.over = ""
         """How it has ended."""
+        self.handed_over: Any = None
+        """The state that the next run begins with."""
 
     @staticmethod
     async def of(tape: Tape) -> Player:
@@ -127,6 +129,7 @@ class Player:
                 del job.initialize_workflow.arguments[:]
                 job.initialize_workflow.arguments.extend(arguments)
                 job.initialize_workflow.continued_from_execution_run_id = ""
+                job.initialize_workflow.first_execution_run_id = first.run_id
         first.is_replaying = False
         self._step(first)
 
@@ -186,7 +189,7 @@ class Player:
             raise TaskFailed(broken)
         if kind == "continue_as_new_workflow_execution":
             arguments = command.continue_as_new_workflow_execution.arguments
-            CONVERTER.from_payloads(arguments, self.tape.definition.arg_types)
+            (self.handed_over,) = CONVERTER.from_payloads(arguments, self.tape.definition.arg_types)
 
 
 def unlawful(command: Any) -> str:

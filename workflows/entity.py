@@ -137,9 +137,9 @@ class Entity:
 
     def refuse(self, words: str) -> None:
         """A message was not taken (inbound.py). It adds no command: the next Event tells it too."""
-        known = len(self.journal), self.journal[-1:]
+        before = self.journal[-1:]
         self.note_news("Refused", words)
-        if (len(self.journal), self.journal[-1:]) != known:
+        if self.journal[-1:] != before:
             self.refused = [*self.refused, self.journal[-1]][-REFUSED_KEPT:]
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:

@@ -7,8 +7,8 @@ handler raises; a start that it cannot decode holds the workflow's id. So:
 - `admit` sees each message before the SDK does, on the way into the sandbox (runner.py, so that no worker and no
   replay can be without it). What has not the declared arguments, or cannot be kept (resources/sound.py), goes on as a
   refusal with words: a signal becomes a line of the journal, an update and a query are refused before they leave
-  history, a start ends the workflow, for nothing is owned yet. A later run's argument is our own state: it is left
-  alone, and a worker that can read it goes on.
+  history, a start ends the workflow, for nothing is owned yet. The argument of a later run, or of one that somebody
+  has reset, is left alone: there may be a VM, and a worker that can read it goes on.
 - `Inbound` stands around the handlers, inside the sandbox: an error of theirs is a line of the journal.
 
 A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
@@ -80,8 +80,10 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
             query = job.query_workflow
             if (asked := defn.queries.get(query.query_type)) is not None:
                 _judge(f"query {query.query_type!r}", asked.arg_types, query.arguments)
-        elif job.HasField("initialize_workflow") and not job.initialize_workflow.continued_from_execution_run_id:
-            _judge(f"a start of {defn.name}", defn.arg_types, job.initialize_workflow.arguments)
+        elif job.HasField("initialize_workflow"):
+            start = job.initialize_workflow
+            if start.first_execution_run_id == act.run_id:  # neither continued nor reset: nothing is owned yet
+                _judge(f"a start of {defn.name}", defn.arg_types, start.arguments)
 
 
 def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
@@ -151,9 +153,12 @@ class Inbound(WorkflowInboundInterceptor):
         try:
             return await super().execute_workflow(input)
         except Exception as e:
-            if isinstance(e, TemporalError) or workflow.info().continued_run_id or getattr(_entity(), "living", False):
+            info = workflow.info()
+            if isinstance(e, TemporalError) or getattr(_entity(), "living", False):
                 raise
-            words = f"{workflow.info().workflow_type} cannot begin, and nothing is owned yet: {_words(e)}"
+            if info.run_id != info.first_execution_run_id:
+                raise
+            words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {_words(e)}"
             raise ApplicationError(words, type=REFUSED, non_retryable=True) from e
 
     async def handle_signal(self, input: HandleSignalInput) -> None:
