@@ -2,20 +2,33 @@
 
 Their message says it all; a trace of our own boundary would only hide it in the web UI, and Python quotes source
 lines. An error that nobody foresaw keeps its trace.
+
+And how a message is refused before the SDK of Temporal has decoded it (workflows/inbound.py): as a payload of an
+encoding of its own, that raises the words when it is decoded. From outside it refuses itself, and nothing else.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
-from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.converter import DefaultFailureConverter, PayloadConverter
+from temporalio.contrib.pydantic import PydanticPayloadConverter, pydantic_data_converter
+from temporalio.converter import (
+    CompositePayloadConverter,
+    DefaultFailureConverter,
+    EncodingPayloadConverter,
+    PayloadConverter,
+)
 from temporalio.exceptions import ApplicationError
 
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, NOT_YET, ErrorClass
 
-CLASSIFIED = {NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
+REFUSED = "Refused"
+"""The failure type of what is not taken; its message says why."""
+REFUSAL_ENCODING = "hostler/refused"
+CLASSIFIED = {REFUSED, NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
 
 
 class FailureConverter(DefaultFailureConverter):
@@ -25,4 +38,27 @@ class FailureConverter(DefaultFailureConverter):
             failure.stack_trace = ""
 
 
-data_converter = replace(pydantic_data_converter, failure_converter_class=FailureConverter)
+def refusal_payload(words: str) -> Payload:
+    return Payload(metadata={"encoding": REFUSAL_ENCODING.encode()}, data=words.encode())
+
+
+class _Refusal(EncodingPayloadConverter):
+    encoding = REFUSAL_ENCODING
+
+    def to_payload(self, value: Any) -> Payload | None:
+        return None
+
+    def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
+        """Raises ApplicationError of type REFUSED. The SDK gives it to who sent an update or a query, and ends a
+        workflow that was started so."""
+        raise ApplicationError(payload.data.decode(errors="replace"), type=REFUSED, non_retryable=True)
+
+
+class Converter(CompositePayloadConverter):
+    def __init__(self) -> None:
+        super().__init__(*PydanticPayloadConverter().converters.values(), _Refusal())
+
+
+data_converter = replace(
+    pydantic_data_converter, payload_converter_class=Converter, failure_converter_class=FailureConverter
+)

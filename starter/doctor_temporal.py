@@ -45,6 +45,13 @@ _WORKFLOW, _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TAS
 FAILING = "TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category=WorkflowTaskTimedOut')"
 
 
+WAY_OUT = (
+    "the web UI shows where; a worker with the fault mended goes on by itself. Where it is a message that fails, leave "
+    "it out: temporal workflow reset -w ID --type LastWorkflowTask --reapply-exclude Signal --reason …, then "
+    "hostler renew (docs/runbook.md, WorkflowTaskFailed)"
+)
+
+
 @dataclass(frozen=True)
 class Queue:
     name: str
@@ -162,7 +169,7 @@ async def _failing(client: HostlerClient) -> list[Finding]:
     if not count:
         return [ok("workflows", "none whose code fails")]
     words = f"the code of {count} fails again and again: {some}"
-    return [problem("workflows", words, "the web UI shows where; a worker with the fault mended goes on by itself")]
+    return [problem("workflows", words, WAY_OUT)]
 
 
 async def _parked(client: HostlerClient) -> list[Finding]:

@@ -21,6 +21,8 @@ from invariants import (
     check_i10,
     check_i11,
     check_i12,
+    check_i16,
+    check_i17,
     check_looks,
     check_marks,
     check_one_at_a_time,
@@ -31,7 +33,7 @@ from resetkit import reset_machine
 
 from resources.machine import ApplyIntent, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
-from resources.names import machine_id
+from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, cluster_id, machine_id
 from simulator.ec2 import World
 from starter.client import HostlerClient
 from starter.errors import HostlerError
@@ -91,6 +93,38 @@ async def health_failure(stack: Stack) -> None:
     check_i6(stack, seen)
     check_i10(stack, seen)
     await check_i11(stack, machine_id(stack.cluster, name))
+
+
+@flow(LATER, "drain_node")
+async def hostile_input(stack: Stack) -> None:
+    """Messages that nobody meant so, to a machine and its cluster, and annotations that mean nothing on its Node: all
+    goes on, and its neighbour hears nothing of it."""
+    name, neighbour = new_name(), new_name()
+    seen, beside = await asyncio.gather(running(stack, name), running(stack, neighbour))
+    arm(stack)
+    owners = [machine_id(stack.cluster, name), cluster_id(stack.cluster)]
+    for workflow_id in owners:
+        handle = stack.client.get_workflow_handle(workflow_id)
+        await handle.signal("renew")
+        await handle.signal("renew", args=[{}, {}])
+        await handle.signal("renew", "now")
+    for key in (MARKED_ANNOTATION, PRESERVE_ANNOTATION):
+        stack.kubectl("annotate", "node", str(seen.last.status.node_name), f"{key}=9999-12-31T23:59:59-14:00")
+    await check_i16(stack, *owners)
+    for unready, phase in ((True, Phase.UNKNOWN), (False, Phase.RUNNING)):
+        knobs(stack, neighbour, unready=unready)
+        await check_i17(stack, neighbour, phase)
+    beside.states.append(await stack.state(neighbour))
+    seen.states.append(await stack.state(name))
+    refused = [h.message for h in seen.last.journal if h.reason == "Refused"]
+    assert any("takes one argument" in words for words in refused), f"I16: nobody has said so: {seen.last.journal}"
+    for each in (seen, beside):
+        check_i5(stack, each)
+        check_ready(stack, each)
+        await stack.delete(each.last.name)
+        check_i1(stack, each)
+        check_i6(stack, each)
+        await check_i11(stack, machine_id(stack.cluster, each.last.name))
 
 
 @flow(LATER, "look_at_node", "look_at_vm")

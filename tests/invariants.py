@@ -8,9 +8,10 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from canaries import assert_no_canary, texts_of
-from lifekit import Stack
+from lifekit import Stack, asked, eventually
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 
-from resources.machine import MachineState
+from resources.machine import MachineState, Phase
 from resources.messages import Happening
 from resources.names import (
     CORDON_ANNOTATION,
@@ -28,6 +29,12 @@ from simulator.frame import Call
 LATE = timedelta(seconds=20)
 """What a deadline may be late where a worker was killed: the next one starts, and the sticky queue times out.
 Long enough for a machine that is busy with other tests, too."""
+HEARD = 20.0
+"""Seconds within which a machine hears of its Node: less than a watch that has failed rests."""
+OWN_FAULTS = [
+    value for name, value in WorkflowTaskFailedCause.items() if "RESET" not in name and "FORCE_CLOSE" not in name
+]
+"""Why a workflow task failed, but for what people and the server do."""
 FOREIGN_TAG = ("somebody", "else's")
 USER_KEY = "example.com/mine"
 
@@ -247,6 +254,28 @@ def check_drained_once(journal: list[Happening]) -> None:
 async def check_i11(stack: Stack, workflow_id: str) -> None:
     """No secret in any history."""
     assert_no_canary([stack.canary, stack.secret_key], await texts_of(stack.client, workflow_id))
+
+
+async def check_i16(stack: Stack, *workflow_ids: str) -> None:
+    """No input makes a workflow fail its tasks, or its state unreadable."""
+    for workflow_id in workflow_ids:
+        handle = stack.client.get_workflow_handle(workflow_id)
+        failed = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+        wrong = [
+            e.workflow_task_failed_event_attributes.failure.message
+            async for e in handle.fetch_history_events()
+            if e.event_type == failed and e.workflow_task_failed_event_attributes.cause in OWN_FAULTS
+        ]
+        assert not wrong, f"I16: {workflow_id} fails its tasks: {wrong[-1]}"
+        await asked(handle, "describe")
+
+
+async def check_i17(stack: Stack, name: str, phase: Phase) -> None:
+    """The trouble of one machine stays its own: its neighbour hears what becomes of its Node."""
+    try:
+        await eventually(lambda: stack.state(name), lambda s: s.status.phase == phase, f"phase {phase}", within=HEARD)
+    except AssertionError as e:
+        raise AssertionError(f"I17: {name} is not told of its Node, for the trouble of another: {e}") from e
 
 
 def check_ready(stack: Stack, seen: Witness) -> None:

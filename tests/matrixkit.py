@@ -165,6 +165,8 @@ SABOTAGE = [
     Sabotage("I3", "pool rolled out", Fault("start_rollout", "killed before"), "I3:"),
     Sabotage("I4", "pool repaired", Fault("tell_members", "killed before"), "I4:"),
     Sabotage("I15", "pool whose vms die", Fault("start_machines", "killed before"), "I15:"),
+    Sabotage("I16", "hostile input", Fault("drain_node", "killed before"), "I16:"),
+    Sabotage("I17", "hostile input", Fault("drain_node", "killed before"), "I17:"),
     Sabotage("marks", "rollout undone", Fault("start_rollout", "killed before"), "marks:"),
     Sabotage("drained once", "health failure", Fault("drain_node", "killed before"), "once:"),
 ]

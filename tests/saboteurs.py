@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
+from temporalio.worker import WorkflowInboundInterceptor
 
-from activities import marks, merge
+from activities import marks, merge, watch
 from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.kube import Kube, node_path
@@ -32,8 +33,10 @@ from planners.preservation import Decision, Observed
 from resources.errors import ErrorClass
 from resources.machine import Look, OperationType, Phase
 from resources.manifests import NodeTemplate
-from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeLook
+from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeFacts, NodeLook
+from resources.names import MARKED_ANNOTATION
 from resources.timings import Timings
+from workflows import inbound, runner
 from workflows.entity import Entity
 from workflows.machine import MachineWorkflow, claim, confirm, preserve, terminate
 from workflows.machine import workflow as life
@@ -325,6 +328,24 @@ def break_i15() -> None:
     pace.failed_young = lambda speed, *_: speed
 
 
+def break_i16() -> None:
+    """A door that is open: what arrives goes to its handler."""
+    runner.admit = lambda defn, act: None
+    inbound.Inbound.handle_signal = WorkflowInboundInterceptor.handle_signal  # type: ignore[method-assign]
+
+
+def break_i17() -> None:
+    """A watch that one Node takes down."""
+    project = watch.project
+
+    def proud(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
+        if MARKED_ANNOTATION in (node["metadata"].get("annotations") or {}):
+            raise RuntimeError("what is this")
+        return project(node, epoch, seq, twins)
+
+    watch.project = proud
+
+
 def leave_marks() -> None:
     """A rollout that takes no mark off a Node."""
     patch = marks.marks_patch
@@ -380,6 +401,8 @@ SABOTEURS: dict[str, Callable[[], None]] = {
     "I11": break_i11,
     "I12": break_i12,
     "I15": break_i15,
+    "I16": break_i16,
+    "I17": break_i17,
     "drained once": drain_again,
     "marks": leave_marks,
 }

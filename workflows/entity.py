@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
     from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH
     from resources.messages import Answer, Happening, Intent
+    from resources.sound import unreadable
 
 T = TypeVar("T")
 NEVER = ""
@@ -25,6 +26,14 @@ STUMBLE = timedelta(seconds=30)
 """A run that ends by an error within so long, right after another one, is given so long before the next."""
 RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
+REFUSED_KEPT = 5
+"""Refusals for the next Event."""
+INDEXED = 255
+"""Characters of a search attribute: Temporal refuses the command of a longer one, and with it the task."""
+LONGEST_TIMER = timedelta(days=365)
+"""One that rings before its deadline is armed again; Temporal refuses the command of a timer of hundreds of years."""
+TURNS = 1000
+"""Waits in one workflow task, of which each ends at once. A life takes a few."""
 WAITS_RENEW = "waits-renew"
 """The patch of waits that end their run after so many messages, too; a run that began before them goes on as it was."""
 
@@ -60,10 +69,16 @@ class Entity:
         """Effects that must be known before the life may end or start anew."""
         known = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}
+        self.living = False
+        """`keep` has the life; what fails before, on a first start, ends the workflow (inbound.py)."""
+        self.refused: list[Happening] = []
+        """Refusals that no Event has told yet; a new run tells none of the former's."""
         self.was_reset = False
         """Somebody has reset the workflow to a task of this run: what came after it happened all the same."""
         workflow.register_random_seed_callback(self._reset)
         self.renewal_wanted = False
+        self._turns = 0
+        self._turned_in: tuple[datetime, int] | None = None
         self._timer: asyncio.Task[None] | None = None
         self._armed: datetime | None = None
 
@@ -97,6 +112,7 @@ class Entity:
     def upsert(self, values: Mapping[Any, Any], quiet: Collection[Any] = ()) -> None:
         """Write the search attributes that have changed. News of `quiet` ones alone is not worth an event: it
         goes along with the next."""
+        values = {k: v[:INDEXED] if isinstance(v, str) else v for k, v in values.items()}
         changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
         if set(changed) - set(quiet):
             workflow.upsert_search_attributes(
@@ -118,6 +134,13 @@ class Entity:
         """Unless the last lines say it already: a wait that is tried again and again is one happening."""
         if all((h.reason, h.message) != (reason, message) for h in self.journal[-3:]):
             self.note(reason, message)
+
+    def refuse(self, words: str) -> None:
+        """A message was not taken (inbound.py). It adds no command: the next Event tells it too."""
+        before = self.journal[-1:]
+        self.note_news("Refused", words)
+        if self.journal[-1:] != before:
+            self.refused = [*self.refused, self.journal[-1]][-REFUSED_KEPT:]
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
         """Act on an intent's first arrival; a second one, by update or signal, gets the first answer."""
@@ -144,11 +167,22 @@ class Entity:
             return condition() or any(map(self.due, names or tuple(self.deadlines)))
 
         while True:
+            self._count_turn()
             self._arm()
             self.publish()
             await workflow.wait_condition(lambda: over() or self._rung())
             if over():
                 return
+
+    def _count_turn(self) -> None:
+        """Raises RuntimeError where the life only turns: a deadline that nobody clears, or a pause of no length, would
+        keep the worker's thread for ever."""
+        task = workflow.now(), workflow.info().get_current_history_length()
+        self._turns = self._turns + 1 if task == self._turned_in else 0
+        self._turned_in = task
+        if self._turns > TURNS:
+            passed = sorted(name for name in self.deadlines if self.due(name))
+            raise RuntimeError(f"waited {TURNS} times in one task; deadlines that have passed: {passed or 'none'}")
 
     def _rung(self) -> bool:
         """Another timer must be armed: this one has rung, perhaps for a deadline that is not waited for here, or a
@@ -174,7 +208,7 @@ class Entity:
     async def _ring(self, at: datetime, name: str) -> None:
         delay = (at - workflow.now()).total_seconds()
         if delay > 0:
-            await workflow.sleep(delay, summary=f"{name} deadline")
+            await workflow.sleep(min(delay, LONGEST_TIMER.total_seconds()), summary=f"{name} deadline")
 
     @staticmethod
     def drop(handle: workflow.ActivityHandle[Any]) -> None:
@@ -186,6 +220,7 @@ class Entity:
 
     async def keep(self, live: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run the life in a task of its own, so that a cancellation of the workflow interrupts nothing."""
+        self.living = True
         life = asyncio.create_task(self._guarded(live))
         while True:
             try:
@@ -233,9 +268,13 @@ class Entity:
         """Continue as new at a safe point. A run that is pinned to a build goes on with the current one."""
         # In one condition, with nothing awaited after it: a handler that runs meanwhile may begin to tell something.
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
-        workflow.continue_as_new(
-            self.begin_anew(), initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE
-        )
+        while words := unreadable(anew := self.begin_anew(), type(anew)):
+            # A run that cannot read its own argument would fail for ever; this one can be asked, and reset.
+            self.parked(ValueError(f"the next run could not read its state: {words}"))
+            self.publish()
+            await workflow.wait_condition(lambda: self.s.parked is None)
+            await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
+        workflow.continue_as_new(anew, initial_versioning_behavior=ContinueAsNewVersioningBehavior.AUTO_UPGRADE)
 
     @workflow.update(name="renew")
     def renew_by_update(self, intent: Intent) -> Answer:

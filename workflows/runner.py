@@ -8,6 +8,8 @@ its asker asks again, and the task that waited is done with its own time.
 
 And a watch over the threads: one that never comes back from a task, and a workflow that cannot be put out of the cache,
 keep their slot for ever, for the SDK tries and waits without end.
+
+And the boundary to what others send (inbound.py): here, so that no worker and no replay is without it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from temporalio.bridge.proto.workflow_activation import WorkflowActivation
 from temporalio.bridge.proto.workflow_completion import WorkflowActivationCompletion
@@ -24,6 +26,7 @@ from temporalio.worker import WorkflowInstance, WorkflowInstanceDetails
 from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner
 
 from resources.errors import TOO_EARLY
+from workflows.inbound import Inbound, admit
 
 
 class NewsWithoutTime(Exception):
@@ -68,6 +71,7 @@ class Runner(SandboxedWorkflowRunner):
     tasks: Tasks = field(default_factory=Tasks)
 
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
+        det = replace(det, interceptor_classes=[*det.interceptor_classes, Inbound])
         instance = super().create_instance(det)
         activate, clock = instance.activate, Clock()
 
@@ -76,6 +80,7 @@ class Runner(SandboxedWorkflowRunner):
             with self.tasks.running(act.run_id, evicts):
                 if not evicts:
                     clock.check(act)
+                    admit(det.defn, act)
                 return activate(act)
 
         instance.activate = guarded  # type: ignore[method-assign]

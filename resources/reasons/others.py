@@ -48,7 +48,7 @@ ANY_TIME: dict[str, Reason] = {
     "HookRemoved": Reason(Kind.HAPPENING, "Somebody removed a hook, and it holds nothing any more.", "Nothing."),
     "Refused": Reason(
         Kind.HAPPENING,
-        "An intent that came by signal, or a change of the class, was refused; the message says why.",
+        "A signal (an intent, or any other message), or a change of the class, was refused; the message says why.",
         "Correct it and send it again. With a worker there, the command line refuses at once.",
         warning=True,
     ),
@@ -163,7 +163,8 @@ STORY: dict[str, Reason] = {
     "WorkflowTaskFailed": Reason(
         Kind.HAPPENING,
         "The workflow's own code failed in a worker; Temporal tries it again for ever.",
-        "Report the message; deploy a fixed worker, or the one before. Nothing is lost meanwhile.",
+        "Report the message; deploy a fixed worker, or the one before: it goes on where it stopped. Where a message is "
+        "to blame, leave it out by a reset, as the entry WorkflowTaskFailed of docs/runbook.md says.",
         warning=True,
     ),
     "CancelRequested": Reason(

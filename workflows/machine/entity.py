@@ -222,9 +222,11 @@ class MachineEntity(Entity):
         self.note(reason, message)
 
     def tell(self) -> None:
-        """Tell the newest happening on the Node. Nobody waits for it."""
+        """Tell the newest happening on the Node, and what was refused since the last. Nobody waits for it."""
         if not self.s.joined or self.status.node_name is None:
             return
+        story = [*(h for h in self.refused if h not in self.journal[-1:]), *self.journal[-1:]]
+        self.refused = []
         handle = self.start(
             NodeActivities.tell_node,
             TellInput(
@@ -232,7 +234,7 @@ class MachineEntity(Entity):
                 node_name=self.status.node_name,
                 provider_id=self.status.provider_id,
                 node_uid=self.s.joined_uid or "",
-                story=self.journal[-1:],
+                story=story,
             ),
             queue=cluster_queue(self.s.cluster, self.s.queue_prefix),
             summary=f"Event {self.journal[-1].reason} on {self.status.node_name}",

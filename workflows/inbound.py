@@ -1,0 +1,254 @@
+"""The one door through which everything comes that others send to a workflow: starts, signals, updates, queries.
+
+`temporal workflow signal` is Hostler's API too, and takes whatever is typed. The SDK drops a signal that it cannot
+decode in silence, and fails the workflow task, for ever, of one that has an argument too few or too many, or whose
+handler raises; a start that it cannot decode holds the workflow's id. So:
+
+- `admit` sees each message before the SDK does, on the way into the sandbox (runner.py, so that no worker and no
+  replay can be without it). What has not the declared arguments, or cannot be kept (resources/sound.py), goes on as a
+  refusal with words: a signal becomes a line of the journal, an update and a query are refused before they leave
+  history, a start ends the workflow, for nothing is owned yet. The argument of a later run, or of one that somebody
+  has reset, is left alone: there may be a VM, and a worker that can read it goes on.
+- `Inbound` stands around the handlers, inside the sandbox: an error of theirs is a line of the journal.
+
+A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
+it, as long as nothing follows from it. A type that is narrowed is a change of all workflows that take it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol, cast
+
+from temporalio import workflow
+from temporalio.api.common.v1 import Payload
+from temporalio.bridge.proto.workflow_activation import WorkflowActivation
+from temporalio.exceptions import ApplicationError, FailureError, TemporalError
+from temporalio.worker import (
+    ExecuteWorkflowInput,
+    HandleQueryInput,
+    HandleSignalInput,
+    HandleUpdateInput,
+    StartActivityInput,
+    WorkflowInboundInterceptor,
+    WorkflowOutboundInterceptor,
+)
+
+with workflow.unsafe.imports_passed_through():
+    from pydantic import ValidationError
+
+    from resources.converter import REFUSED, data_converter, refusal_payload
+    from resources.sound import fault, read_words, short
+
+HEADER = "hostler-refused"
+"""Of a signal: why it is refused. Only `admit` sets it."""
+ANY = "renew"
+"""A signal that every entity has: what it has not is refused by this one's name, for the SDK keeps a signal without a
+handler in memory, and says nothing."""
+TEXT = 253
+"""Characters of an argument that is a bare text: a name, the longest that Kubernetes has."""
+SUMMARY_BYTES = 190
+"""Of a summary: Temporal refuses the command of one that takes more than 400 as JSON, where a quote takes two."""
+ID_BYTES = 1000
+"""Of workflow ids and task queues: Temporal refuses a command with a longer one, and with it the task."""
+
+_converter = data_converter.payload_converter
+
+
+class Refusing(Protocol):
+    """What an entity is to the boundary; the sandbox has classes of its own."""
+
+    living: bool
+
+    def refuse(self, words: str) -> None: ...
+
+
+# -- before the SDK ---------------------------------------------------------------------------------------------------
+
+
+def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
+    """Judge what an activation brings, in place: after it the SDK can decode all of it, but for what it is to refuse.
+    A pure function of the messages, so that a replay sees the same."""
+    for job in act.jobs:
+        if job.HasField("signal_workflow"):
+            _judge_signal(defn, job.signal_workflow)
+        elif job.HasField("do_update") and job.do_update.run_validator:  # else it is in history, and was taken
+            update = job.do_update
+            if (known := defn.updates.get(update.name)) is not None:
+                _judge(f"update {update.name!r}", known.arg_types, update.input)
+        elif job.HasField("query_workflow"):
+            query = job.query_workflow
+            if (asked := defn.queries.get(query.query_type)) is not None:
+                _judge(f"query {query.query_type!r}", asked.arg_types, query.arguments)
+        elif job.HasField("initialize_workflow"):
+            start = job.initialize_workflow
+            if start.first_execution_run_id == act.run_id:  # neither continued nor reset: nothing is owned yet
+                _judge(f"a start of {defn.name}", defn.arg_types, start.arguments)
+
+
+def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
+    if HEADER in signal.headers:
+        del signal.headers[HEADER]
+    known = defn.signals.get(signal.signal_name)
+    if known is not None:
+        words = refusal(f"signal {signal.signal_name!r}", known.arg_types, signal.input)
+    elif ANY in defn.signals:
+        words = f"there is no signal {short(signal.signal_name, 60)!r}; there are {', '.join(sorted(_names(defn)))}"
+        signal.signal_name = ANY
+    else:
+        return
+    if words:
+        del signal.input[:]
+        signal.headers[HEADER].CopyFrom(refusal_payload(words))
+
+
+def _names(defn: workflow._Definition) -> Iterable[str]:
+    return filter(None, defn.signals)
+
+
+def _judge(what: str, hints: Sequence[Any] | None, arguments: Any) -> None:
+    """Of a refused one the converter raises the words, when the SDK decodes it."""
+    if words := refusal(what, hints, arguments):
+        del arguments[:]
+        arguments.append(refusal_payload(words))
+
+
+def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload]) -> str:
+    """Why these arguments are not taken, in words; "": they are."""
+    hints = hints or ()
+    if len(hints) != len(payloads):
+        wanted = f"one argument, {type_name(hints[0])} as JSON" if hints else "no argument"
+        return f"{what} takes {wanted}; it came with {len(payloads) or 'none'}"
+    for hint, payload in zip(hints, payloads, strict=True):
+        try:
+            (value,) = _converter.from_payloads([payload], [hint])
+        except ValidationError as e:
+            return f"{what}: {type_name(hint)}: {read_words(e)}"
+        except Exception as e:  # bytes, another encoding, another codec: whatever it is, it cannot be read
+            return f"{what}: its argument cannot be read: {short(f'{type(e).__name__}: {e}')}"
+        if words := fault(value, hint) or (_text_fault(value) if isinstance(value, str) else ""):
+            return f"{what}: {type_name(hint)}: {words}"
+    return ""
+
+
+def _text_fault(text: str) -> str:
+    if len(text) > TEXT:
+        return f"{len(text)} characters, of at most {TEXT}"
+    return "" if text.isprintable() else "has characters that cannot be printed"
+
+
+def type_name(hint: Any) -> str:
+    return str(getattr(hint, "__name__", hint))
+
+
+# -- around the handlers ----------------------------------------------------------------------------------------------
+
+
+class Inbound(WorkflowInboundInterceptor):
+    def init(self, outbound: WorkflowOutboundInterceptor) -> None:
+        super().init(_Outbound(outbound))
+
+    async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
+        """The life itself has a guard (entity.py). What fails before it begins would fail for ever."""
+        try:
+            return await super().execute_workflow(input)
+        except Exception as e:
+            info = workflow.info()
+            if isinstance(e, TemporalError) or getattr(_entity(), "living", False):
+                raise
+            if info.run_id != info.first_execution_run_id:
+                raise
+            words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {_words(e)}"
+            raise ApplicationError(words, type=REFUSED, non_retryable=True) from e
+
+    async def handle_signal(self, input: HandleSignalInput) -> None:
+        if (refused := input.headers.get(HEADER)) is not None:
+            _entity().refuse(refused.data.decode())
+            return
+        try:
+            await super().handle_signal(input)
+        except Exception as e:
+            if _sdks_own(e):
+                raise
+            workflow.logger.exception("signal %s", input.signal)
+            _entity().refuse(f"signal {input.signal!r} {_failed(e)}")
+
+    def handle_update_validator(self, input: HandleUpdateInput) -> None:
+        try:
+            super().handle_update_validator(input)
+        except TemporalError:
+            raise  # the validator's own words
+        except Exception as e:
+            raise _refused(f"update {input.update!r}", e) from e
+
+    async def handle_update_handler(self, input: HandleUpdateInput) -> Any:
+        try:
+            return await super().handle_update_handler(input)
+        except FailureError:
+            raise  # the handler's own words
+        except Exception as e:
+            if _sdks_own(e):
+                raise
+            workflow.logger.exception("update %s", input.update)
+            _entity().refuse(f"update {input.update!r} {_failed(e)}")
+            raise _refused(f"update {input.update!r}", e) from e
+
+    async def handle_query(self, input: HandleQueryInput) -> Any:
+        try:
+            return await super().handle_query(input)
+        except TemporalError:
+            raise
+        except Exception as e:
+            raise _refused(f"query {input.query!r}", e) from e
+
+
+def _entity() -> Refusing:
+    return cast(Refusing, workflow.instance())
+
+
+def _sdks_own(error: Exception) -> bool:
+    """Nondeterminism, a command out of place: that must fail the task. Cancellation, eviction and continue-as-new are
+    no Exceptions and pass by themselves."""
+    return isinstance(error, TemporalError) and not isinstance(error, FailureError)
+
+
+def _words(error: Exception) -> str:
+    return short(f"{type(error).__name__}: {error}")
+
+
+def _failed(error: Exception) -> str:
+    return f"failed by an error of Hostler's own, and may count in part: {_words(error)}; please report it"
+
+
+def _refused(what: str, error: Exception) -> ApplicationError:
+    return ApplicationError(f"{what} {_failed(error)}", type=REFUSED, non_retryable=True)
+
+
+# -- what must not fail the task on its way out -----------------------------------------------------------------------
+
+
+class _Outbound(WorkflowOutboundInterceptor):
+    """Temporal refuses a command that breaks a limit, and fails the task of it for ever; an error here is caught by
+    who has called."""
+
+    def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
+        _check_id("task queue", input.task_queue or "")
+        if input.summary is not None:
+            input.summary = brief(input.summary)
+        return super().start_activity(input)
+
+    async def signal_external_workflow(self, input: Any) -> None:
+        _check_id("workflow id", input.workflow_id)
+        await super().signal_external_workflow(input)
+
+
+def brief(summary: str) -> str:
+    plain = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in summary[:SUMMARY_BYTES])
+    if plain == summary and len(plain.encode()) <= SUMMARY_BYTES:
+        return summary
+    return plain.encode()[: SUMMARY_BYTES - 3].decode(errors="ignore") + "…"
+
+
+def _check_id(what: str, id: str) -> None:
+    if len(id.encode()) > ID_BYTES:
+        raise ApplicationError(f"a {what} of {len(id)} characters is too long: {id[:60]}…", non_retryable=True)
