@@ -144,7 +144,7 @@ def test_a_log_line_for_people_is_one_line_and_a_trace_is_indented() -> None:
 def test_the_workers_log_for_people_is_such_a_one() -> None:
     before = logging.root.handlers[:], logging.root.level
     try:
-        configure_logging("text")
+        configure_logging("human")
         (handler,) = logging.root.handlers
         assert isinstance(handler.formatter, Formatter)
     finally:
