@@ -48,6 +48,7 @@ from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter import limits
 from starter.connection import connect, followed
+from starter.outlet import Formatter, complain
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
@@ -318,7 +319,7 @@ class JsonFormatter(logging.Formatter):
 
 def configure_logging(form: str) -> None:
     handler = logging.StreamHandler(sys.stderr)
-    human = logging.Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+    human = Formatter("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
     handler.setFormatter(JsonFormatter() if form == "json" else human)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
@@ -375,7 +376,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         configure_logging(settings.log_format)
         asyncio.run(serve(settings))
     except SettingsError as e:
-        print(f"error: {e}", file=sys.stderr)
+        complain(str(e))
         return 1
     except Stuck:
         return STUCK

@@ -18,6 +18,7 @@ from activities.kubeconfig import Access
 from activities.patience import patiently
 from resources.base import cut, waited
 from resources.errors import ErrorClass
+from resources.names import is_segment
 from resources.settings import ClusterSettings, Settings
 
 Object = dict[str, Any]
@@ -257,12 +258,19 @@ def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
     )
 
 
+def segment(name: str) -> str:
+    """A name as a part of a path. Raises KubeError for one that no object can have, before anything is asked."""
+    if not is_segment(name):
+        raise KubeError(400, "BadRequest", f"no object can be called {name[:300]!r}")
+    return quote(name, safe="")
+
+
 def node_path(name: str) -> str:
-    return f"/api/v1/nodes/{quote(name)}"
+    return f"/api/v1/nodes/{segment(name)}"
 
 
 def secret_path(namespace: str, name: str = "") -> str:
-    return f"/api/v1/namespaces/{quote(namespace)}/secrets" + (f"/{quote(name)}" if name else "")
+    return f"/api/v1/namespaces/{segment(namespace)}/secrets" + (f"/{segment(name)}" if name else "")
 
 
 class Clusters:

@@ -28,6 +28,7 @@ from kubernetes.aio.config import incluster_config as pod
 from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigMerger
 
 from activities.credentialplugin import CredentialsError, PluginCredentials, run_plugin
+from resources.endpoints import in_clear
 from resources.settings import ClusterSettings, SettingsError
 
 LOOK_EVERY = 60.0  # seconds between two readings; client-go's for token files
@@ -132,6 +133,8 @@ class Access:
                 wait = min(wait, max(LOOK_SOON, given.expires_at - time.monotonic()))
             elif user.get("auth-provider"):
                 found = replace(found, authorization=await self._provider.ask(found.server, user["auth-provider"]))
+            if found.authorization and in_clear(found.server):
+                raise ValueError(f"its server {found.server} is not https, and credentials would be sent in clear")
             await self._take(found)
         self._look_at = time.monotonic() + wait
 

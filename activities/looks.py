@@ -8,9 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
-from urllib.parse import quote
 
-from activities.kube import Kube, KubeError, node_path
+from activities.kube import Kube, KubeError, node_path, segment
 from activities.whose import Rival, Whose, is_of, ready_status, the_one, whose
 from resources.base import read_time
 from resources.messages import AtNode
@@ -75,7 +74,7 @@ async def the_node(kube: Kube, input: AtNode) -> dict[str, Any]:
 
 async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
     """renewTime, by the kubelet's own clock; None when there is no Lease or nobody renewed it. Raises KubeError."""
-    lease = await kube.find(f"{LEASES}/{quote(node_name)}")
+    lease = await kube.find(f"{LEASES}/{segment(node_name)}")
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     return read_time(renewed)
 

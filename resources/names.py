@@ -57,17 +57,23 @@ OWNER = "hostler"
 DEFAULT_CLUSTER = "default"
 DEFAULT_QUEUE = "hostler"
 
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 
 
 def is_name(text: str) -> bool:
     """Whether it is a lowercase RFC 1123 subdomain, as Kubernetes wants names."""
-    return bool(_NAME.match(text))
+    return _NAME.fullmatch(text) is not None
 
 
 def is_label(text: str) -> bool:
     """Whether it may be a label's value on a Node too, as a machine's name is (63 characters)."""
     return is_name(text) and len(text) <= 63
+
+
+def is_segment(text: str) -> bool:
+    """Whether an object of the Kubernetes API may be called so, as a part of a URL's path (apimachinery,
+    ValidatePathSegmentName). `..`, quoted or not, is taken away by clients with what stands before it."""
+    return text not in ("", ".", "..") and "/" not in text and "%" not in text
 
 
 def machine_id(cluster: str, name: str) -> str:

@@ -11,13 +11,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from resources.base import Duration
 from resources.documents import DocumentError, documents
+from resources.endpoints import in_clear
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
@@ -67,9 +68,17 @@ class SecretsSettings(Section):
     """source directory: files <directory>/<namespace>/<name>/<key>, as a mounted Secret."""
 
 
+def _endpoint(value: str | None) -> str | None:
+    if value is not None and in_clear(value):
+        raise ValueError(
+            f"{value}: credentials and user data would be sent in clear; write https:// (http:// on loopback)"
+        )
+    return value
+
+
 class CloudSettings(Section):
-    endpoint: str | None = None
-    """Replaces the cloud's own, e.g. a simulator."""
+    endpoint: Annotated[str | None, AfterValidator(_endpoint)] = None
+    """Replaces the cloud's own, e.g. a simulator. https, unless it is on this machine's loopback."""
     calls_per_second: float | None = Field(default=None, gt=0)
     """Of the whole task queue, enforced by the server."""
     calls_per_second_per_account: float | None = Field(default=None, gt=0)

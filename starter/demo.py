@@ -13,7 +13,6 @@ from typing import Any
 import aiohttp
 import boto3
 from botocore.config import Config
-from rich.console import Console
 
 from resources.machine import MachineState, Phase
 from resources.manifests import Loaded, load_manifests
@@ -23,7 +22,9 @@ from starter.client import HostlerClient
 from starter.demo_view import View, view
 from starter.errors import HostlerError
 from starter.kube import connect_cluster
+from starter.outlet import complain, speak_for_libraries
 from starter.results import Description, Json
+from starter.screen import screen
 from starter.stack import CLUSTER, Options, Ports, Stack
 from starter.up import EXAMPLES, cancelled_by_signals, shown, words
 
@@ -228,12 +229,13 @@ async def run(screen: View, keep: bool) -> int:
             error = str(e) or type(e).__name__
         finally:
             await asyncio.sleep(0.1)  # a loop that ends right after Temporal's client may crash (sdk-python#300)
-    print(f"error: {error}; the logs are in {shown(FOLDER / 'logs')}", file=sys.stderr)
+    complain(f"{error}; the logs are in {shown(FOLDER / 'logs')}")
     return 1
 
 
 def main() -> int:
-    return asyncio.run(run(view(Console()), keep=os.environ.get(KEEP_VARIABLE) == "1"))
+    speak_for_libraries()
+    return asyncio.run(run(view(screen()), keep=os.environ.get(KEEP_VARIABLE) == "1"))
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
-from rich.text import Text
 
 from resources.machine import MachineState
 from resources.messages import Happening
+from starter.outlet import say
+from starter.screen import words
 
 JOURNAL_LINES = 6
 
@@ -58,7 +59,7 @@ class LineView:
         self._told: set[Happening] = set()
 
     def say(self, line: str) -> None:
-        print(f"[{self._clock}] {line}" if line else "", flush=True)
+        say(f"[{self._clock}] {line}" if line else "")
 
     def show(self, state: MachineState, note: str = "") -> None:
         for happening in state.journal:
@@ -81,7 +82,7 @@ class LiveView:
         self._live = Live(console=console, refresh_per_second=8)
 
     def say(self, line: str) -> None:
-        self._console.print(Text.assemble((f"[{self._clock}] ", "dim"), line) if line else "")
+        self._console.print(words((f"[{self._clock}] ", "dim"), line) if line else "")
 
     def show(self, state: MachineState, note: str = "") -> None:
         self._live.update(table(state, note, datetime.now(UTC)))
@@ -99,11 +100,15 @@ def table(state: MachineState, note: str, now: datetime) -> RenderableType:
     for heading in ("machine", "phase", "waiting for", "since"):
         rows.add_column(heading)
     wait = state.status.waiting_for
-    phase = Text(state.status.phase, style=_COLOURS.get(state.status.phase, "red"))
+    phase = words(state.status.phase, style=_COLOURS.get(state.status.phase, "red"))
     rows.add_row(
-        state.name, phase, note or waiting(state), f"{(now - wait.since).total_seconds():.0f} s" if wait else ""
+        words(state.name),
+        phase,
+        words(note or waiting(state)),
+        f"{(now - wait.since).total_seconds():.0f} s" if wait else "",
     )
     journal = Table.grid(padding=(0, 2))
     for happening in state.journal[-JOURNAL_LINES:]:
-        journal.add_row(Text(f"{happening.time:%H:%M:%S}", style="dim"), happening.reason, happening.message)
+        at = words(f"{happening.time:%H:%M:%S}", style="dim")
+        journal.add_row(at, words(happening.reason), words(happening.message))
     return Group(rows, Panel(journal, title="journal", title_align="left"))

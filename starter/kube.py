@@ -16,6 +16,7 @@ import aiohttp
 
 from activities.credentialplugin import CredentialsError
 from activities.kubeconfig import Access
+from resources.names import is_segment
 from resources.settings import Settings, SettingsError
 from starter.errors import HostlerError, Unreachable
 from starter.results import Json
@@ -88,12 +89,12 @@ class KubeClient:
             query = {**first, "continue": token}
 
     async def node(self, name: str) -> Json:
-        return await self._call("GET", f"/api/v1/nodes/{quote(name, safe='')}")
+        return await self._call("GET", f"/api/v1/nodes/{_segment(name)}")
 
     async def secret(self, namespace: str, name: str) -> Json | None:
         """None when there is none."""
         try:
-            return await self._call("GET", f"{_secrets(namespace)}/{quote(name, safe='')}", private=True)
+            return await self._call("GET", f"{_secrets(namespace)}/{_segment(name)}", private=True)
         except KubeError as e:
             if e.code == 404:
                 return None
@@ -104,7 +105,7 @@ class KubeClient:
 
     async def patch_secret(self, namespace: str, name: str, patch: Json) -> Json:
         """A merge patch: what the patch does not name stays."""
-        path = f"{_secrets(namespace)}/{quote(name, safe='')}"
+        path = f"{_secrets(namespace)}/{_segment(name)}"
         return await self._call("PATCH", path, body=patch, content_type=MERGE_PATCH, private=True)
 
     async def _call(self, method: str, path: str, **options: Any) -> Json:
@@ -157,8 +158,15 @@ class KubeClient:
             ) from e
 
 
+def _segment(name: str) -> str:
+    """Raises HostlerError for a name that no object can have."""
+    if not is_segment(name):
+        raise HostlerError(f"no object can be called {name!r}")
+    return quote(name, safe="")
+
+
 def _secrets(namespace: str) -> str:
-    return f"/api/v1/namespaces/{quote(namespace, safe='')}/secrets"
+    return f"/api/v1/namespaces/{_segment(namespace)}/secrets"
 
 
 def _reason(content: bytes, answer: Any, private: bool) -> str:

@@ -307,7 +307,7 @@ def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "")
     """The workflow's page in Temporal's web UI."""
     if not ui:
         return None
-    page = f"{ui.rstrip('/')}/namespaces/{namespace}/workflows/{quote(workflow_id, safe='')}"
+    page = f"{ui.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
     return f"{page}/{run_id}/history" if run_id else page
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,7 +16,9 @@ import typer.core
 from typer.exceptions import Abort, Exit, TyperException
 from typer.main import get_command
 
+from resources.visible import visible
 from starter.commands.common import AsOption, ClusterOption, Globals
+from starter.outlet import complain, say, say_trace, speak_for_libraries
 
 DEBUG = "HOSTLER_DEBUG"
 INTERRUPTED = 130
@@ -92,15 +95,30 @@ class LazyGroup(typer.core.TyperGroup):
         name, command, rest = super().resolve_command(ctx, args)
         return name, COMMANDS[name].load() if name in COMMANDS else command, rest
 
+    def make_context(self, *args: Any, **options: Any) -> Any:
+        with _visible():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: Any) -> Any:
         try:
-            return super().invoke(ctx)
+            with _visible():
+                return super().invoke(ctx)
         except (TyperException, Exit, Abort, BrokenPipeError):
             raise
         except KeyboardInterrupt:
             raise Exit(INTERRUPTED) from None
         except Exception as e:
             raise Exit(explain(e)) from None
+
+
+@contextmanager
+def _visible() -> Iterator[None]:
+    """What typer itself says of a wrong usage may quote a word of the command line."""
+    try:
+        yield
+    except TyperException as e:
+        e.message = visible(e.message, keep="\n")
+        raise
 
 
 def explain(error: Exception) -> int:
@@ -110,12 +128,11 @@ def explain(error: Exception) -> int:
     from starter.errors import HostlerError
 
     if os.environ.get(DEBUG):
-        traceback.print_exception(error)
+        say_trace(error)
     text = str(error)
     if not isinstance(error, HostlerError | ManifestError | SettingsError):
         text = f"{type(error).__name__}: {text} (a fault of Hostler's own; {DEBUG}=1 shows where)"
-    for line in text.splitlines():
-        typer.echo(f"error: {line}", err=True)
+    complain(text)
     return error.exit_code if isinstance(error, HostlerError) else 1
 
 
@@ -132,7 +149,7 @@ def _version(asked: bool) -> None:
     if asked:
         from importlib.metadata import version
 
-        typer.echo(f"hostler {version('hostler')}")
+        say(f"hostler {version('hostler')}")
         raise typer.Exit
 
 
@@ -159,6 +176,7 @@ def root(
 
 
 def main() -> None:
+    speak_for_libraries()
     sys.exit(app())
 
 

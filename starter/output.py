@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -11,10 +10,12 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-import typer
 import yaml
-from rich.console import Console
 from rich.status import Status
+
+from resources.visible import is_visible, visible, visible_json, visible_lines
+from starter.outlet import say
+from starter.screen import screen, words
 
 GAP = 3
 NONE = "<none>"
@@ -69,7 +70,8 @@ class Table:
     widths: list[int] = field(default_factory=list)
 
     def lines(self, rows: Sequence[Sequence[str]], *, header: bool = True) -> list[str]:
-        filled = [[" ".join(cell.split("\n")) or NONE for cell in row] for row in rows]  # a row is a line
+        # A row is a line, and as wide as it will be seen.
+        filled = [[" ".join(visible_lines(cell)) or NONE for cell in row] for row in rows]
         shown = [self.header, *filled] if header else filled
         wide = [max(len(row[i]) for row in [self.header, *filled]) for i in range(len(self.header))]
         self.widths = [max(a, b) for a, b in zip(wide, self.widths or wide, strict=True)]
@@ -77,33 +79,44 @@ class Table:
 
 
 def dump(objects: Sequence[dict[str, Any]], form: str, *, single: bool) -> str:
-    """YAML or JSON; several objects are a List, as kubectl prints them."""
+    """YAML or JSON; several objects are a List, as kubectl prints them. Nothing is hidden in it, and it parses to the
+    true values."""
     whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
-    if form == "json":
-        return json.dumps(whole, indent=4, ensure_ascii=False)
-    return yaml.safe_dump(whole, sort_keys=False, allow_unicode=True, default_flow_style=False).rstrip()
+    return visible_json(whole, indent=4) if form == "json" else _yaml(whole)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Texts that hide something stand in double quotes, where YAML has escapes for them."""
+
+    def text(self, value: str) -> yaml.ScalarNode:
+        style = None if is_visible(value, keep="\n") else '"'
+        return self.represent_scalar("tag:yaml.org,2002:str", value, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.text)
+
+
+def _yaml(value: Any) -> str:
+    text = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, default_flow_style=False)
+    return visible(text.rstrip(), keep="\n")
 
 
 def fields(pairs: Iterable[tuple[str, str]], indent: int = 0) -> list[str]:
     """`Label:   value`, one a line, without what is empty; further lines of a value stand below its first."""
-    shown = [(f"{label}:", value) for label, value in pairs if value]
+    shown = [(f"{visible(label)}:", value) for label, value in pairs if value]
     width = max((len(label) for label, _ in shown), default=0) + 2
     lines = []
     for label, value in shown:
-        first, *rest = value.splitlines()
+        first, *rest = visible_lines(value)
         lines.append(" " * indent + label.ljust(width) + first)
         lines += [" " * (indent + width) + line for line in rest]
     return lines
 
 
-def warn(message: str) -> None:
-    typer.echo(f"warning: {message}", err=True)
-
-
 class Busy:
     """Says on stderr what is waited for, when it takes longer than a second: a spinner on a terminal, else plain lines.
 
-    `text` may be changed at any time; `echo` prints a line of output around the spinner.
+    `text` may be changed at any time; `say` prints lines of output around the spinner.
     """
 
     def __init__(self, text: str) -> None:
@@ -122,10 +135,10 @@ class Busy:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def echo(self, line: str) -> None:
+    def say(self, *lines: str) -> None:
         if self._status is not None:
             self._status.stop()
-        typer.echo(line)
+        say(*lines)
         if self._status is not None:
             self._status.start()
 
@@ -133,13 +146,13 @@ class Busy:
         await asyncio.sleep(PATIENCE)
         if not sys.stderr.isatty():
             while True:
-                typer.echo(self.text, err=True)
+                say(self.text, err=True)
                 await asyncio.sleep(LINE_EVERY)
-        with Console(stderr=True).status("") as status:
+        with screen(err=True).status("") as status:
             self._status = status
             try:
                 while True:
-                    status.update(self.text.replace("[", r"\["))
+                    status.update(words(self.text))
                     await asyncio.sleep(0.2)
             finally:
                 self._status = None

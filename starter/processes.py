@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import Self
 
 from starter.errors import HostlerError
+from starter.private import UMASK, make_folder, open_private
 
 STOP_GRACE = 10.0
 """Seconds that a child has between SIGTERM and SIGKILL."""
@@ -198,8 +199,8 @@ class Processes:
 
     async def _launch(self, command: Command) -> Child:
         assert self._guardian is not None, "not entered"
-        command.log.parent.mkdir(parents=True, exist_ok=True)
-        with command.log.open("ab") as log:
+        make_folder(command.log.parent)
+        with open_private(command.log, "ab") as log:
             offset = log.seek(0, os.SEEK_END)
             try:
                 process = await asyncio.create_subprocess_exec(
@@ -209,6 +210,7 @@ class Processes:
                     stderr=log,
                     env=command.environment,
                     process_group=self._guardian.pid,
+                    umask=UMASK,
                 )
             except OSError as e:
                 raise ProcessError(f"the {command.name} cannot be started: {command.argv[0]}: {e.strerror}") from None

@@ -11,14 +11,15 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
-from rich.text import Text
 
 from resources.messages import Happening
 from resources.pool import PoolWait
 from resources.reasons import next_step
+from starter.outlet import say
 from starter.output import age, fields, moment, relative
 from starter.results import MachineSummary
 from starter.rollout_status import BAR, Look, Stand, Verdict, counts, drawn, fresh, numbers
+from starter.screen import words
 
 SOME = 10
 """Steps that are told of what was before."""
@@ -73,7 +74,7 @@ class LineView:
         self._shown: dict[str, set[str]] = {}
 
     def say(self, line: str) -> None:
-        print(line, flush=True)
+        say(line)
 
     def show(self, look: Look, now: datetime) -> None:
         for line in self._told.news(look):
@@ -124,7 +125,7 @@ class LiveView:
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._picture)
 
     def say(self, line: str) -> None:
-        self._console.print(Text(line))
+        self._console.print(words(line))
 
     def show(self, look: Look, now: datetime) -> None:
         for line in self._told.news(look):
@@ -150,20 +151,20 @@ def picture(look: Look, now: datetime) -> RenderableType:
     """A bar, and below it what is waited for."""
     summary = look.pool.summary
     if summary is None:
-        return Text(look.verdict.words, style="yellow")
+        return words(look.verdict.words, style="yellow")
     c = counts(summary)
     row = Table.grid(padding=(0, 1))
     done, whole = (c.done, c.whole) if c.whole else (1, 1)
     # Plain colours: rich's own look like an empty bar where a terminal has only sixteen.
     bar = ProgressBar(whole, done, width=BAR, style="bright_black", complete_style="cyan", finished_style="green")
     took = age(now - summary.rollout.began) if summary.rollout else ""
-    row.add_row(Text(look.name, style="bold"), bar, Text(numbers(summary)), Text(took, style="dim"))
-    below = [Text(f"  {look.verdict.words}")] if look.verdict.stand is Stand.GOING and look.verdict.words else []
-    below += [Text(f"  {_unwell(m)}") for m in look.unwell]
-    below += [Text(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
+    row.add_row(words(look.name, style="bold"), bar, words(numbers(summary)), words(took, style="dim"))
+    below = [words(f"  {look.verdict.words}")] if look.verdict.stand is Stand.GOING and look.verdict.words else []
+    below += [words(f"  {_unwell(m)}") for m in look.unwell]
+    below += [words(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
     if (stops := stops_at(look)) is not None:
-        words = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
-        below.append(Text(words, style="yellow"))
+        line = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
+        below.append(words(line, style="yellow"))
     return Group(row, *below)
 
 
@@ -202,8 +203,8 @@ def page(look: Look, now: datetime) -> list[str]:
 
 
 def _stand(verdict: Verdict) -> str:
-    words = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
-    return f"{words}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else words
+    stand = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
+    return f"{stand}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else stand
 
 
 def _stops(look: Look, now: datetime) -> str:

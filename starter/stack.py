@@ -28,6 +28,7 @@ from resources.errors import ErrorClass
 from resources.settings import Settings, load_settings
 from starter.connection import connect
 from starter.errors import HostlerError, Unreachable, translated
+from starter.private import make_folder, make_private, open_private
 from starter.processes import Child, Command, Processes, Ready, Say
 from starter.setup import SetupError, check_namespace, setup
 
@@ -148,8 +149,8 @@ _STATE = ("temporal.db", "temporal.db-wal", "temporal.db-shm", "simulator", "log
 @contextmanager
 def _locked(directory: Path) -> Iterator[int]:
     """Alone in this folder; yields the lock's file descriptor. Raises UpError with the pid of who has it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    with (directory / "up.pid").open("a+") as file:
+    make_folder(directory)
+    with open_private(directory / "up.pid", "a+") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -234,7 +235,9 @@ class Stack:
             if self.options.fresh:
                 _forget(self.directory)
             self.ports = self.options.ports.settled(self._unused_ports())
-            self.settings_file.write_text(self._settings_text())
+            make_private([self.directory / name for name in _STATE] + list((self.directory / "logs").glob("*")))
+            with open_private(self.settings_file, "w") as file:
+                file.write(self._settings_text())
             self.settings = load_settings(self.settings_file)
             self.processes = await exits.enter_async_context(Processes(self.say, keep=[lock]))
             if self.options.temporal_address is None:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from resources.settings import PLACES, SETTINGS_VARIABLE
+from starter import outlet
 from starter.stack import Options, Stack
 
 EXAMPLES = Path(__file__).parent.parent / "examples" / "aws"
@@ -21,7 +22,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples" / "aws"
 def say(line: str) -> None:
     """To standard output at once. A terminal that was closed is no reason to leave processes behind."""
     with suppress(OSError):
-        print(line, flush=True)
+        outlet.say(line)
 
 
 @contextmanager

@@ -68,7 +68,7 @@ async def vm_deleted(pool: Pool, state: MachineState) -> None:
 
 
 async def adopt(pool: Pool, name: str) -> list[str]:
-    return told(await client_of(pool.stack).adopt(name)).splitlines()
+    return told(await client_of(pool.stack).adopt(name))
 
 
 async def users(pool: Pool) -> set[str]:

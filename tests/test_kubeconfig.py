@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -399,3 +400,26 @@ async def test_a_kubeconfig_that_is_none(tmp_path: Path, content: str, words: st
     assert CANARY not in str(e.value)
     with pytest.raises(SettingsError, match="there is none"):
         await Kube.connect("demo", ClusterSettings(), str(tmp_path / "another"))
+
+
+@pytest.mark.parametrize("user", [{"token": OLD}, {"username": "u", "password": CANARY}])
+async def test_credentials_are_not_sent_in_clear(tmp_path: Path, user: dict[str, str]) -> None:
+    file = tmp_path / "kubeconfig"
+
+    def write(server: str, user: dict[str, str]) -> None:
+        content = {
+            "current-context": "x",
+            "contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}],
+            "clusters": [{"name": "x", "cluster": {"server": server}}],
+            "users": [{"name": "x", "user": user}],
+        }
+        file.write_text(json.dumps(content))
+
+    write("http://api.example:8080", user)
+    with pytest.raises(SettingsError, match=r"api\.example:8080 is not https, and credentials would be sent") as e:
+        await Kube.connect("demo", ClusterSettings(), str(file))
+    assert CANARY not in str(e.value)
+    for server, given in (("https://api.example", user), ("http://127.0.0.1:1", user), ("http://api.example", {})):
+        write(server, given)
+        async with connected(file):
+            pass

@@ -190,3 +190,17 @@ def test_kill_9_of_the_parent_leaves_nothing_running(tmp_path: Path) -> None:
         finally:
             parent.kill()
     until(lambda: not any(alive(p) for p in family_pids))
+
+
+async def test_what_children_write_is_for_their_owner_alone(tmp_path: Path) -> None:
+    script = f"import os\nopen({str(tmp_path / 'made')!r}, 'w')\nos.mkdir({str(tmp_path / 'folder')!r})\n{FAMILY}"
+    log = tmp_path / "logs" / "family.log"
+    command = Command("family", [sys.executable, "-c", script], log, ready=pids_ready, timeout=20)
+    before = os.umask(0o022)
+    try:
+        async with Processes(print) as group:
+            await group.start(command)
+    finally:
+        os.umask(before)
+    private = [log, log.parent, tmp_path / "made", tmp_path / "folder"]
+    assert [oct(path.stat().st_mode & 0o777) for path in private] == ["0o600", "0o700", "0o600", "0o700"]

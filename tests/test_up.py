@@ -82,6 +82,12 @@ async def test_everything_serves_where_the_settings_say(stack: Stack) -> None:
     assert left == {"instances": [], "volumes": [], "network interfaces": []}
 
 
+async def test_all_that_it_keeps_is_for_its_owner_alone(stack: Stack) -> None:
+    kept = [p for p in stack.directory.rglob("*") if p.name == "temporal.db" or p.suffix in (".log", ".yaml", ".pid")]
+    assert {"temporal.db", "worker.log", "settings.yaml", "up.pid"} <= {p.name for p in kept}
+    assert [p for p in kept if p.stat().st_mode & 0o077] == []
+
+
 async def test_the_settings_lead_through_their_own_folder(stack: Stack) -> None:
     cluster = stack.settings.cluster(CLUSTER)
     assert cluster.kubeconfig == Path("kubeconfig")

@@ -8,6 +8,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.class_rollout import behind
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassChange, ClassState, is_pool, user_words, users_words
+    from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.reasons import next_step
 
 SOME = 5
@@ -47,28 +48,30 @@ def refusal_to_delete(s: ClassState) -> str | None:
     )
 
 
-def details(s: ClassState) -> str:
+def details(s: ClassState) -> Markdown:
     """Where the class is, in Markdown for Temporal's web UI."""
-    lines = [f"### Class {s.name}, generation {s.generation}"]
+    lines = [heading(f"Class {s.name}, generation {s.generation}")]
     if s.parked:
-        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: `hostler renew class {s.name}`")
+        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join("Once a fixed worker runs: ", code(f"hostler renew class {s.name}")))
     left, untold = len(s.not_done), sum(behind(u, s.generation) for u in s.users.values())
-    done = "all are done with it" if not left else f"**{left} not done with it**, {untold} without word of it"
-    facts = [f"{users_words(s.users)}, {done}"] if s.users else ["No machine uses it"]
+    behind_it = join(strong(f"{left} not done with it"), f", {untold} without word of it")
+    done = behind_it if left else "all are done with it"
+    facts: list[str] = [join(f"{users_words(s.users)}, ", done)] if s.users else ["No machine uses it"]
     pools = sorted(user for user in s.users if is_pool(user))
     facts += [f"Used by {some(pools)}"] if pools else []
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
     facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]
     facts += [f"At most {s.update_concurrency} at work at the same time"] if left else []
-    lines.append("\n".join(f"- {fact}" for fact in facts))
+    lines.append(items(facts))
     troubles = sorted(s.troubles.items())
     if troubles:
-        named = [f"{name}: {trouble.message}" for name, trouble in troubles[:SOME]]
+        named: list[str] = [f"{name}: {trouble.message}" for name, trouble in troubles[:SOME]]
         advice = {s.users[name].reason: name for name, _ in reversed(troubles)}
-        named += [f"What can be done about {r}: {next_step(r, s.cluster, name)}" for r, name in sorted(advice.items())]
-        lines.append("Failed:\n\n" + "\n".join(f"- {line}" for line in named))
-    lines.append("Changes:\n\n" + "\n".join(f"- {_told(c)}" for c in reversed(s.changes[-SOME:])))
-    return "\n\n".join(lines)
+        for reason, name in sorted(advice.items()):
+            named.append(join(f"What can be done about {reason}: ", prose(next_step(reason, s.cluster, name))))
+        lines += [plain("Failed:"), items(named)]
+    return page(*lines, "Changes:", items(_told(c) for c in reversed(s.changes[-SOME:])))
 
 
 def _told(change: ClassChange) -> str:

@@ -17,6 +17,7 @@ from workflows.calls import SHORT, Urgency, failure_of
 from workflows.cluster_watches import WATCH_RETRY, Watches
 from workflows.cluster_words import details, held, not_told, pause_words, phase_of, refusal
 from workflows.entity import unheard
+from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.news import NewsActivities
@@ -368,7 +369,7 @@ class ClusterWorkflow(Watches):
         if phase != self._phase:
             workflow.upsert_search_attributes([at.PHASE.value_set(phase)])
             self._phase = phase
-        workflow.set_current_details(details(self.s))
+        show(details(self.s))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -9,6 +9,7 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.cluster_accounts import classes_of
     from resources.cluster import ClusterState, Pause
+    from resources.markdown import Markdown, code, heading, items, join, page, strong
 
 SOME = 5
 """Names in a message that are enough to go on with."""
@@ -53,16 +54,17 @@ def not_told(pools: Collection[str]) -> str:
     return f"{words}; each is told as soon as that succeeds"
 
 
-def details(s: ClusterState) -> str:
+def details(s: ClusterState) -> Markdown:
     """Where the cluster is, in Markdown for Temporal's web UI."""
     api = s.api
     words = "not known yet" if api is None else api.words
-    lines = [f"### Cluster {s.name}: {phase_of(s)}", ""]
+    lines = [heading(f"Cluster {s.name}: {phase_of(s)}")]
     if s.pause:
-        lines += [f"**Paused** {pause_words(s.pause)}. To go on: `hostler resume cluster {s.name}`", ""]
-    lines.append(f"- API server: {words}")
-    lines += [f"- Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
+        again = code(f"hostler resume cluster {s.name}")
+        lines.append(join(strong("Paused"), f" {pause_words(s.pause)}. To go on: ", again))
+    facts = [f"API server: {words}"]
+    facts += [f"Pools: {', '.join(sorted(s.pools))}"] if s.pools else []
     for key, cloud in sorted(s.clouds.items()):
         whose = ", ".join(name for name in classes_of(s, key) if name)
-        lines.append(f"- {key}{f' (classes {whose})' if whose else ''}: {cloud.words}")
-    return "\n".join(lines)
+        facts.append(f"{key}{f' (classes {whose})' if whose else ''}: {cloud.words}")
+    return page(*lines, items(facts))

@@ -16,6 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.class_words import change_words, details, moves, refusal_to_delete, some
 from workflows.entity import NEVER, Entity
+from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
@@ -366,7 +367,7 @@ class MachineClassWorkflow(Entity):
             at.REASON: reason,
         }
         self.upsert(values)
-        workflow.set_current_details(details(s))
+        show(details(s))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -12,9 +12,11 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, TimeoutError, TimeoutType
 
 from workflows.calls import SHORT, Urgency, failure_of, share
+from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.orphans import OrphanActivities
+    from resources.markdown import items, page, plain
     from resources.messages import (
         Account,
         ListVmsInput,
@@ -40,20 +42,20 @@ class OrphanSweepWorkflow:
     @workflow.run
     async def run(self, input: SweepInput) -> SweepReport:
         """First the cloud, then the owners: the order is what makes "no workflow" sure (see find_owners)."""
-        workflow.set_current_details(f"Lists {len(input.accounts)} cloud accounts of cluster {input.cluster}")
+        show(plain(f"Lists {len(input.accounts)} cloud accounts of cluster {input.cluster}"))
         listed = await asyncio.gather(*(self._list(input, account) for account in input.accounts))
         by_account = dict(zip([a.key for a in input.accounts], listed, strict=True))
         unread = {key: found for key, found in by_account.items() if isinstance(found, str)}
         read = {key: found for key, found in by_account.items() if not isinstance(found, str)}
         # Two Secrets may open the same account, which then is listed twice.
         vms = {vm.provider_id: vm for found in read.values() for vm in found.vms}
-        workflow.set_current_details(f"Looks for the owners of {len(vms)} VMs of cluster {input.cluster}")
+        show(plain(f"Looks for the owners of {len(vms)} VMs of cluster {input.cluster}"))
         orphans: list[Orphan] = []
         every = list(vms.values())
         for start in range(0, len(every), BATCH):
             orphans += await self._orphans(input, every[start : start + BATCH])
-        unread_words = "".join(f"\n- {key} could not be listed: {why}" for key, why in unread.items())
-        workflow.set_current_details(f"{len(orphans)} of {len(vms)} VMs have no owner{unread_words}")
+        silent = items(f"{key} could not be listed: {why}" for key, why in unread.items())
+        show(page(f"{len(orphans)} of {len(vms)} VMs have no owner", silent))
         return SweepReport(
             orphans=orphans,
             unread=unread,

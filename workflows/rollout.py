@@ -12,11 +12,13 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 
 from workflows.entity import NEVER, Entity
+from workflows.page import show
 from workflows.pool.details import bar
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool.steps import HELD, STOPPED
     from resources import attributes as at
+    from resources.markdown import Markdown, heading, items, join, page, prose, strong
     from resources.messages import Answer, Happening, Intent
     from resources.names import pool_id
     from resources.pool import Gate
@@ -167,7 +169,7 @@ class RolloutWorkflow(Entity):
             at.REASON: s.waits[0].reason if s.waits else None,
         }
         self.upsert(values)
-        workflow.set_current_details(self._details())
+        show(self._details())
 
     def _phase(self) -> str:
         s = self.s
@@ -180,12 +182,12 @@ class RolloutWorkflow(Entity):
             return "Stopped"
         return "Paused" if s.gate is Gate.PAUSED or reasons.intersection(HELD) else "Rolling"
 
-    def _details(self) -> str:
+    def _details(self) -> Markdown:
         s, c = self.s, self.s.counts
         by = f" by {s.requested_by}" if s.requested_by else ""
         why = f": {s.reason}" if s.reason else ""
-        lines = [f"### Rollout of revision {s.revision} of pool {s.pool}: {self._phase()}"]
-        facts = [
+        lines = [heading(f"Rollout of revision {s.revision} of pool {s.pool}: {self._phase()}")]
+        facts: list[str] = [
             f"Since {s.began:%Y-%m-%d %H:%M:%S}{by}{why}",
             f"Class {s.machine_class}, generation {s.generation}; replaces revision {', '.join(map(str, s.former))}",
             f"{bar(c.available, c.replicas)} {c.available} of {c.replicas} available, {c.updated} made, {c.old} old",
@@ -195,13 +197,14 @@ class RolloutWorkflow(Entity):
         if s.stops_at is not None:
             facts.append(f"Stops at {s.stops_at:%Y-%m-%d %H:%M:%S}, unless a new machine becomes available before")
         if s.end is not None:
-            facts.append(f"**{s.end.outcome}**: {s.end.message}")
-        lines.append("\n".join(f"- {fact}" for fact in facts))
+            facts.append(join(strong(s.end.outcome), f": {s.end.message}"))
+        lines.append(items(facts))
         for wait in s.waits:
             step = next_step(wait.reason, s.cluster, s.pool, kind="pool")
-            lines.append(f"**{wait.reason}** since {wait.since:%Y-%m-%d %H:%M:%S}: {wait.message}\n\n{step}")
-        told = [f"- {h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
-        return "\n\n".join([*lines, "Steps:\n\n" + "\n".join(told)] if told else lines)
+            lines.append(join(strong(wait.reason), f" since {wait.since:%Y-%m-%d %H:%M:%S}: {wait.message}"))
+            lines.append(prose(step))
+        told = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
+        return page(*lines, "Steps:" if told else "", items(told))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from typing import Any
-from urllib.parse import quote
 
 from activities.draining.pods import Pod
 from activities.draining.volumes import Attachments, attachments, disk_of
-from activities.kube import Kube, KubeError
+from activities.kube import Kube, KubeError, segment
 from activities.rewrite import rewrite
 from resources.names import CORDON_ANNOTATION
 
@@ -71,7 +70,7 @@ async def kill(kube: Kube, pod: Pod) -> None:
 
 
 async def budgets_of(kube: Kube, namespace: str) -> list[dict[str, Any]]:
-    answer = await kube.get(f"/apis/policy/v1/namespaces/{quote(namespace)}/poddisruptionbudgets")
+    answer = await kube.get(f"/apis/policy/v1/namespaces/{segment(namespace)}/poddisruptionbudgets")
     return answer.get("items") or []
 
 
@@ -85,7 +84,7 @@ async def detach(kube: Kube, found: Attachments) -> None:
     may still write (Kubernetes, non-graceful node shutdown)."""
     for attachment in found.here.values():
         metadata = attachment["metadata"]
-        await _delete(kube, f"{_ATTACHMENTS}/{quote(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})
+        await _delete(kube, f"{_ATTACHMENTS}/{segment(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})
 
 
 async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -93,7 +92,7 @@ async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str
     found = {}
     for claim in claims:
         namespace, name = claim.split("/")
-        path = f"/api/v1/namespaces/{quote(namespace)}/persistentvolumeclaims/{quote(name)}"
+        path = f"/api/v1/namespaces/{segment(namespace)}/persistentvolumeclaims/{segment(name)}"
         bound = ((await kube.find(path)) or {}).get("spec", {}).get("volumeName")
         volume = await volume_of(kube, bound) if bound else None
         if volume and (disk := disk_of(volume)):
@@ -102,7 +101,7 @@ async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str
 
 
 async def volume_of(kube: Kube, name: str) -> dict[str, Any] | None:
-    return await kube.find(f"/api/v1/persistentvolumes/{quote(name)}")
+    return await kube.find(f"/api/v1/persistentvolumes/{segment(name)}")
 
 
 async def _delete(kube: Kube, path: str, options: dict[str, Any]) -> None:
@@ -115,4 +114,4 @@ async def _delete(kube: Kube, path: str, options: dict[str, Any]) -> None:
 
 def _path(pod: Pod) -> str:
     metadata = pod["metadata"]
-    return f"/api/v1/namespaces/{quote(metadata['namespace'])}/pods/{quote(metadata['name'])}"
+    return f"/api/v1/namespaces/{segment(metadata['namespace'])}/pods/{segment(metadata['name'])}"

@@ -25,6 +25,8 @@ from drivers.aws.credentials import Credentials, from_secret
 from drivers.aws.failures import translate
 from drivers.base import DriverSettings
 from drivers.errors import DriverError
+from resources.endpoints import in_clear
+from resources.errors import ErrorClass
 
 MAX_CLIENTS = 64
 """A client is some megabytes; the least recently used one goes first."""
@@ -159,6 +161,19 @@ def _loader() -> Any:
     return botocore.session.Session().get_component("data_loader")
 
 
+def _safe(client: Any) -> Any:
+    """`client`, whose endpoint may be of the settings, of AWS_ENDPOINT_URL or of a profile. Raises DriverError where a
+    web identity's token, a session's, or the bootstrap token in user data would be sent in clear."""
+    endpoint = client.meta.endpoint_url
+    if in_clear(endpoint):
+        raise DriverError(
+            ErrorClass.AUTH,
+            f"the endpoint {endpoint} is not https, and credentials would be sent in clear: correct it in "
+            "clouds.aws.endpoint, AWS_ENDPOINT_URL or the worker's AWS profile (http:// is taken on loopback only)",
+        )
+    return client
+
+
 class Clients:
     """Clients by region and credentials, made on demand and kept up to a bound."""
 
@@ -203,7 +218,7 @@ class Clients:
         raise failure
 
     def _client(self, session: Any, service: str, region: str, endpoint: str | None) -> Any:
-        return session.create_client(service, region_name=region, endpoint_url=endpoint, config=self._config())
+        return _safe(session.create_client(service, region_name=region, endpoint_url=endpoint, config=self._config()))
 
     def _sts_endpoint(self) -> str | None:
         """Where AWS_ENDPOINT_URL_STS says, else at the endpoint of the settings, else the region's own."""
@@ -227,7 +242,7 @@ class Clients:
             # The caller's configuration only says "unsigned"; merged with ours it also has the time-outs.
             config = self._config().merge(kwargs.pop("config", Config()))
             kwargs["region_name"] = region
-            return session.create_client(service, endpoint_url=self._sts_endpoint(), config=config, **kwargs)
+            return _safe(session.create_client(service, endpoint_url=self._sts_endpoint(), config=config, **kwargs))
 
         profile = {
             "role_arn": credentials.role_arn,

@@ -14,6 +14,7 @@ from botocore.parsers import ResponseParserError
 
 from drivers.errors import DriverError
 from resources.base import waited
+from resources import redact
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {
@@ -89,11 +90,7 @@ LONGER_WAIT = (
 """Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
 
 _MESSAGE_LENGTH = 500
-# User data in base64, an encoded authorization message: looked for from its beginning only.
-_BLOB = re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{80,}")
 _TAIL = re.compile(r"(Encoded authorization failure message:|The Canonical String for this request).*", re.DOTALL)
-# kubeadm's format, id.secret; no \b, as `TOKEN_` before it or `_x` after it are of the same word
-_BOOTSTRAP_TOKEN = re.compile(r"(?<![a-z0-9])([a-z0-9]{6})\.[a-z0-9]{16}")
 _ACCESS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
@@ -165,9 +162,9 @@ def scrub(text: str, hide: Sequence[str] = ()) -> str:
 
 
 def hide_secrets(text: str) -> str:
-    """Without access keys, encoded bodies, and the secret part of bootstrap tokens: a boot script that echoes its work
-    writes them to the console."""
-    return _BOOTSTRAP_TOKEN.sub(r"\1.***", _BLOB.sub("***", _ACCESS_KEY_ID.sub("***", text)))
+    """Without access keys, and what looks like a secret anywhere: a boot script that echoes its work writes its user
+    data and its bootstrap token to the console."""
+    return redact.hide_secrets(_ACCESS_KEY_ID.sub("***", text))
 
 
 def combine(errors: Iterable[DriverError]) -> DriverError:

@@ -54,24 +54,24 @@ def adopt(
         from starter.output import Busy
 
         async with Busy(f"looking for the VM of machine {machine}") as busy:
-            busy.echo(told(await client.adopt(machine, *manifests, uid=uid)))
+            busy.say(*told(await client.adopt(machine, *manifests, uid=uid)))
 
     here.run(body)
 
 
-def told(adopted: Adopted) -> str:
+def told(adopted: Adopted) -> list[str]:
     """What was done, what was not, and what comes next."""
     vm, label = adopted.vm, f"machine/{adopted.name}"
     notes = [f"{label}: {note}" for note in adopted.notes]
     if vm is None:
-        return "\n".join(notes)
+        return notes
     after = f"it looks at its VM and Node now; wait for it: hostler wait machine {adopted.name}"
-    return "\n".join([f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}", *notes, f"{label}: {after}"])
+    return [f"{label} adopted: {vm.provider_id} ({vm.state}), uid {vm.uid}", *notes, f"{label}: {after}"]
 
 
 def _manifests(files: list[str]) -> list[AnyManifest]:
     from starter import files as manifests
-    from starter.output import warn
+    from starter.outlet import warn
 
     if not files:
         return []

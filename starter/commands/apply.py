@@ -31,7 +31,8 @@ def apply(
     from starter import files as manifests
     from starter.client import HostlerClient
     from starter.diff import differences
-    from starter.output import Busy, warn
+    from starter.outlet import warn
+    from starter.output import Busy
 
     loaded = manifests.read(files)
     for warning in loaded.warnings:
@@ -45,14 +46,14 @@ def apply(
                 changed = {(d.kind, d.name): d.lines() for d in await differences(client, plan)}
                 for step in plan.steps:
                     head, *fields = changed.get((step.kind, step.name), [str(step.told())])
-                    busy.echo("\n".join([f"{head} (dry run)", *fields]))
+                    busy.say(f"{head} (dry run)", *fields)
                 plan.judge()
                 return
             for step in plan.classes:
                 for pool in (p for p in step.pools if p.grave):  # before anything is done: one may still stop it
-                    busy.echo(f"machineclass/{step.name} {pool}")
+                    busy.say(f"machineclass/{step.name} {pool}")
             busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
             async for applied in plan.execute():
-                busy.echo(str(applied))
+                busy.say(str(applied))
 
     here.run(body)

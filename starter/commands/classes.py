@@ -83,7 +83,7 @@ def _states(s: ClassState) -> str:
 
 
 def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
-    from starter.output import warn
+    from starter.outlet import warn
     from starter.results import class_manifest
 
     silent = [c.name for c in found if c.state is None]

@@ -92,7 +92,7 @@ def _tell(here: Session, name: str, intent: str, reason: str) -> None:
     async def body(client: HostlerClient) -> None:
         ask = client.clusters.pause if intent == "pause" else client.clusters.resume
         async with Busy("waiting for a worker's answer") as busy:
-            busy.echo(f"cluster/{name} {intent}: {(await ask(name, reason=reason)).message}")
+            busy.say(f"cluster/{name} {intent}: {(await ask(name, reason=reason)).message}")
 
     here.run(body)
 

@@ -195,9 +195,9 @@ def span(text: str | None) -> timedelta | None:
     return value
 
 
-async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | None]]) -> None:
+async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | list[str] | None]]) -> None:
     """All of them, also after one that fails; raises what failed at the end. Nothing is said of one without an
-    answer."""
+    answer; an answer may have further lines."""
     from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
 
@@ -206,7 +206,8 @@ async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | 
         for key, label in labels.items():
             try:
                 if (answer := await ask(key)) is not None:
-                    busy.echo(f"{label} {answer}")
+                    first, *more = [answer] if isinstance(answer, str) else answer
+                    busy.say(f"{label} {first}", *more)
             except Unreachable:
                 raise
             except HostlerError as e:

@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from resources.visible import visible
+from starter.outlet import say, say_script
+
 # bash splits words at = and : by itself, which hostler does not: the words are read anew from the line, and of a
 # candidate only what follows the last = is handed to bash.
 BASH = r"""# source <(hostler completion bash)
@@ -82,7 +85,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="Whose script.", show
     In ~/.bashrc: source <(hostler completion bash); in ~/.zshrc: source <(hostler completion zsh);
     for fish: hostler completion fish > ~/.config/fish/completions/hostler.fish
     """
-    typer.echo(SCRIPTS[shell], nl=False)
+    say_script(SCRIPTS[shell])
 
 
 def complete(
@@ -93,4 +96,4 @@ def complete(
     from starter.completion import candidates
 
     for value, help in candidates(ctx.find_root().command, words or []):
-        typer.echo(f"{value}\t{help}")
+        say(f"{visible(value)}\t{visible(help)}", keep="\t")

@@ -33,6 +33,7 @@ from starter.commands.common import (
     tell_each,
 )
 from starter.commands.selection import Key, Selection, choice
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import timedelta
@@ -114,13 +115,13 @@ def delete(
         if in_files:
             await _pools(client, in_files, force, reason, dry_run, wait, limit)
         if not machines and not in_files:
-            typer.echo(chosen.nothing(client), err=True)
+            say(chosen.nothing(client), err=True)
         if not machines:
             return
         if dry_run:
             for its_cluster, machine in machines:
                 await client.life(machine, cluster=its_cluster)  # a name typed wrong is said here too
-            typer.echo("\n".join(f"{chosen.label(key)} deletion (dry run)" for key in machines))
+            say(*(f"{chosen.label(key)} deletion (dry run)" for key in machines))
             return
 
         async def ask(key: Key) -> str:
@@ -156,7 +157,7 @@ async def _pools(
 def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> tuple[list[Key], list[Key]]:
     """Cluster and name of every pool, and of every Machine, of the files."""
     from starter import files as manifests
-    from starter.output import warn
+    from starter.outlet import warn
 
     loaded = manifests.read(files)
     left = [f"secret/{s.metadata.name}" for s in loaded.secrets]
@@ -207,7 +208,7 @@ def renew(
     async def body(client: HostlerClient) -> None:
         machines = await chosen.keys(client)
         if not machines:
-            typer.echo(chosen.nothing(client), err=True)
+            say(chosen.nothing(client), err=True)
 
         async def ask(key: Key) -> str:
             return f"renewal: {(await client.renew(key[1], reason=reason, cluster=key[0])).message}"
@@ -227,9 +228,9 @@ def _remove_cluster(here: Session, name: str, reason: str, dry_run: bool) -> Non
         async with Busy("waiting for a worker's answer") as busy:
             if dry_run:
                 await client.clusters.removable(name)
-                busy.echo(f"cluster/{name} removal (dry run)")
+                busy.say(f"cluster/{name} removal (dry run)")
                 return
-            busy.echo(f"cluster/{name} removal: {(await client.clusters.remove(name, reason=reason)).message}")
+            busy.say(f"cluster/{name} removal: {(await client.clusters.remove(name, reason=reason)).message}")
 
     here.run(body)
 
@@ -239,6 +240,6 @@ def _renew_cluster(here: Session, name: str, reason: str) -> None:
         from starter.output import Busy
 
         async with Busy("waiting for a worker's answer") as busy:
-            busy.echo(f"cluster/{name} renewal: {(await client.clusters.renew(name, reason=reason)).message}")
+            busy.say(f"cluster/{name} renewal: {(await client.clusters.renew(name, reason=reason)).message}")
 
     here.run(body)

@@ -23,6 +23,7 @@ from starter.commands.common import (
     one,
     session,
 )
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from resources.machine import MachineState, UpdateTrouble, WaitingFor
@@ -64,7 +65,7 @@ def describe(
                 lines = class_page(await client.classes.describe(asked), datetime.now(UTC))
             else:
                 lines = page(await client.describe(asked), datetime.now(UTC))
-            busy.echo("\n".join(lines))
+            busy.say(*lines)
 
     session(ctx, cluster, settings).run(body)
 
@@ -348,8 +349,7 @@ def events(
             gone, events = await patiently(look)
             news = [e for e in events if e not in told]
             rows = [(f"{e.time:%Y-%m-%d %H:%M:%S}Z", e.reason, str(e)) for e in news]
-            for line in table.lines(rows, header=not told) if news else []:
-                typer.echo(line)
+            say(*(table.lines(rows, header=not told) if news else []))
             told.update(news)
             if gone or not watch:
                 return

@@ -52,7 +52,8 @@ def diff(
 def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: Path | None) -> bool:
     from starter import files as manifests
     from starter.diff import differences
-    from starter.output import Busy, warn
+    from starter.outlet import warn
+    from starter.output import Busy
 
     loaded = manifests.read(files)
     for warning in loaded.warnings:
@@ -66,7 +67,7 @@ def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: P
             plan = await client.plan(*manifests.every(loaded), cluster=here.cluster)
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):
-                busy.echo(line)
+                busy.say(line)
             different = bool(found)
 
     here.run(body)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands.common import ClusterOption, Globals, SettingsOption
+from starter.outlet import say, say_text
 
 if TYPE_CHECKING:
     from starter.doctor import Finding
@@ -40,12 +41,12 @@ def doctor(
     found = asyncio.run(_examine(ctx, cluster, settings))
     levels = Counter(f.level for f in found)
     if form is Form.JSON:
-        import json
+        from resources.visible import visible_json
 
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
-        typer.echo(json.dumps({**whole, "findings": [asdict(f) for f in found]}, indent=2, ensure_ascii=False))
+        say_text(visible_json({**whole, "findings": [asdict(f) for f in found]}, indent=2))
     else:
-        typer.echo("\n".join([*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING])]))
+        say(*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING]))
     if levels[Level.PROBLEM]:
         raise typer.Exit(1)
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter import completion
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.explain import Explained, Field
@@ -41,7 +42,8 @@ def explain(
     from starter import explain as explaining
 
     found = explaining.explain(what, provider)
-    typer.echo("\n".join([*_head(found), *(_tree(found) if recursive else _fields(found))]).rstrip())
+    lines = [*_head(found), *(_tree(found) if recursive else _fields(found))]
+    say(*"\n".join(lines).rstrip().split("\n"), keep="\t")
 
 
 def _head(found: Explained) -> list[str]:

@@ -203,7 +203,7 @@ async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list
 
 
 async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
-    from starter.output import warn
+    from starter.outlet import warn
     from starter.results import machine_manifest
 
     if wanted.chosen.selector is not None:

@@ -22,6 +22,7 @@ from starter.commands.common import (
 )
 from starter.commands.rows import Form
 from starter.completion import Candidates
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -128,12 +129,12 @@ def show(
         if form in (Form.JSON, Form.YAML):
             await print_objects([h.plain() for h in found], form, single=False)
         elif not found:
-            typer.echo(f"Machine {name} has no {f'{kind} ' if kind else ''}hooks.", err=True)
+            say(f"Machine {name} has no {f'{kind} ' if kind else ''}hooks.", err=True)
         elif form is Form.NAME:
-            typer.echo("\n".join(f"{h.kind}/{h.name}" for h in found))
+            say(*(f"{h.kind}/{h.name}" for h in found))
         else:
             now = datetime.now(UTC)
-            typer.echo("\n".join(Table(HEADER).lines([h.cells(now) for h in found])))
+            say(*Table(HEADER).lines([h.cells(now) for h in found]))
 
     session(ctx, cluster, settings).run(body)
 

@@ -22,7 +22,8 @@ WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
 async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
     """Raises HostlerError at the end where an account could not be read: the list is not whole then."""
     from starter.errors import HostlerError
-    from starter.output import Busy, warn
+    from starter.outlet import warn
+    from starter.output import Busy
 
     async with Busy(f"looking for VMs of cluster {client.cluster} that no machine owns"):
         report = await client.orphans(*_classes(files))
@@ -52,7 +53,7 @@ def _classes(files: list[str]) -> list[MachineClass]:
     """Raises ManifestError where there is none in them."""
     from resources.manifests import ManifestError
     from starter import files as manifests
-    from starter.output import warn
+    from starter.outlet import warn
 
     if not files:
         return []

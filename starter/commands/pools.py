@@ -159,9 +159,9 @@ def _each(
     """`machinedeployment/p1 scaled; …` with the pool's own words; or its rehearsal."""
 
     async def body(client: HostlerClient) -> None:
-        async def ask(pool: str) -> str:
+        async def ask(pool: str) -> str | list[str]:
             if rehearse is not None:
-                return "\n  ".join([f"{noun} (dry run)", *await rehearse(client, pool)])
+                return [f"{noun} (dry run)", *(f"  {step}" for step in await rehearse(client, pool))]
             message = (await send(client, pool)).message
             return message if message.startswith(done) else f"{noun}: {message}"
 
@@ -232,7 +232,7 @@ def _row(p: PoolListed, all_clusters: bool) -> Row:
 
 
 async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dict[str, Any]]:
-    from starter.output import warn
+    from starter.outlet import warn
     from starter.pool_results import pool_manifest
 
     objects = []
@@ -252,7 +252,7 @@ async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dic
 
 
 async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool, reason: str, dry_run: bool) -> None:
-    async def ask(key: Key) -> str:
+    async def ask(key: Key) -> str | list[str]:
         cluster, name = key
         if dry_run:
             return await _would_delete(client, key)
@@ -262,7 +262,7 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
     await tell_each({key: label(key[1]) for key in pools}, ask)
 
 
-async def _would_delete(client: HostlerClient, key: Key) -> str:
+async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
     from resources.pool_intents import PoolQuestion
     from starter.errors import NoAnswer
     from starter.pool_results import since
@@ -278,7 +278,7 @@ async def _would_delete(client: HostlerClient, key: Key) -> str:
         steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster)
     except NoAnswer as e:
         steps = [f"which go first is not known: {e}"]
-    return "\n  ".join([words, *steps])
+    return [words, *(f"  {step}" for step in steps)]
 
 
 def renew_pools(here: Session, names: Sequence[str], reason: str) -> None:
@@ -307,4 +307,4 @@ async def wait_for_pool(client: HostlerClient, key: Key, goal: Goal, limit: time
             busy.text = f"{label(name)}: {where(found)}"
 
         await client.pools.wait(name, goal, timeout=limit, progress=progress, cluster=cluster)
-        busy.echo(f"{label(name)} {goal if goal is Goal.DELETED else f'is {goal}'}")
+        busy.say(f"{label(name)} {goal if goal is Goal.DELETED else f'is {goal}'}")

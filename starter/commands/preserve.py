@@ -26,6 +26,7 @@ from starter.commands.common import (
     tell_each,
 )
 from starter.commands.selection import PRESERVED, Key, Selection, choice
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -214,7 +215,7 @@ def _each(
         if not named:
             machines = {key: chosen.label(key) for key in await chosen.keys(client)}
         if not machines and not named:
-            typer.echo(chosen.nothing(client), err=True)
+            say(chosen.nothing(client), err=True)
         try:
             await tell_each(machines, lambda key: ask(client, key))
         except Unreachable:
@@ -222,7 +223,7 @@ def _each(
         except HostlerError as e:
             failures.append(str(e))
         if machines and len(left) == len(machines):
-            typer.echo(chosen.nothing(client, PRESERVED), err=True)
+            say(chosen.nothing(client, PRESERVED), err=True)
         if failures:
             raise HostlerError("\n".join(failures))
 

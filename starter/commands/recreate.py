@@ -24,6 +24,7 @@ from starter.commands.common import (
 )
 from starter.commands.delete import tell_all
 from starter.commands.selection import Key, choice
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -54,7 +55,7 @@ def recreate(
     async def body(client: HostlerClient) -> None:
         machines = await chosen.keys(client)
         if not machines:
-            typer.echo(chosen.nothing(client), err=True)
+            say(chosen.nothing(client), err=True)
             return
         formers: dict[Key, str] = {}
 

@@ -21,6 +21,7 @@ from starter.commands.common import (
     tell_each,
 )
 from starter.commands.pools import DryRunOption, label
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -99,16 +100,16 @@ def status(
         raise typer.BadParameter("--timeout goes with --watch")
 
     async def body(client: HostlerClient) -> None:
-        from rich.console import Console
 
         from starter.rollout_follow import follow
         from starter.rollout_view import view
+        from starter.screen import screen
 
         found = given or [p.name for p in await client.pools.list()]
         if not found:
-            typer.echo(f"No pools found in cluster {client.cluster}.", err=True)
+            say(f"No pools found in cluster {client.cluster}.", err=True)
         elif watch:
-            await follow(client, found, view(Console()), limit)
+            await follow(client, found, view(screen()), limit)
         else:
             await _once(client, found)
 
@@ -125,7 +126,7 @@ async def _once(client: HostlerClient, names: list[str]) -> None:
         found = await look(client, name)
         if found.pool.running and found.pool.summary is None:
             raise NoAnswer(found.verdict.words)
-        typer.echo("\n".join(["", *page(found, datetime.now(UTC))] if number else page(found, datetime.now(UTC))))
+        say(*([""] if number else []), *page(found, datetime.now(UTC)))
         if found.verdict.stand is Stand.STANDS:
             failed.append(found.verdict.words.splitlines()[0])
     if failed:
@@ -150,12 +151,12 @@ def history(
 
         for number, name in enumerate(given):
             if number:
-                typer.echo("")
+                say("")
             if revision is None:
                 lines = await rollout_history.table(client, name, titled=len(given) > 1)
             else:
                 lines = await rollout_history.page(client, name, revision)
-            typer.echo("\n".join(lines))
+            say(*lines)
 
     session(ctx, cluster, settings).run(body)
 
@@ -258,6 +259,6 @@ async def _rehearse(
         if found.refused:
             refused.append(f"{label(name)}: {found.refused}")
         else:
-            typer.echo("\n".join([f"{label(name)} {done} (dry run)", *lines(found)]))
+            say(f"{label(name)} {done} (dry run)", *lines(found))
     if refused:
         raise Refused("\n".join(refused))

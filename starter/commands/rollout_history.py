@@ -18,7 +18,8 @@ COLUMNS = ("REVISION", "AGE", "CLASS", "GENERATION", "MACHINES", "ROLLOUT", "BY"
 async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
     """Oldest first, as kubectl has it. Without a worker the rollouts that Temporal keeps."""
     from starter.errors import NoAnswer
-    from starter.output import Table, warn
+    from starter.outlet import warn
+    from starter.output import Table
 
     stories: dict[int, RolloutListed] = {}
     for story in await client.pools.rollouts(name):
@@ -54,7 +55,7 @@ def _told(r: RolloutListed) -> tuple[str, ...]:
 async def page(client: HostlerClient, name: str, number: int) -> list[str]:
     """Everything that is known of one revision: what machines are made from, and the story of its rollout."""
     from starter.errors import NoAnswer, NotFound
-    from starter.output import warn
+    from starter.outlet import warn
 
     revision, others = None, list[int]()
     try:

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-import typer
+from starter.outlet import say, say_text
 
 INTERVAL = 2.0
 """Seconds between two looks of `-w`."""
@@ -42,7 +42,7 @@ class Row:
 async def print_objects(objects: Sequence[dict[str, Any]], form: Form, *, single: bool) -> None:
     from starter.output import dump
 
-    typer.echo(dump(objects, form, single=single and bool(objects)))
+    say_text(dump(objects, form, single=single and bool(objects)))
 
 
 async def print_rows(
@@ -63,12 +63,11 @@ async def print_rows(
             lines = ["/".join(r.key) for r in rows]
         else:
             lines = table.lines([[r.cells[c] for c in columns] for r in rows], header=header)
-        if lines:
-            typer.echo("\n".join(lines))
+        say(*lines)
 
     rows = await fetch()
     if not rows:
-        typer.echo(nothing, err=True)
+        say(nothing, err=True)
     if rows or watch:
         show(rows, header=True)
     seen = {r.key: r for r in rows}

@@ -13,6 +13,7 @@ import typer
 
 from resources.settings import ROLES
 from starter.commands.common import SettingsOption, session
+from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -105,9 +106,9 @@ def setup(ctx: typer.Context, settings: SettingsOption = None) -> None:
         with translated():
             registered = await setup(hostler.temporal)
         for name in registered.present:
-            typer.echo(f"searchattribute/{name} unchanged")
+            say(f"searchattribute/{name} unchanged")
         for name in registered.added:
-            typer.echo(f"searchattribute/{name} created")
-        typer.echo(f"namespace {hostler.temporal.namespace} is ready for Hostler")
+            say(f"searchattribute/{name} created")
+        say(f"namespace {hostler.temporal.namespace} is ready for Hostler")
 
     session(ctx, None, settings).run(register)

@@ -13,8 +13,10 @@ from typing import Annotated, Any
 import typer
 import yaml
 
+from resources.visible import visible_json
 from starter.commands.common import session
 from starter.errors import HostlerError, Unreachable
+from starter.outlet import say, say_text
 
 app = typer.Typer(
     help="The simulator that `hostler up` runs: faults, lag, knobs, calls.", no_args_is_help=True, add_completion=False
@@ -59,7 +61,7 @@ def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query:
 def list_faults(ctx: typer.Context) -> None:
     """The rules that still strike, in the order in which they are tried."""
     for rule in admin(ctx, "GET", "/faults"):
-        typer.echo(fault_words(rule))
+        say(fault_words(rule))
 
 
 @faults.command("add")
@@ -95,7 +97,7 @@ def add_fault(
         "drop": drop,
     }
     for added in admin(ctx, "POST", "/faults", rule):
-        typer.echo(f"added {fault_words(added)}")
+        say(f"added {fault_words(added)}")
 
 
 @faults.command("clear")
@@ -108,7 +110,7 @@ def clear_faults(
         admin(ctx, "DELETE", f"/faults/{urllib.parse.quote(rule, safe='')}")
     if not ids:
         admin(ctx, "DELETE", "/faults")
-    typer.echo("cleared")
+    say("cleared")
 
 
 def fault_words(rule: dict[str, Any]) -> str:
@@ -139,10 +141,10 @@ def calls(
     only = True if mutating else None
     found = admin(ctx, "GET", "/calls", service=one, operation=operation, since=since, mutating=only)["calls"]
     if output == "json":
-        typer.echo(json.dumps(found, indent=2))
+        say_text(visible_json(found, indent=2))
         return
     for call in found:
-        typer.echo(call_words(call))
+        say(call_words(call))
 
 
 def call_words(call: dict[str, Any]) -> str:
@@ -169,28 +171,28 @@ def lag(
     wanted = {"describe_after_create": describe_after_create, "tags": tags}
     given = {k: v for k, v in wanted.items() if v is not None}
     for name, seconds in admin(ctx, "POST" if given else "GET", "/lag", given or None).items():
-        typer.echo(f"{name}: {seconds:g} s")
+        say(f"{name}: {seconds:g} s")
 
 
 @app.command()
 def kill(ctx: typer.Context, instance: Annotated[str, typer.Argument(help="i-…")]) -> None:
     """End a VM behind everyone's back."""
     admin(ctx, "POST", "/ec2/kill", {"instanceId": instance})
-    typer.echo(f"{instance} is dead")
+    say(f"{instance} is dead")
 
 
 @app.command()
 def reset(ctx: typer.Context) -> None:
     """Forget faults, lag, knobs and the journal of calls. Cloud and cluster stay as they are."""
     admin(ctx, "POST", "/reset")
-    typer.echo("reset")
+    say("reset")
 
 
 @knobs.command("list")
 def list_knobs(ctx: typer.Context) -> None:
     """The rules, by pattern of the machine's name or instance id."""
     for rule in admin(ctx, "GET", "/knobs"):
-        typer.echo(knob_words(rule))
+        say(knob_words(rule))
 
 
 @knobs.command("set")
@@ -210,14 +212,14 @@ def set_knobs(
             raise typer.BadParameter(f"{setting!r}: write KNOB=VALUE, e.g. never_joins=true", ctx)
         wanted[name] = yaml.safe_load(value)
     for rule in admin(ctx, "POST", "/knobs", {"match": match, "knobs": wanted}):
-        typer.echo(knob_words(rule))
+        say(knob_words(rule))
 
 
 @knobs.command("clear")
 def clear_knobs(ctx: typer.Context) -> None:
     """Remove all rules."""
     admin(ctx, "DELETE", "/knobs")
-    typer.echo("cleared")
+    say("cleared")
 
 
 def knob_words(rule: dict[str, Any]) -> str:

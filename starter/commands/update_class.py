@@ -38,6 +38,6 @@ def update_class(
 
         async with Busy("waiting for a worker's answer") as busy:
             sent = await client.update_class(machine, machine_class, reason=reason)
-            busy.echo(f"machine/{machine} {'configured: ' if sent.recorded else ''}{sent.message}")
+            busy.say(f"machine/{machine} {'configured: ' if sent.recorded else ''}{sent.message}")
 
     session(ctx, cluster, settings, requested_by).run(body)

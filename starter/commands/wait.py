@@ -161,7 +161,7 @@ async def _wait_for(
             busy.text = f"{label}: {_where(life)}"
 
         await client.wait(key[1], goal, timeout=limit, progress=progress, cluster=key[0], unlike=unlike)
-        busy.echo(f"{label} {'deleted' if goal == 'deleted' else f'is {goal}'}")
+        busy.say(f"{label} {'deleted' if goal == 'deleted' else f'is {goal}'}")
 
 
 def _where(life: Life) -> str:

@@ -233,3 +233,26 @@ def test_the_endpoint_of_the_environment_serves_without_one_of_the_settings(
     plain: Driver = load_driver("AWS")
     assert plain.list_machines(machine(cloud).listing()).machines == []
     assert len(calls(cloud)) == 1
+
+
+# -- where credentials may go -------------------------------------------------------------------------------------
+
+
+def test_no_credentials_go_anywhere_in_clear(cloud: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ((_, token),) = World().web_identities.items()
+    file = tmp_path / "token"
+    file.write_text(token)
+    given = machine(cloud)
+    elsewhere = load_driver("AWS", DriverSettings(endpoint="http://ec2.example:80"))
+    for secret_ in (web_identity(file), secret(accessKeyID="AKIAEXAMPLE", secretAccessKey="x")):
+        with pytest.raises(DriverError, match="is not https, and credentials would be sent in clear") as refused:
+            elsewhere.list_machines(given.listing(secret=secret_))
+        assert refused.value.error_class is ErrorClass.AUTH
+    # The settings are right, and the environment leads the token of the web identity somewhere else.
+    monkeypatch.setenv("AWS_ENDPOINT_URL_STS", "http://sts.example")
+    with pytest.raises(DriverError, match=r"http://sts\.example"):
+        cloud.driver_with(DriverSettings()).list_machines(given.listing(secret=web_identity(file)))
+    assert calls(cloud) == []
+    monkeypatch.delenv("AWS_ENDPOINT_URL_STS")
+    cloud.driver_with(DriverSettings()).list_machines(given.listing(secret=web_identity(file)))
+    assert calls(cloud) != []

@@ -9,28 +9,29 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.preservation import effective
     from resources.machine import Condition, MachineState, Phase
+    from resources.markdown import Markdown, heading, items, join, page, plain, prose, strong
     from resources.messages import ResourceUpdate
     from resources.preservation import Preservation
     from resources.reasons import next_step, nothing_to_do
     from resources.reasons.times import TIMES
 
 
-def details(s: MachineState) -> str:
+def details(s: MachineState) -> Markdown:
     """Where the machine is and what it waits for, in Markdown for Temporal's web UI."""
     status = s.status
-    lines = [f"### {s.name}: {status.shown_phase}"]
+    lines = [heading(f"{s.name}: {status.shown_phase}")]
     if status.waiting_for:
         w = status.waiting_for
         again = f", next try {w.next_try:%H:%M:%S}" if w.next_try else ""
         failed = any(c.type == "Failed" and c.reason == w.reason for c in status.conditions)
         what = "Failed by" if failed and status.phase == Phase.FAILED else "Waits for"
-        lines.append(f"{what} **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
-        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name, pool=s.pool)}")
+        lines.append(join(what, " ", strong(w.reason), f" since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}"))
+        lines.append(join("What can be done: ", prose(next_step(w.reason, s.cluster, s.name, pool=s.pool))))
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
-        lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
+        lines.append(join(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}"))
     applied = status.last_applied_provider_spec
-    facts = [
+    facts: list[tuple[str, str | None]] = [
         ("Pool", f"{s.pool}, revision {s.revision}" if s.pool else None),
         ("VM", status.provider_id),
         ("Node", status.node_name),
@@ -49,21 +50,21 @@ def details(s: MachineState) -> str:
     facts += [
         (f"{r.kind} {r.id}", _became(r)) for r in (status.update_trouble.resources if status.update_trouble else ())
     ]
-    return "\n\n".join(lines) + "\n\n" + "\n".join(f"- {what}: {value}" for what, value in facts if value)
+    return page(*lines, items(join(f"{what}: ", value) for what, value in facts if value))
 
 
-def _condition(s: MachineState, c: Condition) -> str:
+def _condition(s: MachineState, c: Condition) -> Markdown:
     """Without what stands above as the wait already."""
     waiting = s.status.waiting_for
     above = waiting is not None and waiting.message == c.message
     if above and waiting is not None and waiting.reason == c.reason:
-        return ""
+        return Markdown()
     said = [c.reason] if c.reason != c.type else []
     said.append("as above" if above else c.message)
-    todo = (
-        "" if nothing_to_do(c.reason) else f". What can be done: {next_step(c.reason, s.cluster, s.name, pool=s.pool)}"
-    )
-    return ": ".join(said).rstrip(".") + todo
+    words = ": ".join(said).rstrip(".")
+    if nothing_to_do(c.reason):
+        return plain(words)
+    return join(words, ". What can be done: ", prose(next_step(c.reason, s.cluster, s.name, pool=s.pool)))
 
 
 def _became(resource: ResourceUpdate) -> str:

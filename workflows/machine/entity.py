@@ -13,6 +13,7 @@ from temporalio.common import Priority
 from workflows.calls import SHORT, Failure, Urgency, poller, share
 from workflows.entity import NEVER, Entity, unheard
 from workflows.machine.details import details
+from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
@@ -417,7 +418,7 @@ class MachineEntity(Entity):
         }
         # That a call is in flight can be read elsewhere.
         self.upsert(values, {at.REASON} if reason in IN_FLIGHT else ())
-        workflow.set_current_details(details(self.s))
+        show(details(self.s))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -49,7 +49,7 @@ async def _remove(m: MachineEntity, stale: StaleNode) -> str:
         MachineActivities.look_at_vm,
         VmLookInput(target=m.target().model_copy(update={"provider_id": stale.provider_id})),
         queue=m.cloud,
-        summary=f"does {stale.provider_id} of node {stale.name} exist",
+        summary=f"does the VM of node {stale.name} exist",
         urgency=Urgency.POLL,
     )
     look = await _answer(m, vm)

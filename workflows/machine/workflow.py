@@ -29,6 +29,7 @@ from workflows.machine import (
 from workflows.machine.details import details
 from workflows.machine.entity import MachineEntity
 from workflows.machine.preserve_requests import Preservable
+from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from planners.claims import doubtful, newest
@@ -213,7 +214,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         else:
             reason = "APIRefused" if api.refused else "APIUnreachable"
             self.condition("APIUnreachable", reason, f"{api.message}; nothing is known of the node meanwhile")
-        workflow.set_current_details(details(self.s))
+        show(details(self.s))
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:

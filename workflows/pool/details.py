@@ -11,6 +11,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.repair import in_flight
     from planners.pool.steps import named
     from planners.pool.view import View
+    from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.pool import PoolState
     from resources.reasons import next_step
 
@@ -18,39 +19,38 @@ LINES = 10
 """Of the journal."""
 
 
-def typed(s: PoolState, command: str) -> str:
+def typed(s: PoolState, command: str) -> Markdown:
     """A command on the pool, as one copies it: it must not hit another cluster."""
-    return f"`hostler {command} {s.name} --cluster {s.cluster}`"
+    return code(f"hostler {command} {s.name} --cluster {s.cluster}")
 
 
-def details(s: PoolState, view: View) -> str:
-    lines = [f"### Pool {s.name}, revision {s.revision}"]
+def details(s: PoolState, view: View) -> Markdown:
+    lines = [heading(f"Pool {s.name}, revision {s.revision}")]
     if s.parked:
-        lines.append(f"**Stands still**: {s.parked}\n\nOnce a fixed worker runs: {typed(s, 'renew pool')}")
-    lines.append("\n".join(f"- {fact}" for fact in _facts(s, view)))
+        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join("Once a fixed worker runs: ", typed(s, "renew pool")))
+    lines.append(items(_facts(s, view)))
     if s.waits:
-        waits = [f"- **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}: {w.message}" for w in s.waits]
+        waits = [join(strong(w.reason), f" since {w.since:%Y-%m-%d %H:%M:%S}: {w.message}") for w in s.waits]
         steps = dict.fromkeys(next_step(w.reason, s.cluster, s.name, kind="pool") for w in s.waits)
-        lines.append("Waits:\n\n" + "\n".join(waits))
-        lines.append("What can be done:\n\n" + "\n".join(f"- {step}" for step in steps))
+        lines += [plain("Waits:"), items(waits), plain("What can be done:"), items(map(prose, steps))]
     if s.lost:
-        lost = [f"- {name} ({status})" for name, status in sorted(s.lost.items())[:LINES]]
-        lines.append("Machines whose workflow was ended from outside:\n\n" + "\n".join(lost))
-    story = [f"- {h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
-    lines.append("Last:\n\n" + "\n".join(story))
-    return "\n\n".join(lines)
+        lost = [f"{name} ({status})" for name, status in sorted(s.lost.items())[:LINES]]
+        lines += [plain("Machines whose workflow was ended from outside:"), items(lost)]
+    story = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.journal[-LINES:])]
+    return page(*lines, "Last:", items(story))
 
 
 def _facts(s: PoolState, view: View) -> list[str]:
     limits = view.limits
-    facts = [
+    facts: list[str] = [
         f"{len(view.active)} of {limits.replicas} machines, {len(view.available)} available; {view.vms} VMs of "
         f"{limits.ceiling} allowed"
     ]
     if s.deleted:
-        facts.append("**It is being deleted**, and its machines with it")
+        facts.append(join(strong("It is being deleted"), ", and its machines with it"))
     if s.spec.hibernated:
-        facts.append(f"Hibernated: its {s.spec.replicas} replicas come again with {typed(s, 'wake pool')}")
+        facts.append(join(f"Hibernated: its {s.spec.replicas} replicas come again with ", typed(s, "wake pool")))
     if s.rollout is not None:
         done = len(view.new.keys() & view.available)
         facts.append(

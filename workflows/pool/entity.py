@@ -14,6 +14,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Failure, failure_of
 from workflows.entity import Entity
+from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
@@ -267,7 +268,7 @@ class PoolEntity(Entity):
             at.REASON: "InternalError" if s.parked else s.waits[0].reason if s.waits else None,
         }
         self.upsert(values)
-        workflow.set_current_details(details(s, view))
+        show(details(s, view))
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"
