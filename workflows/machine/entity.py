@@ -254,8 +254,8 @@ class MachineEntity(Entity):
         self.status.conditions[:] = [c for c in self.status.conditions if c.type != type]
 
     def fail(self, operation: OperationType, reason: str, message: str) -> None:
-        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none. One that is being
-        deleted already goes on with that."""
+        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none. One that is
+        being deleted already goes on with that."""
         if self.status.phase == Phase.TERMINATING:
             self.note(reason, message)
             return
