@@ -217,6 +217,7 @@ async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
 
 
 async def test_workflow_reset_of_a_machine_whose_vm_is_gone(shared: Stack) -> None:
+    """P80."""
     shared.simulator.simulator.ec2.settings.terminated_visible = 0.5
     await all_well(shared, {f"deleted: {given}": partial(its_vm_is_gone, delete=given) for given in (False, True)})
 
