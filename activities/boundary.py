@@ -24,6 +24,7 @@ from resources.errors import (
     IDEMPOTENCY,
     MISSING_CREDENTIALS,
     NAME_TAKEN,
+    NOT_WANTED,
     NOT_YET,
     PASSING,
     WRONG_ACCOUNT,
@@ -73,6 +74,10 @@ class NotYet(Exception):
         self.again = again
 
 
+class NotWanted(Exception):
+    """What was about to be made is not wanted any more. The message says why."""
+
+
 class Boundary(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Boundary(next)
@@ -120,6 +125,9 @@ def translated() -> Iterator[None]:
         raise ApplicationError(
             str(e), type=NOT_YET, next_retry_delay=e.again, category=ApplicationErrorCategory.BENIGN
         ) from None
+    except NotWanted as e:
+        info = _placed(ErrorInfo.of(ErrorClass.CONFLICT, str(e)))
+        raise ApplicationError(str(e), info, type=NOT_WANTED, non_retryable=True) from None
     except IdempotencyMismatch as e:
         raise ApplicationError(e.message, _placed(e.info), e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
     except WrongAccount as e:

@@ -5,16 +5,20 @@ Which Node is a machine's, and which counts where there are several, says `activ
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from activities.kube import Kube, KubeError, node_path, segment
-from activities.whose import Rival, Whose, is_of, ready_status, the_one, whose
+from activities.whose import Rival, Whose, is_of, provider_id_of, ready_status, the_one, whose
 from resources.base import read_time
 from resources.messages import AtNode
-from resources.names import MACHINE_NAME_LABEL
+from resources.names import MACHINE_NAME_LABEL, provider_key
 
+NODES = "/api/v1/nodes"
+PAGE = "500"
+"""Nodes in one answer, where all are read: what a large cluster's take is not held at once."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
@@ -40,8 +44,26 @@ async def find_node(kube: Kube, machine: str, node_name: str | None, provider_id
 
 async def labelled_nodes(kube: Kube, machine: str, provider_id: str) -> list[dict[str, Any]]:
     """The VM's Nodes that the watch has labelled with the machine's name: one, or twins. Raises KubeError."""
-    labelled = await kube.get("/api/v1/nodes", labelSelector=f"{MACHINE_NAME_LABEL}={machine}")
-    return [n for n in labelled["items"] if is_of(n, provider_id)]
+    return [n for n in await labelled(kube, machine) if is_of(n, provider_id)]
+
+
+async def labelled(kube: Kube, machine: str) -> list[dict[str, Any]]:
+    """Whatever has the machine's name as its label, which proves nothing. Raises KubeError."""
+    items: list[dict[str, Any]] = (await kube.get(NODES, labelSelector=f"{MACHINE_NAME_LABEL}={machine}"))["items"]
+    return items
+
+
+async def nodes_of(kube: Kube, vms: Collection[str]) -> list[dict[str, Any]]:
+    """The Nodes of VMs, by their provider_key, among all of the cluster: no selector knows spec.providerID. For none
+    nothing is read. Raises KubeError."""
+    found, query = list[dict[str, Any]](), {"limit": PAGE}
+    while vms:
+        page = await kube.get(NODES, **query)
+        found += [n for n in page["items"] if provider_key(provider_id_of(n)) in vms]
+        if not (more := page["metadata"].get("continue")):
+            break
+        query["continue"] = more
+    return found
 
 
 async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:

@@ -8,14 +8,14 @@ from pydantic import SecretStr
 from temporalio import activity
 
 from activities.announce import use_account
-from activities.boundary import ACCOUNT, NotYet, last_progress, progress, remember
+from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
 from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
 from activities.instances import GONE
 from activities.joining import why_not_joined
-from activities.kube import Kube, node_path
-from activities.records import cut_off
+from activities.kube import Kube, KubeError, node_path
+from activities.records import cut_off, former_vm, standing
 from activities.tokens import ensure_token, render, revoke_tokens
 from activities.whose import is_of, provider_id_of
 from drivers.base import (
@@ -48,6 +48,7 @@ from resources.messages import (
     VmLook,
     VmLookInput,
 )
+from resources.names import TAG_UID
 
 FIRST_LOOK = timedelta(seconds=1)
 GROWTH = 1.5
@@ -56,6 +57,8 @@ RAREST = 4
 account's calls."""
 REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
 """Answers of a cloud that has not made a VM with this token; after the others there may be one."""
+VMS = "vms"
+"""In a deletion's progress: what its passes have found, as in DeleteOutput."""
 MESSAGE_LENGTH = 1000
 """Characters of what is said of a VM, before the word "console"."""
 _NO_ID = (
@@ -96,6 +99,11 @@ class MachineActivities:
             target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": uid})})
             await ensure_token(kube, target.machine, input.attempt, input.deadline)
         if vm is None:
+            now = await standing(self.deps.client)
+            if now.leaving:  # a try after the deletion, or the deadline, which the call in flight was not told of
+                raise NotWanted(f"{now.leaving}: no VM is made any more")
+            if now.was_reset and (lost := await self._lost(target)):
+                return lost
             vm = await self._make(target, user_data)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
@@ -125,14 +133,18 @@ class MachineActivities:
 
     @activity.defn
     async def find_machine(self, input: FindInput) -> FoundVm:
-        """The VM of a machine that knows none, as create_machine would adopt it. That one which only has its name is
-        another's is no error here: it stays."""
+        """The VM of a machine that knows none, as create_machine would adopt it; else what a run that was reset knew of
+        one. That one which only has its name is another's is no error here: it stays."""
         try:
             vm = await self._find(input.target, input.takes)
         except NameTaken:
             vm = None
         if vm is None:
-            return FoundVm()
+            lost = await self._lost(input.target) if (await standing(self.deps.client)).was_reset else None
+            if lost is None:
+                return FoundVm()
+            vm_id, account_id = lost.provider_id, lost.account_id
+            return FoundVm(provider_id=vm_id, gone=True, node_name=lost.node_name, account_id=account_id)
         uid = vm.uid if vm.uid and vm.uid != input.target.machine.uid else ""
         return FoundVm(provider_id=vm.provider_id, uid=uid, node_name=vm.node_name, addresses=vm.addresses)
 
@@ -208,9 +220,11 @@ class MachineActivities:
             provider_id=target.provider_id,
             token=target.token,
         )
-        where = {ACCOUNT: found.account_id or account_id}
+        before: dict[str, str] = last_progress().get(VMS, {})
+        vms = before | {vm: name or before.get(vm, "") for vm, name in found.vms.items()}
+        where = {ACCOUNT: found.account_id or account_id, VMS: vms}
         if found.evidence == Evidence.TERMINATED:
-            return DeleteOutput(kept=found.kept)
+            return DeleteOutput(kept=found.kept, vms=vms)
         if found.evidence == Evidence.PRESENT:
             words = f"still there: {', '.join(found.left)}"
             progress(message=words, **where)  # without the time: what was absent and is there again was a lagging read
@@ -222,7 +236,7 @@ class MachineActivities:
         if clock.started <= over:  # this pass has read after its start, the first one before `first`
             again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
             raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
-        return DeleteOutput(kept=found.kept)
+        return DeleteOutput(kept=found.kept, vms=vms)
 
     async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
         """How far the machine is with its class; one that nobody applied as a class has nobody to tell.
@@ -260,6 +274,25 @@ class MachineActivities:
                 return None
             raise
 
+    async def _lost(self, target: Target) -> CreateOutput | None:
+        """The VM that the machine knew before it was reset, and that the account which made it does not find any more:
+        no second one is made under its uid. None where it never knew one.
+
+        Raises DriverError where that account cannot be asked, and where it does find it, without the machine's tags.
+        """
+        known = await former_vm(self.deps.client, target.machine.uid)
+        if known is None:
+            return None
+        where = {"provider_id": known.provider_id, "account_id": known.account_id or target.account_id}
+        try:
+            vm = await self._look(target.model_copy(update=where))
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
+        words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
+        raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
+
     async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
         """The server knows before the call in which account a VM may be from now on, so that no later try believes
         another account that there is none; but not after a refusal, which makes nothing."""
@@ -284,7 +317,11 @@ class MachineActivities:
         """
         if not vm.node_name or vm.node_name == input.target.machine.name:
             return None
-        node = await kube.find(node_path(vm.node_name))
+        try:
+            node = await kube.find(node_path(vm.node_name))
+        except KubeError as e:  # the one thing that nobody else can say by now
+            words = f"{e.message}; {vm.provider_id} is there, and counts once node {vm.node_name} has been looked at"
+            raise KubeError(e.status, e.reason, words, e.retry_after) from None
         if node is None:
             return None
         created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])

@@ -13,11 +13,11 @@ from activities.draining.calls import attached, detach
 from activities.events import tell
 from activities.facts import project
 from activities.kube import Kube, KubeError, node_path
-from activities.looks import find_node, labelled_nodes, lease_renewed, our_node, the_node, transitions
+from activities.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
 from activities.merge import template_patch
 from activities.rewrite import Object, rewrite
 from activities.tokens import revoke_tokens
-from activities.whose import Whose, alive, is_of, provider_id_of, ready_status, whose
+from activities.whose import alive, is_of, provider_id_of, ready_status
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,
@@ -32,7 +32,10 @@ from resources.messages import (
     StaleNodeOutput,
     TellInput,
 )
-from resources.names import INSTANCE_NOT_READY_TAINT
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, provider_key
+
+LEFT_NAMED = 10
+"""Nodes that stay, in words: whoever may write Nodes can give any number of them a machine's label."""
 
 
 class NodeActivities:
@@ -150,17 +153,32 @@ async def _detach(kube: Kube, nodes: list[dict[str, Any]]) -> None:
 
 
 async def _nodes_of(kube: Kube, input: ForgetInput) -> tuple[list[dict[str, Any]], list[str]]:
-    """By name, and by label: a Node may have registered under another name and never joined, or have a twin. And one of
-    the name of which nobody can say whose it is, in words: it may be another VM's that has just got the address."""
-    found, left = {}, []
-    named = await kube.find(node_path(input.node_name)) if input.node_name else None
-    if named is not None:
-        match whose(named, input.provider_id, input.node_uid):
-            case Whose.OURS:
-                found[named["metadata"]["name"]] = named
-            case Whose.UNSURE:
-                left.append(f"node {input.node_name}: it has no providerID, so nobody can say that it was this VM's")
-    if input.provider_id:
-        for node in await labelled_nodes(kube, input.machine.name, input.provider_id):
-            found[node["metadata"]["name"]] = node
-    return list(found.values()), left
+    """The Nodes of its VMs, all of which are gone: those of a name that one of them had or with the machine's label,
+    and, for a VM that the watch may never have heard of or that never joined, any other. And what stays, in words.
+
+    A Node is a VM's by its providerID; without one it is the machine's if it is the very object that joined.
+    """
+    vms = {provider_key(p) for p in (input.provider_id, *input.vms) if p}
+    ours = vms | set(map(provider_key, input.former))
+    found, left = dict[str, dict[str, Any]](), list[str]()
+    names = dict.fromkeys(n for n in (input.node_name, *input.vms.values()) if n)
+    near = [n for n in [await kube.find(node_path(name)) for name in names] if n is not None]
+    for node in near + await labelled(kube, input.machine.name):
+        metadata, provider_id = node["metadata"], provider_id_of(node)
+        has_label = (metadata.get("labels") or {}).get(MACHINE_NAME_LABEL) == input.machine.name
+        if provider_key(provider_id) in ours or (not provider_id and metadata["uid"] == input.node_uid):
+            found[metadata["name"]] = node
+        elif not provider_id:
+            left.append(f"node {metadata['name']}: it has no providerID, so nobody can say that it was this VM's")
+        elif has_label:
+            theirs = provider_id if len(provider_id) <= 100 else f"{provider_id[:99]}…"
+            words = f"it has this machine's label and is of {theirs}, which is not known to have been its VM"
+            left.append(f"node {metadata['name']}: {words}")
+    unseen = vms - {provider_key(provider_id_of(n)) for n in found.values()}
+    if input.node_uid and input.provider_id:  # it joined, so the watch knows its VM, and labels each Node of it
+        unseen.discard(provider_key(input.provider_id))
+    for node in await nodes_of(kube, unseen):
+        found[node["metadata"]["name"]] = node
+    left = list(dict.fromkeys(left))
+    more = [f"{len(left) - LEFT_NAMED} more Nodes with this machine's label"] if len(left) > LEFT_NAMED else []
+    return list(found.values()), left[:LEFT_NAMED] + more

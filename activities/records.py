@@ -1,16 +1,50 @@
-"""What the server's own records say of a machine's runs: which uid each had, and which of them a reset cut off."""
+"""What the server's own records say of a machine's runs: how the running one stands, which uid each had, which of them
+a reset cut off, and what VM it knew."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TypeVar
+
 from temporalio import activity
+from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
-from resources.machine import MachineState
-from resources.messages import CreateInput
+from resources.attributes import PHASE
+from resources.machine import MachineState, Phase
+from resources.messages import CreateInput, CreateOutput
+
+T = TypeVar("T")
 
 CREATE = "create_machine"
 """The name of the activity, whose class needs this module."""
+LEAVING = (Phase.TERMINATING, Phase.FAILED)
+
+
+@dataclass(frozen=True)
+class Standing:
+    leaving: str
+    """Why the machine wants no VM any more, in words; "": it wants one."""
+    was_reset: bool
+    """Its run goes on from a task of a former one, which may have known more."""
+
+
+async def standing(client: Client) -> Standing:
+    """Of the activity's own run, as it is now: the server answers from the run itself, and not from visibility.
+
+    A cancellation of the activity would say less: between two tries the server ends it at once, and with it what its
+    heartbeat knew of the account in which an earlier try may have made a VM.
+    """
+    info = activity.info()
+    assert info.workflow_id is not None
+    described = await client.get_workflow_handle(info.workflow_id, run_id=info.workflow_run_id).describe()
+    phase, _, _ = (described.typed_search_attributes.get(PHASE) or "").partition(":")
+    leaving = f"the machine is {phase}" if phase in LEAVING else ""
+    if described.status is not WorkflowExecutionStatus.RUNNING:
+        leaving = "its workflow has been ended from outside"
+    return Standing(leaving, described.raw_description.workflow_extended_info.HasField("last_reset_time"))
 
 
 async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
@@ -21,15 +55,13 @@ async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events():
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            payloads = event.workflow_execution_started_event_attributes.input.payloads
-            (state,) = await client.data_converter.decode(list(payloads), [MachineState])
-            if state.uid:
-                return str(state.uid)
+            began = event.workflow_execution_started_event_attributes
+            if uid := (await _decoded(client, began.input, MachineState)).uid:
+                return uid
         elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
             call = event.activity_task_scheduled_event_attributes
             if call.activity_type.name == CREATE:
-                (asked,) = await client.data_converter.decode(list(call.input.payloads), [CreateInput])
-                return str(asked.target.machine.uid)
+                return (await _decoded(client, call.input, CreateInput)).target.machine.uid
     return ""
 
 
@@ -49,6 +81,67 @@ async def cut_off(client: Client, uid: str) -> bool:
         if await uid_of(client, run.id, run.run_id) == uid:
             return True
     return False
+
+
+async def former_vm(client: Client, uid: str) -> CreateOutput | None:
+    """The VM that a machine of this uid knew in a run that a reset has cut off; None where no record says so.
+
+    From histories: of the run that was reset, which this one's names, and of those that it went on in; and of all that
+    visibility lists as terminated, since somebody may have reset an older run once more.
+    """
+    info = activity.info()
+    assert info.workflow_id is not None
+    listed = client.list_workflows(f"WorkflowId = '{info.workflow_id}' AND ExecutionStatus = 'Terminated'")
+    runs, seen = [run.run_id async for run in listed] + [info.workflow_run_id or ""], set[str]()
+    while runs:
+        run = runs.pop()
+        if run not in seen:
+            seen.add(run)
+            vm, others = await _knew(client, info.workflow_id, run, uid)
+            if vm is not None:
+                return vm
+            runs += others
+    return None
+
+
+async def _knew(client: Client, workflow_id: str, run_id: str, uid: str) -> tuple[CreateOutput | None, list[str]]:
+    """The VM that a run knew, by its history; else the runs that it was reset from, or went on in. Nothing of one that
+    the server keeps no more."""
+    asked, others = set[int](), list[str]()
+    try:
+        async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
+            match event.event_type:
+                case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                    began = event.workflow_execution_started_event_attributes
+                    state = await _decoded(client, began.input, MachineState)
+                    if state.uid == uid and (vm := state.status.provider_id):
+                        name, account = state.status.node_name or "", state.account_id
+                        return CreateOutput(provider_id=vm, node_name=name, account_id=account), []
+                case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                    call = event.activity_task_scheduled_event_attributes
+                    if call.activity_type.name == CREATE:
+                        target = (await _decoded(client, call.input, CreateInput)).target
+                        asked |= {event.event_id} if target.machine.uid == uid else set()
+                case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                    done = event.activity_task_completed_event_attributes
+                    if done.scheduled_event_id in asked:
+                        return await _decoded(client, done.result, CreateOutput), []
+                case EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED:
+                    failed = event.workflow_task_failed_event_attributes
+                    others += [failed.base_run_id] if failed.base_run_id else []
+                case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW:
+                    goes_on = event.workflow_execution_continued_as_new_event_attributes
+                    others.append(goes_on.new_execution_run_id)
+    except RPCError as e:
+        if e.status is not RPCStatusCode.NOT_FOUND:
+            raise
+    return None, others
+
+
+async def _decoded(client: Client, payloads: Payloads, kind: type[T]) -> T:
+    (value,) = await client.data_converter.decode(list(payloads.payloads), [kind])
+    assert isinstance(value, kind)
+    return value
 
 
 async def _chain(client: Client, workflow_id: str, run_id: str | None) -> str:

@@ -137,6 +137,9 @@ class DeleteMachineResponse(Request):
     """Ids that outlive the machine because the spec says so; retagged as released."""
     account_id: str = ""
     """The account that owns the VM which was found; "" when none was."""
+    vms: dict[str, str] = Field(default_factory=dict)
+    """providerID of each VM of the machine that the cloud still shows, in whatever state, to its node_name (as in
+    MachineStatus), which many clouds tell only of one that lives."""
 
 
 class ListMachinesRequest(Request):

@@ -92,6 +92,8 @@ MISSING_CREDENTIALS = "CredentialsMissing"
 """A Secret that holds credentials or user data cannot be read."""
 WRONG_ACCOUNT = "WrongAccount"
 """The credentials open another account than the one in which the VM was made."""
+NOT_WANTED = "NotWanted"
+"""A create call was about to make a VM, and its machine is leaving: none was made."""
 NOT_PRESERVED = "NotPreserved"
 """A machine has refused to end or move its preservation: there is none."""
 

@@ -44,6 +44,8 @@ from resources.timings import Timings
 
 JOURNAL_LENGTH = 50
 INTENTS_KEPT = 20
+FORMER_KEPT = 10
+"""VMs of former lives."""
 ATTEMPTED_KEPT = 10
 """Specs of hot updates without a success: more changes than that, all failed half-way, are not expected."""
 
@@ -350,6 +352,10 @@ class MachineState(Model):
     look_again: bool = False
     """The drain was long before the deletion: the Node is looked at once more before the VM goes."""
     vm_gone: bool = False
+    vms: dict[str, str] = Field(default_factory=dict)
+    """What the deletion found and has deleted, as in DeleteOutput: Nodes of them may be left."""
+    former_vms: list[str] = Field(default_factory=list)
+    """providerIDs of the VMs of former lives, the last ones."""
     deletion: Deletion | None = None
     hooks: Hooks = Field(default_factory=Hooks)
     journal: list[Happening] = Field(default_factory=list)

@@ -243,6 +243,8 @@ class CreateOutput(Value):
     """The Node that the VM was referring to; the VM is being deleted."""
     stale: StaleNode | None = None
     """The same."""
+    gone: bool = False
+    """There was this VM in a run that a reset has cut off, and there is none any more: no second one was made."""
     user_data_version: Key = ""
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: Key = ""
@@ -260,6 +262,10 @@ class FoundVm(Value):
 
     provider_id: Key | None = Field(default=None, alias="providerID")
     """None: nothing does."""
+    gone: bool = False
+    """As in CreateOutput: of the machine's VM its Node may be left."""
+    account_id: Key = ""
+    """Of one that is gone: the account that it was in."""
     uid: Key = ""
     """As in CreateOutput."""
     node_name: Name = ""
@@ -449,6 +455,9 @@ class DeleteInput(Value):
 
 class DeleteOutput(Value):
     kept: Texts = Field(default_factory=list)
+    vms: dict[Key, Name] = Field(default_factory=dict)
+    """providerID of each VM that it has found and that is gone now, to the name that its kubelet registers with, ""
+    where no pass was told: a create call without an answer may have made more, or others, than the machine knows."""
 
 
 class ForgetInput(Value):
@@ -457,6 +466,10 @@ class ForgetInput(Value):
     node_uid: Key = ""
     """Of the Node object that joined; without one only its providerID tells whether a Node is the machine's."""
     provider_id: Key | None = Field(default=None, alias="providerID")
+    vms: dict[Key, Name] = Field(default_factory=dict)
+    """What the deletion found, as in DeleteOutput."""
+    former: list[Key] = Field(default_factory=list)
+    """providerIDs of the VMs of its former lives."""
     attempts: Count = 0
     """Every attempt may have left a token."""
     classes: list[Name] = Field(default_factory=list)
@@ -465,7 +478,7 @@ class ForgetInput(Value):
 
 class ForgetOutput(Value):
     left: Texts = Field(default_factory=list)
-    """Nodes that may have been the machine's and that nobody can prove to be, with why."""
+    """Nodes that may have been the machine's and that nobody can prove to be, with why, and what can be done."""
 
 
 class StaleNodeInput(Value):

@@ -14,14 +14,18 @@ import pytest
 from driver_clouds import AwsCloud, Given, machine
 from kube_wire import NODES, Obj
 from kube_world import LEASES, World, new_world
+from temporalio.api.workflow.v1 import WorkflowExecutionExtendedInfo
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
 from activities.deps import Deps
+from resources.attributes import PHASE
 from resources.errors import NOT_YET
+from resources.machine import Phase
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
@@ -52,6 +56,8 @@ class NoServer:
         self.signals: list[tuple[str, Any]] = []
         self.beats: list[Any] = []
         """Heartbeats that were sent and awaited."""
+        self.phase, self.status = str(Phase.PENDING), WorkflowExecutionStatus.RUNNING
+        """Of the machine whose activities run."""
 
     async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> Any:
         self.started.append(options["id"])
@@ -63,8 +69,9 @@ class NoServer:
 
         async def describe() -> Any:
             info = SimpleNamespace(first_run_id="run")
-            raw = SimpleNamespace(workflow_execution_info=info)
-            return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, raw_description=raw)
+            raw = SimpleNamespace(workflow_execution_info=info, workflow_extended_info=WorkflowExecutionExtendedInfo())
+            attributes = TypedSearchAttributes([SearchAttributePair(PHASE, self.phase)])
+            return SimpleNamespace(status=self.status, raw_description=raw, typed_search_attributes=attributes)
 
         return SimpleNamespace(signal=signal, describe=describe, id=id)
 

@@ -183,6 +183,17 @@ async def stale_after_an_error(m: Life) -> None:
     await stale(m)
 
 
+async def lost_before_a_reset(m: Life) -> None:
+    m.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, gone=True))
+    await m.begin()
+    await m.phase(Phase.FAILED)
+
+
+async def lost_before_a_reset_and_after_an_error(m: Life) -> None:
+    m.then("create_machine", classified(ErrorClass.UNKNOWN))
+    await lost_before_a_reset(m)
+
+
 async def never_joined(m: Life) -> None:
     await m.begin()
     await m.has_vm()
@@ -263,6 +274,8 @@ LIVES: dict[str, Callable[[Life], Awaitable[None]]] = {
             deleted_while_creating_fails,
             stale,
             stale_after_an_error,
+            lost_before_a_reset,
+            lost_before_a_reset_and_after_an_error,
             never_joined,
             stopped_while_joining,
             gone_while_joining,

@@ -68,7 +68,7 @@ CASES = (
     *(f"T{n}" for n in range(1, 10)),
     *(f"P{n:02}" for n in (*range(1, 42, 2), *range(55, 72, 2)) if n not in (61, 63)),
     *("P45", "P47", "P51", "P53"),
-    *(f"P{n}" for n in range(72, 77)),
+    *(f"P{n}" for n in range(72, 81)),
     "P17b",
 )
 NOT_HERE = ("C14", "D1", "D22", "R2", "H15", "S12", "U4", "U5", "U12", "P17", "P59")

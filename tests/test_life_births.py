@@ -229,6 +229,28 @@ async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> Non
     await nothing_is_left(stack, failed)
 
 
+async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(stack: Stack) -> None:
+    """No answer of the create call arrives, nor a look at what it made; its kubelet joins, and then the VM dies.
+    Deleted before the call's next try, it makes no other."""
+    fault(stack, operation="RunInstances", drop=True, times=None)
+    fault(stack, operation="DescribeInstances", match='"m-1"')  # the look before the call passes, no later one does
+    fault(stack, operation="DescribeInstances", match='"m-1"', code="Unavailable", times=None)
+    await stack.create()
+    await eventually(lambda: _nodes(stack), bool, "its Node")
+    (vm,) = stack.launched()
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    await stack.started["m-1"].signal("delete", {"id": "d"})
+    leaves = await stack.phase(Phase.TERMINATING)
+    assert leaves.status.provider_id is None
+    stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
+    await nothing_is_left(stack, leaves)
+    assert stack.launched() == [vm]
+
+
+async def _nodes(stack: Stack) -> list[str]:
+    return stack.kubectl("get", "nodes", "-o", "name").split()
+
+
 async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
     """A second Node object with the VM's providerID: it is said at the machine, which stays Running; both are gone with
     the VM."""

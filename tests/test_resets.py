@@ -28,7 +28,7 @@ from resources.hooks import HookIntent
 from resources.machine import MachineState, Phase
 from resources.machine_manifest import LifecycleHooks
 from resources.messages import DeleteIntent, Intent, RecreateIntent
-from resources.names import TAG_UID, cluster_id, pool_user, rollout_id
+from resources.names import TAG_MACHINE, TAG_UID, cluster_id, pool_user, rollout_id
 from resources.rollout import Outcome
 from starter.intents import ask
 from workflows.cluster import ClusterWorkflow
@@ -190,6 +190,36 @@ async def test_workflow_reset_at_the_boundaries_of_its_runs(shared: Stack) -> No
     for run, share in ((0, 0.0), (0, 1.0), (1, 0.0), (1, 1.0)):
         cases[f"run {run} at {share}"] = partial(of_a_former_run, run=run, share=share)
     await all_well(shared, cases)
+
+
+async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
+    """Somebody has deleted its VM, and EC2 does not show it any more. Reset to where it knew none it is Failed, or its
+    deletion comes again; no second VM is made, and its Node goes."""
+    name = new_name()
+    before = await running(stack, name)
+    vm = before.status.provider_id.rpartition("/")[2]
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    if delete:
+        await stack.started[name].signal("delete", DeleteIntent(id="before", requested_by="test"))
+        await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    await reset_machine(stack, name, 0.0)
+    if not delete:
+        after = await stack.phase(Phase.FAILED, name)
+        assert (after.uid, after.status.provider_id) == (before.uid, before.status.provider_id)
+        failure = next(c for c in after.status.conditions if c.type == "Failed")
+        assert failure.reason == "VMGone", failure
+        await tell(stack, name, "delete", DeleteIntent())
+    result = await asyncio.wait_for(stack.started[name].result(), DEADLINE)
+    assert result.provider_id == before.status.provider_id
+    calls = [c for c in stack.calls("RunInstances") if {"Key": TAG_MACHINE, "Value": name} in _tags(c.request)]
+    assert {i for c in calls for i in c.result.get("instanceIds", ())} == {vm}, calls
+    assert f"node/{before.status.node_name}" not in stack.kubectl("get", "nodes", "-o", "name").split()
+
+
+async def test_workflow_reset_of_a_machine_whose_vm_is_gone(shared: Stack) -> None:
+    """P80."""
+    shared.simulator.simulator.ec2.settings.terminated_visible = 0.5
+    await all_well(shared, {f"deleted: {given}": partial(its_vm_is_gone, delete=given) for given in (False, True)})
 
 
 def by_chance(self: MachineWorkflow) -> str:

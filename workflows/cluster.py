@@ -25,6 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.uses import UsesActivities
     from planners.cluster_news import news_of, to_search, untold
     from resources import attributes as at
+    from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, Left, LeftInput, Pause, PoolsFound, PoolsInput
     from resources.messages import Answer, ClusterNews, Intent, NewsInput, Note, Reachability
     from resources.names import pool_id, workflow_queue
@@ -220,7 +221,8 @@ class ClusterWorkflow(Watches):
         if not news.reachable:
             self.note("APIRefused" if news.refused else "APIUnreachable", news.message)
         elif former is not None:
-            self.note("APIReachable", f"the API server answers again, after {news.time - former.began}")
+            lasted = format_duration(whole_seconds(news.time - former.began))
+            self.note("APIReachable", f"the API server answers again, after {lasted}")
 
     @workflow.signal(name="note")
     def note_by_signal(self, note: Note) -> None:
@@ -271,7 +273,8 @@ class ClusterWorkflow(Watches):
             return f"cluster {s.name} is not paused"
         by = f" by {intent.requested_by}" if intent.requested_by else ""
         why = f": {intent.reason}" if intent.reason else ""
-        self.note("Resumed", f"after {workflow.now() - s.pause.time}{by}{why}")
+        lasted = format_duration(whole_seconds(workflow.now() - s.pause.time))
+        self.note("Resumed", f"after {lasted}{by}{why}")
         s.pause = None
         return f"cluster {s.name} goes on"
 

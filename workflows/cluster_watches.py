@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.uses import UsesActivities
     from activities.watch import WatchActivities
     from planners.cluster_accounts import UNKNOWN, found_unused, silent, used_by
+    from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, UsesFound, UsesInput
     from resources.messages import (
         AccountUse,
@@ -299,7 +300,8 @@ class Watches(Entity):
             if self.by_class and self._looking is None:
                 self.deadlines["uses"] = workflow.now()  # perhaps nobody uses it any more
         elif former is not None:
-            self.note("CloudReachable", f"{news.account} answers again, after {news.time - former.began}")
+            lasted = format_duration(whole_seconds(news.time - former.began))
+            self.note("CloudReachable", f"{news.account} answers again, after {lasted}")
 
     @workflow.signal
     def vms_told(self, news: VmsTold) -> None:

@@ -52,6 +52,7 @@ class _Pass:
             left=self.left,
             kept=[b.id for b in kept],
             account_id=next((i[instances.OWNER_ID] for i in found), ""),
+            vms={instances.provider_id(i, self.ec2.region): instances.node_name(i) for i in found},
         )
 
     def _instances(self) -> list[Resource]:

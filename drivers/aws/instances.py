@@ -43,6 +43,15 @@ def instance_id(provider_id: str) -> str:
     return last
 
 
+def provider_id(instance: Resource, region: str) -> str:
+    return f"aws:///{region}/{instance['InstanceId']}"
+
+
+def node_name(instance: Resource) -> str:
+    """Empty once it is terminated."""
+    return instance.get("PrivateDnsName") or ""
+
+
 def region_of(provider_spec: dict[str, Any], provider_id: str | None = None) -> str:
     """The region, read from a spec that may otherwise be stale or wrong, else from the providerID.
 
@@ -167,8 +176,8 @@ def list_machines(ec2: Ec2, cluster: str) -> list[MachineStatus]:
 def describe(instance: Resource, region: str) -> MachineStatus:
     tags = tags_of(instance)
     return MachineStatus(
-        provider_id=f"aws:///{region}/{instance['InstanceId']}",
-        node_name=instance.get("PrivateDnsName") or "",
+        provider_id=provider_id(instance, region),
+        node_name=node_name(instance),
         addresses=_addresses(instance),
         state=_STATES[state_of(instance)],
         uid=tags.get(TAG_UID),

@@ -495,9 +495,10 @@ LEAVING: dict[str, Reason] = {
     ),
     "NodeLeft": Reason(
         Kind.HAPPENING,
-        "A Node that has the name of the machine's stays: it has no providerID, so nobody can say whose it is.",
-        "The cloud-controller-manager removes it when it finds no VM of its name. Where there is none, see whether a "
-        "VM stands behind it; if not, delete it with `kubectl delete node`.",
+        "A Node stays that may have been the machine's: it has its name or its label, and either no providerID, so "
+        "nobody can say whose it is, or that of a VM which is not known to have been the machine's.",
+        "The cloud-controller-manager removes it when it finds no VM of it. Where there is none, see whether a VM "
+        "stands behind it: if not, delete it with `kubectl delete node`; if one does, its label is wrong.",
         warning=True,
     ),
     "NodeAbandoned": Reason(

@@ -8,21 +8,25 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError
 
 from workflows.calls import Urgency, failure_of
-from workflows.machine import confirm, hot_update
+from workflows.machine import confirm, hot_update, terminate
 from workflows.machine.entity import MachineEntity, reason_of
 from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
+    from planners.claims import GONE
     from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
     from resources.base import later
-    from resources.errors import IDEMPOTENCY, NAME_TAKEN
+    from resources.errors import IDEMPOTENCY, NAME_TAKEN, NOT_WANTED
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
-    from resources.messages import CreateInput, CreateOutput, NodeFacts
+    from resources.messages import CreateInput, CreateOutput, NodeFacts, VmFacts
     from resources.names import provider_key
+
+HEEDED = "deletion-heeded"
+"""Patch: a deletion that is asked for while the create call is in flight makes the machine Terminating at once."""
 
 
 async def create(m: MachineEntity) -> None:
@@ -68,10 +72,13 @@ async def _try(m: MachineEntity) -> Retry | None:
         summary="create VM" + (f", request {number}" if number > 1 else ""),
         urgency=Urgency.CREATE,
     )
+    await _heed(m, handle)
     try:
         output = await m.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
+        if failure.kind == NOT_WANTED and not failure.info.account_id:
+            return None  # no try of the call came so far that there may be a VM
         info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
         s.create_failure, s.create_failures = info, s.create_failures + 1
         s.account_id = info.account_id or s.account_id
@@ -85,6 +92,21 @@ async def _try(m: MachineEntity) -> Retry | None:
         # It may have joined already: the watch has told of it before, to whoever was there, and tells changes only.
         await find_node(m, lambda: m.leaving)
     return None
+
+
+async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
+    """Until it is answered, or a deletion is asked for: that shows at once, so that no later try of the call, before
+    which it asks how the machine stands (activities/records.py), makes a VM that nobody wants."""
+
+    def leaves() -> bool:
+        asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
+        return asked and workflow.patched(HEEDED)
+
+    await m.until(lambda: handle.done() or leaves(), "creation")
+    m.failed_at_deadline()
+    await m.beside(lambda: handle.done() or leaves())
+    if not handle.done():
+        terminate.begin(m)
 
 
 def _remember(m: MachineEntity, former: Attempt | None) -> None:
@@ -131,6 +153,9 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         s.account = account.key
     if "creation" in m.deadlines:
         confirm.arm(m, m.deadlines["creation"])
+    if output.gone:
+        _lost(m, output)
+        return
     if output.stale_node:
         s.stale = output.stale
         m.fail(
@@ -145,10 +170,19 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         hot_update.look_anew(m)
     if status.phase == Phase.FAILED:
         m.note("VMCreated", f"{output.provider_id} exists, but the creation deadline has passed")
+    elif status.phase == Phase.TERMINATING:
+        m.note("VMCreated", f"{output.provider_id} exists, and is deleted with the machine")
     else:
         words = f"{output.provider_id} {'found and adopted' if output.adopted else 'created'}"
         m.operation(OperationType.CREATE, OperationState.PROCESSING, words)
         m.enter(Phase.PENDING, "VMAdopted" if output.adopted else "VMCreated", words)
+
+
+def _lost(m: MachineEntity, output: CreateOutput) -> None:
+    """The machine is what it was before it was reset: one whose VM is gone."""
+    m.s.vm = VmFacts(epoch=0, seq=0, provider_id=output.provider_id, state=GONE)
+    words = f"{output.provider_id}, which it had before its workflow was reset, is gone; it is not created again"
+    m.fail(OperationType.CREATE, "VMGone", words)
 
 
 def _is_its(node: NodeFacts, vm: CreateOutput) -> bool:

@@ -24,6 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
+        FORMER_KEPT,
         AppliedSpec,
         ClassSnapshot,
         Condition,
@@ -256,7 +257,11 @@ class MachineEntity(Entity):
         self.status.conditions[:] = [c for c in self.status.conditions if c.type != type]
 
     def fail(self, operation: OperationType, reason: str, message: str) -> None:
-        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none."""
+        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none. One that is
+        being deleted already goes on with that."""
+        if self.status.phase == Phase.TERMINATING:
+            self.note(reason, message)
+            return
         self.deadlines.clear()
         self.operation(operation, OperationState.FAILED, message)
         self.condition("Failed", reason, message)
@@ -453,6 +458,7 @@ class MachineEntity(Entity):
         """The state of a machine that is recreated: what was asked for stays, what became of it does not."""
         s = self.s
         self.note("Recreated", f"a new life begins; the former one had uid {s.uid} and {self.status.provider_id}")
+        former = dict.fromkeys(vm for vm in (*s.former_vms, *s.vms, self.status.provider_id) if vm)
         return MachineState(
             **{f: getattr(s, f) for f in ("name", "cluster", "namespace", "labels", "annotations", "spec")},
             machine_class=s.machine_class,
@@ -461,6 +467,7 @@ class MachineEntity(Entity):
             journal=s.journal,
             intents=s.intents,
             life=s.life + 1,
+            former_vms=list(former)[-FORMER_KEPT:],
         )
 
 

@@ -14,8 +14,9 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
+    from planners.claims import GONE
     from planners.creation import plan_attempt
-    from resources.messages import FindInput, FoundVm, LookInput
+    from resources.messages import FindInput, FoundVm, LookInput, VmFacts
     from resources.names import cluster_queue, provider_key
 
 
@@ -27,6 +28,7 @@ async def find(m: MachineEntity) -> None:
         found = await _find_vm(m)
         if found.provider_id:
             _record(m, found)
+        if found.provider_id and not found.gone:
             # As by a drain, until somebody insists: what runs there is not known.
             await find_node(m, lambda: s.deletion is not None and s.deletion.force)
     node = s.node
@@ -61,6 +63,11 @@ def _record(m: MachineEntity, found: FoundVm) -> None:
     m.status.provider_id = found.provider_id
     m.status.node_name = found.node_name or None
     m.status.addresses = found.addresses
+    s.account_id = found.account_id or s.account_id
+    if found.gone:
+        s.vm = VmFacts(epoch=0, seq=0, provider_id=found.provider_id, state=GONE)
+        m.note("VMGone", f"{found.provider_id}, which it had before its workflow was reset, is gone")
+        return
     m.note("VMAdopted", f"{found.provider_id} was found by its tags, and is deleted with the machine")
 
 

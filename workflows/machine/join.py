@@ -223,7 +223,7 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     output = await _untaint(m, node, [*joined, Happening(time=workflow.now(), reason="Running", message=running)])
     if output is None or m.leaving:
         return
-    if not output.removed:
+    if not output.removed and not _known_before(m, node):
         words = (
             f"node {node.name} joined without the taint {INSTANCE_NOT_READY_TAINT}: pods may have been scheduled "
             "before its post-start update; add it to kubelet's --register-with-taints"
@@ -239,6 +239,14 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
     m.status.waiting_for = None
     m.operation(OperationType.CREATE, OperationState.SUCCESSFUL, f"node {node.name} is Ready")
     m.enter(Phase.RUNNING, "Running", running)
+
+
+def _known_before(m: MachineEntity, node: NodeFacts) -> bool:
+    """It may have joined with the taint, and lost it by a former run or life of the machine: this one found its VM."""
+    s = m.s
+    assert s.attempt is not None
+    began = s.attempt.started.replace(microsecond=0)  # the API server cuts its times to whole seconds
+    return s.adopted or m.was_reset or (node.created is not None and node.created < began)
 
 
 def _node_changes(m: MachineEntity) -> Callable[[], bool]:

@@ -56,7 +56,6 @@ async def tell_the_end(m: MachineEntity) -> None:
 def count_on(m: MachineEntity) -> None:
     """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
     reset, or the former life of an adopted machine. Nobody sends more than one a millisecond for long."""
-    m.was_reset = False
     m.s.reports = max(m.s.reports, int(workflow.now().timestamp() * 1000))
 
 
@@ -98,8 +97,9 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
 
 
 def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:
-    """A kubelet that has registered under another hostname leaves its former Node; or two VMs have one's providerID."""
-    if not (facts.exists and facts.twins):
+    """A kubelet that has registered under another hostname leaves its former Node; or two VMs have one's providerID. Of
+    a machine that does not know its VM yet nobody can say that they are its own."""
+    if not (facts.exists and facts.twins and m.status.provider_id):
         m.drop_condition("DuplicateNode")
         return
     others = " and ".join(facts.twins)

@@ -262,6 +262,7 @@ async def delete(m: MachineEntity) -> None:
             await m.back_off(failure, unless=partial(_another_class, m, tried))
             continue
         s.vm_gone, m.deleting = True, False
+        s.vms = output.vms
         m.status.kept = output.kept
         kept = f"; kept because the spec says so: {', '.join(output.kept)}" if output.kept else ""
         m.note("VMDeleted", f"{what} is gone{kept}")
@@ -284,6 +285,8 @@ async def forget(m: MachineEntity) -> None:
                 node_name=m.status.node_name,
                 node_uid=s.joined_uid or "",
                 provider_id=m.status.provider_id,
+                vms=s.vms,
+                former=s.former_vms,
                 attempts=s.attempt.number,
                 classes=s.classes,
             ),

@@ -179,12 +179,14 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     @workflow.signal
     def observe(self, facts: NodeFacts) -> None:
-        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node, and the
-        end of one that has another name than ours, of which the watch cannot say whose it was."""
+        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node, as of a
+        former life's, and the end of one that has another name than ours, of which the watch cannot say whose it
+        was."""
         self.s.messages += 1
         ours, known = self.status.provider_id, self.s.node
         if facts.provider_id:
-            another = bool(ours) and provider_key(facts.provider_id) != provider_key(ours or "")
+            theirs = provider_key(facts.provider_id)
+            another = theirs != provider_key(ours) if ours else theirs in map(provider_key, self.s.former_vms)
         else:
             another = not facts.exists and known is not None and facts.name != known.name
         if facts.newer_than(known) and not another:
