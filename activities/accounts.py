@@ -89,7 +89,21 @@ class Cloud:
         raise WrongAccount(
             f"the credentials of {self._ref.namespace}/{self._ref.name} open account {opened}, but {made} account "
             f"{self._account_id}: what is not found in another account is not gone. Give that Secret credentials of "
-            f"account {self._account_id} again"
+            f"account {self._account_id} again",
+            opened,
+        )
+
+    def admit(self, opened: str, owner: str, cluster: str) -> None:
+        """Raises WrongAccount where the cluster's VMs of this Secret are in another account (`owner`; "": there are
+        none, or nobody knows): a VM that was made in this one would be where nobody looks."""
+        if owner in ("", opened):
+            return
+        secret = f"{self._ref.namespace}/{self._ref.name}"
+        raise WrongAccount(
+            f"the credentials of {secret} open account {opened}, but the VMs that cluster {cluster} has by them are in "
+            f"account {owner}: none is made in account {opened}. Give that Secret credentials of account {owner} "
+            f"again; for VMs in account {opened} make a class with another Secret, of another name",
+            opened,
         )
 
     async def _once(self, method: Callable[[A], T], request: A) -> T:

@@ -43,6 +43,9 @@ class Deps:
         self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
         """What clusters were told by this worker (announce.py): cluster, class, provider and region, to the life of the
         cluster's workflow and Account.key."""
+        self.admitted: dict[tuple[str, str], tuple[str, float]] = {}
+        """Where this worker makes VMs (announce.py): cluster and Account.key to the account that was found right, and
+        until when that is believed, by the monotonic clock."""
         self._drivers: dict[str, Driver] = {}
         self._installation = settings.installation
         # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.

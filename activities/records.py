@@ -5,9 +5,12 @@ from __future__ import annotations
 from temporalio import activity
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCError, RPCStatusCode
 
+from resources.attributes import PROVIDER_ID
 from resources.machine import MachineState
 from resources.messages import CreateInput
+from resources.names import indexed
 
 CREATE = "create_machine"
 """The name of the activity, whose class needs this module."""
@@ -31,6 +34,18 @@ async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
                 (asked,) = await client.data_converter.decode(list(call.input.payloads), [CreateInput])
                 return str(asked.target.machine.uid)
     return ""
+
+
+async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
+    """Whether the machine of this workflow id runs, and this is its VM."""
+    try:
+        found = await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    vm = found.typed_search_attributes.get(PROVIDER_ID)
+    return found.status is WorkflowExecutionStatus.RUNNING and vm == indexed(provider_id)
 
 
 async def cut_off(client: Client, uid: str) -> bool:

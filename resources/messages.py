@@ -585,6 +585,8 @@ class InstancesInput(Value):
     """providerID to state, where a machine was told something bad."""
     owner: str = ""
     """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
+    opened: str = ""
+    """The other account that its Secret opens instead, as the machines were told; "": none."""
     interval: Duration
     duration: Duration
     """It returns after so long, so that the cluster's next run knows what was told."""
@@ -594,11 +596,23 @@ class InstancesOutput(Value):
     told: Packed = Field(default_factory=dict)
     owner: str = ""
     """As in InstancesInput."""
+    opened: str = ""
+    """As in InstancesInput."""
 
 
 class VmsTold(InstancesOutput):
     account: str
     """Account.key"""
+
+
+class AccountNews(Value):
+    """To each machine that has a VM in an account (signal `account_news`): which one its Secret opens now."""
+
+    opened: str = ""
+    """In the cloud's own words; "": the right one again."""
+    owner: str
+    """The one that the VMs are in."""
+    secret_ref: SecretRef
 
 
 class Reachability(Value):

@@ -21,9 +21,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
 from activities.deps import Deps
+from resources.attributes import PROVIDER_ID
 from resources.errors import NOT_YET
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
+from resources.names import indexed, machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
 
 P = TypeVar("P")
@@ -50,6 +52,11 @@ class NoServer:
         self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
         self.started: list[str] = []
         self.signals: list[tuple[str, Any]] = []
+        self.owners: dict[str, str] = {}
+        """What the memo of clusters says; Temporal's own are asked by `described`."""
+        self.described: list[str] = []
+        self.vms: dict[str, str] = {}
+        """Workflows of machines that run, and their VMs."""
         self.beats: list[Any] = []
         """Heartbeats that were sent and awaited."""
 
@@ -61,12 +68,25 @@ class NoServer:
         async def signal(name: str, argument: Any) -> None:
             self.signals.append((name, argument))
 
+        async def memo_value(key: str, default: Any, type_hint: type) -> Any:
+            return self.owners or default
+
         async def describe() -> Any:
+            self.described.append(id)
             info = SimpleNamespace(first_run_id="run")
             raw = SimpleNamespace(workflow_execution_info=info)
-            return SimpleNamespace(status=WorkflowExecutionStatus.RUNNING, raw_description=raw)
+            over = id.startswith("machine/") and id not in self.vms
+            return SimpleNamespace(
+                status=WorkflowExecutionStatus.COMPLETED if over else WorkflowExecutionStatus.RUNNING,
+                raw_description=raw,
+                memo_value=memo_value,
+                typed_search_attributes={PROVIDER_ID: indexed(self.vms[id])} if id in self.vms else {},
+            )
 
         return SimpleNamespace(signal=signal, describe=describe, id=id)
+
+    async def count_workflows(self, query: str) -> Any:
+        return SimpleNamespace(count=len(self.vms))
 
     def get_async_activity_handle(self, *, task_token: bytes) -> Any:
         async def heartbeat(details: Any) -> None:
@@ -142,6 +162,10 @@ class Deeds:
             consistency=CONSISTENCY,
             poll=timedelta(seconds=5),
         )
+
+    def runs(self, given: Given, provider_id: str) -> None:
+        """Its machine has a workflow, and knows its VM."""
+        self.client.vms[machine_id(CLUSTER, given.machine.name)] = provider_id
 
     # -- its node
 

@@ -35,6 +35,7 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
+    from resources.manifests import SecretRef
     from resources.messages import (
         Account,
         MachineRef,
@@ -146,6 +147,11 @@ class MachineEntity(Entity):
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
 
     @property
+    def credentials(self) -> SecretRef:
+        """The Secret by which its VM is looked after."""
+        return self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
+
+    @property
     def account(self) -> Account | None:
         """Whose calls are counted together."""
         now = self.snapshot
@@ -198,8 +204,7 @@ class MachineEntity(Entity):
         by_cloud = failure.info.error_class == failure.kind == ErrorClass.AUTH and KUBERNETES not in words
         if self.s.machine_class is None or not by_cloud:
             return words
-        ref = self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
-        return f"{words} (with the credentials of {ref.namespace}/{ref.name})"
+        return f"{words} (with the credentials of {self.credentials.namespace}/{self.credentials.name})"
 
     def operation(self, type: OperationType, state: OperationState, description: str, code: Code | None = None) -> None:
         self.status.last_operation = LastOperation(
