@@ -31,7 +31,7 @@ class Authorized(Protocol):
 
 A = TypeVar("A", bound=Authorized)
 Blocking = Callable[[Callable[[Any], Any], Any], Awaitable[Any]]
-"""Deps.blocking"""
+"""Deps.caller"""
 
 
 class Cloud:
@@ -65,6 +65,11 @@ class Cloud:
             if again.secret == first.secret:
                 raise
         return await self._once(method, again)
+
+    async def once(self, method: Callable[[A], T], request: A) -> T:
+        """One call with these credentials and no others, whose "not found" is taken at its word. Raises DriverError."""
+        answer: T = await self._blocking(method, request)
+        return answer
 
     async def account(self, request: Authorized) -> str:
         """The account that a request's credentials open."""
@@ -108,7 +113,7 @@ class Cloud:
 
     async def _once(self, method: Callable[[A], T], request: A) -> T:
         try:
-            answer: T = await self._blocking(method, request)
+            answer = await self.once(method, request)
         except DriverError as e:
             if e.error_class is ErrorClass.NOT_FOUND:
                 await self.prove(request)

@@ -129,7 +129,7 @@ class _Look:
             return
         request = await self._status(vm)
         try:
-            await patiently(self.deps.blocking(self.driver.get_machine_status, request), PROBE_PATIENCE)
+            await patiently(self._cloud().once(self.driver.get_machine_status, request), PROBE_PATIENCE)
         except TimeoutError:
             raise DriverError(ErrorClass.TRANSIENT, f"no answer within {PROBE_PATIENCE:g} s") from None
         except DriverError as e:
@@ -206,7 +206,9 @@ class _Look:
         return {"known": closed(self.known), "told": closed(self.told), **accounts}
 
     def _cloud(self, vm: str = "") -> Cloud:
-        return Cloud(self.driver, self.deps.blocking, self.input.account.secret_ref, self.owner, vm)
+        account = self.input.account
+        caller = self.deps.caller(account.provider, self.spec, account.secret_ref)
+        return Cloud(self.driver, caller, account.secret_ref, self.owner, vm)
 
     async def _secret(self) -> Mapping[str, SecretStr]:
         return await self.deps.credentials(self.input.account.provider, self.input.account.secret_ref)

@@ -270,7 +270,7 @@ class MachineActivities:
         message = f"the VM is being made in account {opened}"
         await remember(self.deps.client, message, **{ACCOUNT: opened})
         try:
-            vm = await self.deps.blocking(cloud.driver.create_machine, request)
+            vm = await cloud.once(cloud.driver.create_machine, request)
         except DriverError as e:
             if e.error_class in REFUSALS and not target.account_id:
                 progress(message)
