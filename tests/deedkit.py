@@ -15,6 +15,7 @@ from driver_clouds import AwsCloud, Given, machine
 from kube_wire import NODES, Obj
 from kube_world import LEASES, World, new_world
 from temporalio.client import WorkflowExecutionStatus
+from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
@@ -104,6 +105,7 @@ class Deeds:
     heartbeat: tuple[Any, ...] = ()
     """The last attempt's, which the next one finds."""
     tried: int = field(default=0)
+    policy: RetryPolicy | None = None
 
     async def attempt(
         self,
@@ -119,6 +121,7 @@ class Deeds:
         environment.info = replace(
             environment.info,
             attempt=self.tried,
+            retry_policy=self.policy,
             heartbeat_details=self.heartbeat,
             started_time=started,
             current_attempt_scheduled_time=started,

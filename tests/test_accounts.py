@@ -15,9 +15,11 @@ from pydantic import SecretStr
 from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.boundary import SPREAD
 from activities.instances import GONE, InstancesActivities
 from activities.kube import KubeError
 from activities.machine import MachineActivities
+from drivers.errors import DriverError
 from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.manifests import SecretRef
 from resources.messages import (
@@ -31,7 +33,7 @@ from resources.messages import (
     UpdateInput,
     VmLookInput,
 )
-from workflows.calls import failure_of
+from workflows.calls import SHORT, failure_of
 
 SECRET = SecretRef(name="credentials")
 KEY = "AWS/eu-west-1/default/credentials"
@@ -284,6 +286,30 @@ async def test_where_the_cluster_has_no_vm_any_account_will_do(deeds: Deeds) -> 
     deeds.client.owners = {f"{KEY}-of-another-class": deeds.cloud.account}
     exchange(deeds, deeds.cloud.other_secret)
     assert (await deeds.attempt(create, input)).account_id == deeds.cloud.other_account
+
+
+@pytest.mark.parametrize("asked", [None, 7.0], ids=["by the policy", "as the cloud asks"])
+async def test_machines_that_were_throttled_together_do_not_try_again_together(
+    deeds: Deeds, monkeypatch: pytest.MonkeyPatch, asked: float | None
+) -> None:
+    """Temporal's own waits of 1, 2, 4, … s are the same for all."""
+    _, target = made(deeds)
+
+    def throttled(*_: object, **__: object) -> None:
+        raise DriverError(ErrorClass.THROTTLED, "too many calls", retry_after=asked)
+
+    monkeypatch.setattr(deeds.deps, "call", throttled)
+    deeds.policy = SHORT
+    waits: dict[int, list[float]] = {}
+    for _ in range(20):
+        for deeds.tried in range(4):
+            failure = await deeds.fails(*look(deeds, target))
+            assert failure.next_retry_delay is not None
+            waits.setdefault(deeds.tried, []).append(failure.next_retry_delay.total_seconds())
+    for attempt, found in waits.items():
+        usual = asked or 2 ** (attempt - 1)
+        assert all(usual <= w <= usual * (1 + SPREAD) for w in found)
+        assert max(found) - min(found) > usual * SPREAD / 3
 
 
 # -- the watch of an account -------------------------------------------------------------------------------------------
