@@ -18,7 +18,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from planners import creation
-from resources.errors import CODE_OF, IDEMPOTENCY, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
+from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.manifests import SecretRef
 from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
@@ -336,6 +336,23 @@ async def test_drain_is_forced_exactly_at_its_deadline(temporal: WorkflowEnviron
 async def _pending_failure(handle: Handle) -> str:
     pending = (await handle.describe()).raw_description.pending_activities
     return str(pending[0].last_failure.message) if pending else ""
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_deletion_without_credentials_says_what_would_end_it(machines: Machines, force: bool) -> None:
+    """Who insists must hear that it is not the pods that are waited for."""
+    missing = ErrorInfo.of(ErrorClass.AUTH, "Secret default/demo-aws does not exist in cluster demo")
+    machines.stubs.then(
+        "delete_machine", ApplicationError(missing.message, missing, type=MISSING_CREDENTIALS, non_retryable=True)
+    )
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.execute_update(MachineWorkflow.delete, a_delete(force=force))
+    words = (await reason(handle, "CredentialsMissing")).status.waiting_for.message
+    assert words.startswith(f"{missing.message}; ")
+    assert ("--force does not help here" in words) is force
+    for way in ("hostler apply -f SECRET-FILE --cluster demo", "temporal workflow terminate -w machine/demo/m-1`"):
+        assert way in words
 
 
 async def test_force_shortens_a_drain_under_way(machines: Machines) -> None:

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.claims import WELL
+    from planners.deletion import way_out
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
     from resources.machine_manifest import HookKind
@@ -258,7 +259,8 @@ async def delete(m: MachineEntity) -> None:
         except ActivityError as e:
             failure = failure_of(e)
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
-            await m.back_off(failure, unless=partial(_another_class, m, tried))
+            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(m))
+            await m.back_off(failure, unless=partial(_another_class, m, tried), way_out=way)
             continue
         s.vm_gone, m.deleting = True, False
         m.status.kept = output.kept
