@@ -328,7 +328,9 @@ def _abandons(m: MachineEntity) -> bool:
 async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
     """An absent worker is a wait, until an operator says that it has been waited for long enough: one more call's time
     then."""
-    await m.beside(lambda: handle.done() or _abandons(m))
+    await m.beside(lambda: handle.done() or _abandons(m) or m.too_long_for(handle))
+    if not (handle.done() or _abandons(m)):
+        await m.ask_anew(handle)
     if not handle.done():
         m.deadlines["abandon"] = workflow.now() + m.s.timings.call_timeout
         await m.until(handle.done, "abandon")
