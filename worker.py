@@ -78,6 +78,7 @@ STUCK = 70
 # Seconds. The SDK's own end at 10, where a machine's life begins.
 BUCKETS: dict[str, list[float]] = {
     "hostler_driver_call_duration": [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
+    "hostler_driver_call_wait": [0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30],
     "hostler_machine_creation": [30, 60, 90, 120, 180, 300, 600, 1200, 1800, 3600],
     "hostler_machine_phase_duration": [1, 10, 30, 60, 180, 600, 1200, 3600, 7200, 21600, 86400, 604800, 2592000],
 }

@@ -31,7 +31,7 @@ class Authorized(Protocol):
 
 A = TypeVar("A", bound=Authorized)
 Blocking = Callable[[Callable[[Any], Any], Any], Awaitable[Any]]
-"""Deps.blocking"""
+"""Deps.caller"""
 
 
 class Cloud:
@@ -66,6 +66,11 @@ class Cloud:
                 raise
         return await self._once(method, again)
 
+    async def once(self, method: Callable[[A], T], request: A) -> T:
+        """One call with these credentials and no others, whose "not found" is taken at its word. Raises DriverError."""
+        answer: T = await self._blocking(method, request)
+        return answer
+
     async def account(self, request: Authorized) -> str:
         """The account that a request's credentials open."""
         asked = GetAccountRequest(
@@ -89,12 +94,26 @@ class Cloud:
         raise WrongAccount(
             f"the credentials of {self._ref.namespace}/{self._ref.name} open account {opened}, but {made} account "
             f"{self._account_id}: what is not found in another account is not gone. Give that Secret credentials of "
-            f"account {self._account_id} again"
+            f"account {self._account_id} again",
+            opened,
+        )
+
+    def admit(self, opened: str, owner: str, cluster: str) -> None:
+        """Raises WrongAccount where the cluster's VMs of this Secret are in another account (`owner`; "": there are
+        none, or nobody knows): a VM that was made in this one would be where nobody looks."""
+        if owner in ("", opened):
+            return
+        secret = f"{self._ref.namespace}/{self._ref.name}"
+        raise WrongAccount(
+            f"the credentials of {secret} open account {opened}, but the VMs that cluster {cluster} has by them are in "
+            f"account {owner}: none is made in account {opened}. Give that Secret credentials of account {owner} "
+            f"again; for VMs in account {opened} make a class with another Secret, of another name",
+            opened,
         )
 
     async def _once(self, method: Callable[[A], T], request: A) -> T:
         try:
-            answer: T = await self._blocking(method, request)
+            answer = await self.once(method, request)
         except DriverError as e:
             if e.error_class is ErrorClass.NOT_FOUND:
                 await self.prove(request)

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from temporalio.client import WorkflowExecutionStatus
+import time
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.accounts import Cloud
 from activities.deps import Deps
 from resources import starts
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot
-from resources.messages import Account, AccountUse
+from resources.messages import Account, AccountUse, Target
 from resources.names import cluster_id
+from resources.starts import MEMO_OWNERS
+
+ADMITTED_FOR = 60.0
+"""Seconds; as long as a VM may be there before the account's watch has seen it."""
 
 
-def account_of(machine_class: ClassSnapshot) -> Account | None:
-    """Where the VMs of a class are made."""
-    of = machine_class
+def account_of(of: ClassSnapshot | Target) -> Account | None:
+    """Where the VMs of a class are made, or a machine's is."""
     return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
 
 
@@ -35,6 +41,33 @@ async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool 
     deps.uses[place] = (await _life(deps, cluster, run), use.account.key)
 
 
+async def admit(deps: Deps, cloud: Cloud, opened: str, target: Target) -> None:
+    """Raises WrongAccount where the cluster's VMs of the target's Secret are in another account than that which it
+    opens. What was found right is believed for a while: of many creations one asks."""
+    account, cluster = account_of(target), target.machine.cluster
+    if account is None:
+        return
+    place, now = (cluster, account.key), time.monotonic()
+    right, until = deps.admitted.get(place, ("", now))
+    if right == opened and now < until:
+        return
+    owner = await owner_of(deps, cluster, account)
+    cloud.admit(opened, owner, cluster)
+    if owner:
+        deps.admitted[place] = (opened, now + ADMITTED_FOR)
+
+
+async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
+    """The account, in the cloud's own words, that the cluster's VMs of a Secret are in, as far as their watch has seen;
+    "": there are none, or nobody knows yet.
+
+    By the workflow's memo: the server itself answers, and no worker is asked.
+    """
+    found = await _described(deps, cluster)
+    owners: dict[str, str] = await found.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str]) if found else {}
+    return owners.get(account.key, "")
+
+
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
     """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
     state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
@@ -51,12 +84,16 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
 
 async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
     """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+    found = await _described(deps, cluster, run)
+    return found.raw_description.workflow_execution_info.first_run_id if found else ""
+
+
+async def _described(deps: Deps, cluster: str, run: str | None = None) -> WorkflowExecutionDescription | None:
+    """The cluster's workflow, or that run of it, which may be over; None when none runs."""
     try:
         found = await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
     except RPCError as e:
         if e.status != RPCStatusCode.NOT_FOUND:
             raise
-        return ""
-    if run is None and found.status != WorkflowExecutionStatus.RUNNING:
-        return ""
-    return found.raw_description.workflow_execution_info.first_run_id
+        return None
+    return found if run is not None or found.status == WorkflowExecutionStatus.RUNNING else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import random
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -35,6 +36,9 @@ from resources.settings import SettingsError
 
 # What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
 RETRIED = PASSING
+
+SPREAD = 0.5
+"""The next try comes later by up to so much of the wait: after 1, 2, 4 and 8 s calls of one moment are 7 s apart."""
 
 ACCOUNT = "account"
 """In an activity's progress: the account in which it is about to make something, or has."""
@@ -172,5 +176,19 @@ def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
         *details,
         type=str(info.error_class),
         non_retryable=not retried,
-        next_retry_delay=timedelta(seconds=info.retry_after) if retried and info.retry_after else None,
+        next_retry_delay=_next_try(info.retry_after) if retried else None,
     )
+
+
+def _next_try(asked: float | None) -> timedelta | None:
+    """As long as was asked for, else by the activity's retry policy, and later by chance: Temporal's own waits are the
+    same for all, and machines that were throttled together would be throttled together again."""
+    policy = activity.info().retry_policy if activity.in_activity() else None
+    if asked:
+        wait = timedelta(seconds=asked)
+    elif policy is not None:
+        wait = policy.initial_interval * policy.backoff_coefficient ** min(activity.info().attempt - 1, 20)
+        wait = min(wait, policy.maximum_interval or wait)
+    else:
+        return None
+    return wait * (1 + SPREAD * random.random())

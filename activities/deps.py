@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from datetime import timedelta
 from typing import Any, TypeVar
 
 from pydantic import SecretStr
@@ -14,9 +17,10 @@ from temporalio.common import MetricMeter
 from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.accounts import Cloud
+from activities.accounts import Blocking, Cloud
 from activities.kube import Clusters
 from activities.metered import MeteredDriver
+from activities.places import Places
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import Driver, DriverSettings, Identity, MachineRequest, Request, load_driver
 from resources.manifests import SecretRef
@@ -43,7 +47,14 @@ class Deps:
         self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
         """What clusters were told by this worker (announce.py): cluster, class, provider and region, to the life of the
         cluster's workflow and Account.key."""
+        self.admitted: dict[tuple[str, str], tuple[str, float]] = {}
+        """Where this worker makes VMs (announce.py): cluster and Account.key to the account that was found right, and
+        until when that is believed, by the monotonic clock."""
         self._drivers: dict[str, Driver] = {}
+        self._places: dict[str, Places] = {}
+        self._waits = self.meter.create_histogram_timedelta(
+            "hostler_driver_call_wait", "How long calls of drivers waited for a place of their account"
+        )
         self._installation = settings.installation
         # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.
         self._threads = ThreadPoolExecutor(settings.worker.max_concurrent_activities, thread_name_prefix="driver")
@@ -96,10 +107,11 @@ class Deps:
 
     def cloud(self, target: Target) -> Cloud:
         """Calls whose "not found" is of the account that the target's VM was made in, and of no other."""
+        ref = credentials_of(target)
         return Cloud(
             self.driver(target.provider),
-            self.blocking,
-            credentials_of(target),
+            self.caller(target.provider, target.provider_spec, ref),
+            ref,
             target.account_id,
             target.provider_id or "",
         )
@@ -118,9 +130,35 @@ class Deps:
             **fields,
         )
 
-    async def blocking(self, call: Callable[[R], T], request: R) -> T:
-        """A driver's call in a thread; the driver's own timeout bounds it, so no thread is left behind for ever."""
-        return await asyncio.get_running_loop().run_in_executor(self._threads, call, request)
+    def caller(self, provider: str, spec: Mapping[str, Any], ref: SecretRef) -> Blocking:
+        """Makes a driver's calls with this Secret in this place, in a thread each, and so many at a time (places.py).
+
+        The driver's own timeout bounds them, so that no thread is left behind for ever.
+        """
+        account = f"{provider}/{spec.get('region', '')}/{ref.namespace}/{ref.name}"
+        if account not in self._places:
+            cloud = self.settings.clouds.get(provider.lower(), CloudSettings())
+            quarter = max(1, self.settings.worker.max_concurrent_activities // 4)
+            self._places[account] = Places(account, cloud.calls_at_once_per_account or quarter)
+        places, labels = self._places[account], {"provider": provider, "account": account}
+
+        async def blocking(call: Callable[[R], T], request: R) -> T:
+            loop, asked = asyncio.get_running_loop(), time.monotonic()
+            try:
+                began = await places.enter()
+            finally:
+                self._waits.record(timedelta(seconds=time.monotonic() - asked), labels)
+
+            def over(done: Future[T]) -> None:
+                """Not when its activity is cancelled: the thread goes on, and the cloud is called all the same."""
+                with contextlib.suppress(RuntimeError):  # the worker has ended meanwhile
+                    loop.call_soon_threadsafe(places.leave, began, done)
+
+            under_way = self._threads.submit(call, request)
+            under_way.add_done_callback(over)
+            return await asyncio.wrap_future(under_way)
+
+        return blocking
 
     async def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -7,6 +7,7 @@ that does not answer any more is known within half a minute.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -22,16 +23,19 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.kube import KubeError
 from activities.patience import patiently
+from activities.records import has_vm
 from activities.secrets import SecretMissing
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
-from drivers.errors import DriverError
+from drivers.errors import DriverError, WrongAccount
 from resources.errors import PASSING, ErrorClass
-from resources.messages import CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
+from resources.messages import AccountNews, CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
 from resources.names import cluster_id, machine_id
 from resources.packed import closed, opened
 
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
+PARALLEL = 10
+"""Machines that are told at the same time."""
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
@@ -74,7 +78,7 @@ class InstancesActivities:
         words = f"{len(look.known)} VMs of {input.account.key}"
         progress(message=words, reachable=True, **look.details(), listed=look.clock.started.timestamp())
         if activity.info().started_time - activity.info().scheduled_time > input.duration:
-            return InstancesOutput(told=look.told, owner=look.owner)
+            return InstancesOutput(told=look.told, owner=look.owner, opened=look.opened)
         raise NotYet(words, look.pause)
 
 
@@ -97,7 +101,9 @@ class _Look:
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
         self.owner: str = before.get("owner", input.owner)
         """The account that the cluster's VMs are in. While there are any, no other account's listing is theirs."""
-        self.former_owner = self.owner
+        self.opened: str = before.get("opened", input.opened)
+        """The other account that the Secret opens, as machines were told; "": none."""
+        self.former_owner, self.former_opened = self.owner, self.opened
         self.former: dict[str, str] = opened(before.get("told", input.told))
         self.told: dict[str, str] = dict(self.former)
         """providerID to state, where a machine was told something bad."""
@@ -123,7 +129,7 @@ class _Look:
             return
         request = await self._status(vm)
         try:
-            await patiently(self.deps.blocking(self.driver.get_machine_status, request), PROBE_PATIENCE)
+            await patiently(self._cloud().once(self.driver.get_machine_status, request), PROBE_PATIENCE)
         except TimeoutError:
             raise DriverError(ErrorClass.TRANSIENT, f"no answer within {PROBE_PATIENCE:g} s") from None
         except DriverError as e:
@@ -136,11 +142,7 @@ class _Look:
         ours = await self.deps.installation()
         listed = {vm.provider_id: vm for vm in listing.machines if is_of(vm.installation, ours)}
         owner = next((vm.account_id for vm in listing.machines), "")
-        cloud = self._cloud(next(iter(self.known), f"a VM of cluster {self.input.cluster}"))
-        if owner:
-            cloud.check(owner)
-        elif self.owner:
-            await cloud.prove(await self._list())  # that there are none is true of the account that they were in
+        await self._prove(owner)
         self.owner = owner or self.owner
         for vm in listed.values():
             if vm.name:
@@ -150,13 +152,63 @@ class _Look:
             await self._suspect(provider_id)
         if not (owner or self.known):
             self.owner = ""  # the Secret may open another account from now on
+        await self._tell_account("")
+
+    async def _prove(self, owner: str) -> None:
+        """Raises WrongAccount where the listing is of another account than the one that the VMs are in; as long as
+        there are any, and each of their machines is told so."""
+        cloud = self._cloud(next(iter(self.known), f"a VM of cluster {self.input.cluster}"))
+        try:
+            if owner:
+                cloud.check(owner)
+            elif self.owner:
+                await cloud.prove(await self._list())  # that there are none is true of the account that they were in
+        except WrongAccount as e:
+            if await self._some_left():
+                await self._tell_account(e.opened)
+                raise
+            self.owner = ""
+
+    async def _some_left(self) -> bool:
+        """Whether machines have VMs in the account that cannot be seen now. A machine has its VM until the account that
+        it is in has said that it is gone; those that are past that are forgotten."""
+        if not self.known:  # the watch was begun anew since
+            machines = (
+                "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
+                f"AND HostlerCluster = '{self.input.cluster}' AND HostlerProviderID IS NOT NULL"
+            )
+            return (await self.deps.client.count_workflows(machines)).count > 0
+        for provider_id, name in list(self.known.items()):
+            if await has_vm(self.deps.client, machine_id(self.input.cluster, name), provider_id):
+                return True
+            del self.known[provider_id]
+            self.told.pop(provider_id, None)
+        return False
+
+    async def _tell_account(self, opened: str) -> None:
+        """Each machine that has a VM in the account: once when the Secret opens another one ("": no more). All are
+        told before it is remembered: after an error they are told again, which changes nothing."""
+        if opened == self.opened:
+            return
+        news = AccountNews(opened=opened, owner=self.owner, secret_ref=self.input.account.secret_ref)
+        slots = asyncio.Semaphore(PARALLEL)
+
+        async def tell(machine: str) -> None:
+            async with slots:
+                await self._signal(machine, "account_news", news)
+
+        await asyncio.gather(*map(tell, sorted(set(self.known.values()))))
+        self.opened = opened
 
     def details(self) -> dict[str, Any]:
         """For the next look. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
-        return {"known": closed(self.known), "owner": self.owner, "told": closed(self.told)}
+        accounts = {"owner": self.owner, "opened": self.opened}
+        return {"known": closed(self.known), "told": closed(self.told), **accounts}
 
     def _cloud(self, vm: str = "") -> Cloud:
-        return Cloud(self.driver, self.deps.blocking, self.input.account.secret_ref, self.owner, vm)
+        account = self.input.account
+        caller = self.deps.caller(account.provider, self.spec, account.secret_ref)
+        return Cloud(self.driver, caller, account.secret_ref, self.owner, vm)
 
     async def _secret(self) -> Mapping[str, SecretStr]:
         return await self.deps.credentials(self.input.account.provider, self.input.account.secret_ref)
@@ -197,23 +249,26 @@ class _Look:
             state=str(state),
             addresses=vm.addresses if vm else [],
         )
-        handle = self.deps.client.get_workflow_handle(machine_id(self.input.cluster, machine))
-        try:
-            await handle.signal("observe_vm", facts)
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:  # a machine that has ended is no error
-                raise
+        await self._signal(machine, "observe_vm", facts)
         if state in WELL:
             self.told.pop(provider_id, None)
         else:
             self.told[provider_id] = str(state)
 
+    async def _signal(self, machine: str, signal: str, news: VmFacts | AccountNews) -> None:
+        handle = self.deps.client.get_workflow_handle(machine_id(self.input.cluster, machine))
+        try:
+            await handle.signal(signal, news)
+        except RPCError as e:
+            if e.status != RPCStatusCode.NOT_FOUND:  # a machine that has ended is no error
+                raise
+
     async def remember(self) -> None:
         """The cluster keeps what was told for the watch of its next run. A watch that is asked to return between two
         looks cannot answer: without this, who heard of a stop before would never hear that the VM runs again."""
-        if (self.told, self.owner) != (self.former, self.former_owner):
+        if (self.told, self.owner, self.opened) != (self.former, self.former_owner, self.former_opened):
             cluster = self.deps.client.get_workflow_handle(cluster_id(self.input.cluster))
-            told = VmsTold(account=self.input.account.key, told=self.told, owner=self.owner)
+            told = VmsTold(account=self.input.account.key, told=self.told, owner=self.owner, opened=self.opened)
             await cluster.signal("vms_told", told)
 
     async def reach(self, reachable: bool, message: str, trouble: str = "") -> None:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 from temporalio import activity
 
-from activities.announce import use_account
+from activities.announce import account_of, admit, use_account
 from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
 from activities.classes import ClassActivities
 from activities.clock import Clock
@@ -21,6 +21,7 @@ from activities.whose import is_of, provider_id_of
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,
+    DeleteMachineResponse,
     Evidence,
     GetMachineStatusRequest,
     MachineStatus,
@@ -31,7 +32,6 @@ from drivers.errors import DriverError, NameTaken, Unimplemented
 from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (
-    Account,
     AccountUse,
     CreateInput,
     CreateOutput,
@@ -87,18 +87,13 @@ class MachineActivities:
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
         user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
-        driver = self.deps.driver(target.provider)
         former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
         vm = await self._find(target, input.takes)
-        adopted, uid = vm is not None, ""
-        if vm is not None and vm.uid and vm.uid != target.machine.uid:
-            # A VM whose node has not joined yet needs the token of its own uid.
-            await revoke_tokens(kube, target.machine, input.attempt)
-            uid = vm.uid
-            target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": uid})})
-            await ensure_token(kube, target.machine, input.attempt, input.deadline)
-        if vm is None:
+        adopted = vm is not None
+        if vm is not None:
+            target = await self._adopt(kube, input, target, vm)
+        else:
             now = await standing(self.deps.client)
             if now.leaving:  # a try after the deletion, or the deadline, which the call in flight was not told of
                 raise NotWanted(f"{now.leaving}: no VM is made any more")
@@ -109,13 +104,7 @@ class MachineActivities:
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
         if stale is not None:
-            await self.deps.call(
-                driver.delete_machine,
-                DeleteMachineRequest,
-                target,
-                provider_id=vm.provider_id,
-                token=target.token,
-            )
+            await self._delete(target, vm.provider_id)
         else:
             await self._announce(input)
             await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
@@ -124,7 +113,7 @@ class MachineActivities:
             node_name=vm.node_name,
             addresses=vm.addresses,
             adopted=adopted,
-            uid=uid,
+            uid=target.machine.uid if target.machine.uid != input.target.machine.uid else "",
             stale_node=stale.name if stale else None,
             stale=stale,
             user_data_version=secret.version,
@@ -213,13 +202,7 @@ class MachineActivities:
         """
         target, clock = input.target, Clock()
         account_id = target.account_id or last_progress().get(ACCOUNT, "")
-        found = await self.deps.call(
-            self.deps.driver(target.provider).delete_machine,
-            DeleteMachineRequest,
-            target.model_copy(update={"account_id": account_id}),
-            provider_id=target.provider_id,
-            token=target.token,
-        )
+        found = await self._delete(target.model_copy(update={"account_id": account_id}), target.provider_id)
         before: dict[str, str] = last_progress().get(VMS, {})
         vms = before | {vm: name or before.get(vm, "") for vm, name in found.vms.items()}
         where = {ACCOUNT: found.account_id or account_id, VMS: vms}
@@ -292,18 +275,36 @@ class MachineActivities:
             return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
         words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
         raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
+    async def _adopt(self, kube: Kube, input: CreateInput, target: Target, vm: MachineStatus) -> Target:
+        """The target by the uid that the VM carries: a VM whose node has not joined yet needs the token of its own."""
+        if vm.uid in (None, "", target.machine.uid):
+            return target
+        await revoke_tokens(kube, target.machine, input.attempt)
+        target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": vm.uid})})
+        await ensure_token(kube, target.machine, input.attempt, input.deadline)
+        return target
+
+    async def _delete(self, target: Target, provider_id: str | None) -> DeleteMachineResponse:
+        """One pass."""
+        driver = self.deps.driver(target.provider)
+        return await self.deps.call(
+            driver.delete_machine, DeleteMachineRequest, target, provider_id=provider_id, token=target.token
+        )
 
     async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
-        """The server knows before the call in which account a VM may be from now on, so that no later try believes
-        another account that there is none; but not after a refusal, which makes nothing."""
+        """In the account that the cluster's VMs of this Secret are in, where there are any.
+
+        The server knows before the call in which account a VM may be from now on, so that no later try believes another
+        account that there is none; but not after a refusal, which makes nothing."""
         cloud = self.deps.cloud(target)
         request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
         opened = await cloud.account(request)
         cloud.check(opened)
+        await admit(self.deps, cloud, opened, target)
         message = f"the VM is being made in account {opened}"
         await remember(self.deps.client, message, **{ACCOUNT: opened})
         try:
-            vm = await self.deps.blocking(cloud.driver.create_machine, request)
+            vm = await cloud.once(cloud.driver.create_machine, request)
         except DriverError as e:
             if e.error_class in REFUSALS and not target.account_id:
                 progress(message)
@@ -334,11 +335,9 @@ class MachineActivities:
 
     async def _announce(self, input: CreateInput) -> None:
         """Tell the cluster in which account the VM is, for its watches."""
-        of = input.target
-        account = Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
-        if account is not None:
+        if account := account_of(input.target):
             use = AccountUse(machine_class=input.class_name, account=account)
-            await use_account(self.deps, of.machine.cluster, use)
+            await use_account(self.deps, input.target.machine.cluster, use)
 
 
 def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:

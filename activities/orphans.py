@@ -49,7 +49,8 @@ class OrphanActivities:
                 secret=await self.deps.credentials(account.provider, account.secret_ref),
             )
 
-        cloud = Cloud(driver, self.deps.blocking, account.secret_ref)
+        caller = self.deps.caller(account.provider, {"region": account.region}, account.secret_ref)
+        cloud = Cloud(driver, caller, account.secret_ref)
         found = await cloud.call(driver.list_machines, request)
         installation = await self.deps.installation()
         ours = [vm for vm in found.machines if is_of(vm.installation, installation)]

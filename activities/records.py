@@ -12,9 +12,10 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.attributes import PHASE
+from resources.attributes import PHASE, PROVIDER_ID
 from resources.machine import MachineState, Phase
 from resources.messages import CreateInput, CreateOutput
+from resources.names import indexed
 
 T = TypeVar("T")
 
@@ -63,6 +64,18 @@ async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
             if call.activity_type.name == CREATE:
                 return (await _decoded(client, call.input, CreateInput)).target.machine.uid
     return ""
+
+
+async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
+    """Whether the machine of this workflow id runs, and this is its VM."""
+    try:
+        found = await client.get_workflow_handle(workflow_id).describe()
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        return False
+    vm = found.typed_search_attributes.get(PROVIDER_ID)
+    return found.status is WorkflowExecutionStatus.RUNNING and vm == indexed(provider_id)
 
 
 async def cut_off(client: Client, uid: str) -> bool:

@@ -67,10 +67,12 @@ class NameTaken(DriverError):
 
 
 class WrongAccount(DriverError):
-    """The credentials open another account than the one in question: what is not found there says nothing."""
+    """The credentials open another account (`opened`) than the one in question: what is not found there says nothing,
+    and nothing is made there."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, opened: str = "") -> None:
         super().__init__(ErrorClass.AUTH, message)
+        self.opened = opened
 
 
 class PartialUpdate(DriverError):

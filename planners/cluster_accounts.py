@@ -43,6 +43,12 @@ def classes_of(s: ClusterState, key: str) -> list[str]:
     return sorted(name for name, keys in s.classes.items() if key in keys) or [UNKNOWN]
 
 
+def owners(s: ClusterState) -> dict[str, str]:
+    """By account: which one its VMs are in, in the cloud's own words, where there are any. A Secret that opens another
+    one makes no VM there (activities/accounts.py)."""
+    return {key: seen.owner for key, seen in sorted(s.vms.items()) if seen.owner}
+
+
 def silent(s: ClusterState, keys: Iterable[str]) -> list[str]:
     """Accounts of these that do not answer."""
     return sorted(k for k in keys if k in s.clouds and not s.clouds[k].reachable)

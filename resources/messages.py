@@ -615,6 +615,8 @@ class InstancesInput(Value):
     """providerID to state, where a machine was told something bad."""
     owner: Key = ""
     """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
+    opened: Key = ""
+    """The other account that its Secret opens instead, as the machines were told; "": none."""
     interval: Span
     duration: Span
     """It returns after so long, so that the cluster's next run knows what was told."""
@@ -624,11 +626,23 @@ class InstancesOutput(Value):
     told: Packed = Field(default_factory=dict)
     owner: Key = ""
     """As in InstancesInput."""
+    opened: Key = ""
+    """As in InstancesInput."""
 
 
 class VmsTold(InstancesOutput):
     account: Key
     """Account.key"""
+
+
+class AccountNews(Value):
+    """To each machine that has a VM in an account (signal `account_news`): which one its Secret opens now."""
+
+    opened: Key = ""
+    """In the cloud's own words; "": the right one again."""
+    owner: Key
+    """The one that the VMs are in."""
+    secret_ref: SecretRef
 
 
 class Reachability(Value):

@@ -83,6 +83,10 @@ class CloudSettings(Section):
     """Of the whole task queue, enforced by the server."""
     calls_per_second_per_account: float | None = Field(default=None, gt=0)
     """Of each account (Secret and region) in the task queue, enforced by the server: no account waits for another's."""
+    calls_at_once_per_account: int | None = Field(default=None, ge=1)
+    """Of each account (Secret and region) in one worker: so many activities and threads are kept by one that does not
+    answer. Null: a quarter of worker.maxConcurrentActivities, 25. Calls of 2 s are 12 a second then, more than EC2
+    gives an account in the long run (2 RunInstances a second)."""
     call_timeout: Duration = timedelta(seconds=20)
     default_secret: dict[str, Path] = Field(default_factory=dict)
     """The account's default credentials, key to file, where a machine's own Secret is missing."""

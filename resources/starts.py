@@ -18,6 +18,8 @@ from resources.rollout import RolloutState
 
 MEMO_CREATED = "created"
 """When the machine was applied: visibility knows the start of the latest run only."""
+MEMO_OWNERS = "owners"
+"""Of a cluster: by Account.key the account that its VMs are in, in the cloud's own words."""
 MACHINE = Priority(priority_key=4)
 """One below Temporal's default: of machines there are many, and whoever asks their pool, class or cluster while all of
 them have something to do must not wait for their tasks."""

@@ -16,18 +16,19 @@ from kube_wire import NODES, Obj
 from kube_world import LEASES, World, new_world
 from temporalio.api.workflow.v1 import WorkflowExecutionExtendedInfo
 from temporalio.client import WorkflowExecutionStatus
-from temporalio.common import SearchAttributePair, TypedSearchAttributes
+from temporalio.common import RetryPolicy, SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
 from activities.deps import Deps
-from resources.attributes import PHASE
+from resources.attributes import PHASE, PROVIDER_ID
 from resources.errors import NOT_YET
 from resources.machine import Phase
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
+from resources.names import indexed, machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
 
 P = TypeVar("P")
@@ -54,6 +55,11 @@ class NoServer:
         self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
         self.started: list[str] = []
         self.signals: list[tuple[str, Any]] = []
+        self.owners: dict[str, str] = {}
+        """What the memo of clusters says; Temporal's own are asked by `described`."""
+        self.described: list[str] = []
+        self.vms: dict[str, str] = {}
+        """Workflows of machines that run, and their VMs."""
         self.beats: list[Any] = []
         """Heartbeats that were sent and awaited."""
         self.phase, self.status = str(Phase.PENDING), WorkflowExecutionStatus.RUNNING
@@ -67,13 +73,29 @@ class NoServer:
         async def signal(name: str, argument: Any) -> None:
             self.signals.append((name, argument))
 
+        async def memo_value(key: str, default: Any, type_hint: type) -> Any:
+            return self.owners or default
+
         async def describe() -> Any:
+            self.described.append(id)
             info = SimpleNamespace(first_run_id="run")
             raw = SimpleNamespace(workflow_execution_info=info, workflow_extended_info=WorkflowExecutionExtendedInfo())
-            attributes = TypedSearchAttributes([SearchAttributePair(PHASE, self.phase)])
-            return SimpleNamespace(status=self.status, raw_description=raw, typed_search_attributes=attributes)
+            pairs: list[SearchAttributePair[Any]] = [SearchAttributePair(PHASE, self.phase)]
+            if id in self.vms:
+                pairs.append(SearchAttributePair(PROVIDER_ID, indexed(self.vms[id])))
+            over = run_id is None and id.startswith("machine/") and id not in self.vms
+            return SimpleNamespace(
+                status=WorkflowExecutionStatus.COMPLETED if over else self.status,
+                close_time=None,
+                raw_description=raw,
+                memo_value=memo_value,
+                typed_search_attributes=TypedSearchAttributes(pairs),
+            )
 
         return SimpleNamespace(signal=signal, describe=describe, id=id)
+
+    async def count_workflows(self, query: str) -> Any:
+        return SimpleNamespace(count=len(self.vms))
 
     def get_async_activity_handle(self, *, task_token: bytes) -> Any:
         async def heartbeat(details: Any) -> None:
@@ -91,6 +113,7 @@ class Deeds:
     heartbeat: tuple[Any, ...] = ()
     """The last attempt's, which the next one finds."""
     tried: int = field(default=0)
+    policy: RetryPolicy | None = None
 
     async def attempt(
         self,
@@ -106,6 +129,7 @@ class Deeds:
         environment.info = replace(
             environment.info,
             attempt=self.tried,
+            retry_policy=self.policy,
             heartbeat_details=self.heartbeat,
             started_time=started,
             current_attempt_scheduled_time=started,
@@ -149,6 +173,10 @@ class Deeds:
             consistency=CONSISTENCY,
             poll=timedelta(seconds=5),
         )
+
+    def runs(self, given: Given, provider_id: str) -> None:
+        """Its machine has a workflow, and knows its VM."""
+        self.client.vms[machine_id(CLUSTER, given.machine.name)] = provider_id
 
     # -- its node
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,9 +15,11 @@ from pydantic import SecretStr
 from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.boundary import SPREAD
 from activities.instances import GONE, InstancesActivities
 from activities.kube import KubeError
 from activities.machine import MachineActivities
+from drivers.errors import DriverError
 from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.manifests import SecretRef
 from resources.messages import (
@@ -30,9 +33,10 @@ from resources.messages import (
     UpdateInput,
     VmLookInput,
 )
-from workflows.calls import failure_of
+from workflows.calls import SHORT, failure_of
 
 SECRET = SecretRef(name="credentials")
+KEY = "AWS/eu-west-1/default/credentials"
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +64,7 @@ def made(deeds: Deeds) -> tuple[Given, Target]:
     """A VM of the account that the Secret opens."""
     given = deeds.given()
     vm = deeds.cloud.driver.create_machine(given.creation())
+    deeds.runs(given, vm.provider_id)
     target = deeds.target(given, vm.provider_id)
     return given, target.model_copy(update={"account_id": vm.account_id})
 
@@ -241,6 +246,72 @@ async def test_an_attempt_that_fell_silent_tells_its_account_too() -> None:
     )
 
 
+async def test_no_vm_is_made_where_the_clusters_others_are_not(deeds: Deeds) -> None:
+    """A new machine has no account yet: what counts is where the cluster has its VMs of the same Secret."""
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(deeds.given()))
+    deeds.client.owners = {KEY: deeds.cloud.account}
+    exchange(deeds, deeds.cloud.other_secret)
+    refused = await deeds.fails(create, input)
+    assert (refused.type, refused.details[0].error_class) == (WRONG_ACCOUNT, ErrorClass.AUTH)
+    check_words(deeds, refused.message)
+    assert "a class with another Secret" in refused.message
+    assert refused.details[0].account_id == ""  # nothing may have been made there
+    assert calls(deeds.cloud, deeds.cloud.create) == []
+    exchange(deeds, deeds.cloud.secret)
+    output = await deeds.attempt(create, input)
+    assert (output.adopted, output.account_id) == (False, deeds.cloud.account)
+
+
+async def test_of_many_creations_one_asks_where_the_others_are(deeds: Deeds) -> None:
+    create, target = MachineActivities(deeds.deps).create_machine, deeds.target(deeds.given())
+
+    def another() -> CreateInput:
+        uid = str(uuid.uuid4())
+        ref = target.machine.model_copy(update={"name": f"m-{uid[:8]}", "uid": uid})
+        return creation(target.model_copy(update={"machine": ref, "token": uid}))
+
+    deeds.client.owners = {KEY: deeds.cloud.account}
+    asked = []
+    for _ in range(3):
+        before = deeds.client.described.count("cluster/demo")
+        await deeds.attempt(create, another())
+        asked.append(deeds.client.described.count("cluster/demo") - before)
+    assert asked[0] > asked[1] == asked[2]
+    exchange(deeds, deeds.cloud.other_secret)  # that the former was right says nothing of this one
+    assert (await deeds.fails(create, another())).type == WRONG_ACCOUNT
+
+
+async def test_where_the_cluster_has_no_vm_any_account_will_do(deeds: Deeds) -> None:
+    create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(deeds.given()))
+    deeds.client.owners = {f"{KEY}-of-another-class": deeds.cloud.account}
+    exchange(deeds, deeds.cloud.other_secret)
+    assert (await deeds.attempt(create, input)).account_id == deeds.cloud.other_account
+
+
+@pytest.mark.parametrize("asked", [None, 7.0], ids=["by the policy", "as the cloud asks"])
+async def test_machines_that_were_throttled_together_do_not_try_again_together(
+    deeds: Deeds, monkeypatch: pytest.MonkeyPatch, asked: float | None
+) -> None:
+    """Temporal's own waits of 1, 2, 4, … s are the same for all."""
+    _, target = made(deeds)
+
+    def throttled(*_: object, **__: object) -> None:
+        raise DriverError(ErrorClass.THROTTLED, "too many calls", retry_after=asked)
+
+    monkeypatch.setattr(deeds.deps, "call", throttled)
+    deeds.policy = SHORT
+    waits: dict[int, list[float]] = {}
+    for _ in range(20):
+        for deeds.tried in range(4):
+            failure = await deeds.fails(*look(deeds, target))
+            assert failure.next_retry_delay is not None
+            waits.setdefault(deeds.tried, []).append(failure.next_retry_delay.total_seconds())
+    for attempt, found in waits.items():
+        usual = asked or 2 ** (attempt - 1)
+        assert all(usual <= w <= usual * (1 + SPREAD) for w in found)
+        assert max(found) - min(found) > usual * SPREAD / 3
+
+
 # -- the watch of an account -------------------------------------------------------------------------------------------
 
 
@@ -252,7 +323,7 @@ def account_watch(deeds: Deeds) -> tuple[Any, InstancesInput]:
 
 def told(deeds: Deeds) -> list[tuple[str, object]]:
     """Signals: their name with what matters."""
-    heard = [(name, news) for name, news in deeds.client.signals if name != "vms_told"]
+    heard = [(name, news) for name, news in deeds.client.signals if name not in ("vms_told", "account_news")]
     return [(name, getattr(news, "state", getattr(news, "reachable", None))) for name, news in heard]
 
 
@@ -285,6 +356,48 @@ async def test_the_next_run_of_a_watch_knows_the_account(deeds: Deeds) -> None:
     assert deeds.cloud.other_account in words
     assert deeds.cloud.account in words
     assert told(deeds)[-1] == ("cloud_reachability", False)
+
+
+def heard_of_account(deeds: Deeds) -> list[tuple[str, str]]:
+    return [(news.opened, news.owner) for name, news in deeds.client.signals if name == "account_news"]
+
+
+async def test_machines_are_told_once_that_their_secret_opens_another_account(deeds: Deeds) -> None:
+    """And by the next run of the watch, which has not seen their VMs, that it opens theirs again."""
+    made(deeds)
+    watch, input = account_watch(deeds)
+    await deeds.waits(watch, input)
+    exchange(deeds, deeds.cloud.other_secret)
+    for _ in range(2):
+        await deeds.waits(watch, input)
+    assert heard_of_account(deeds) == [(deeds.cloud.other_account, deeds.cloud.account)]
+    kept = [news for name, news in deeds.client.signals if name == "vms_told"][-1]
+    deeds.heartbeat = ()
+    input = input.model_copy(update={"owner": kept.owner, "opened": kept.opened})
+    await deeds.waits(watch, input)
+    exchange(deeds, deeds.cloud.secret)
+    for _ in range(2):
+        await deeds.waits(watch, input)
+    assert heard_of_account(deeds)[1:] == [("", deeds.cloud.account)]
+
+
+@pytest.mark.parametrize("anew", [False, True], ids=["it saw the VMs", "a new run"])
+async def test_an_account_without_a_machines_vm_is_forgotten_though_another_one_is_open(
+    deeds: Deeds, anew: bool
+) -> None:
+    """The last machine is gone, which only its own account could say; the Secret was given away before a listing."""
+    made(deeds)
+    watch, input = account_watch(deeds)
+    await deeds.waits(watch, input)
+    exchange(deeds, deeds.cloud.other_secret)
+    if anew:
+        deeds.heartbeat, input = (), input.model_copy(update={"owner": deeds.cloud.account})
+    check_words(deeds, await deeds.waits(watch, input))
+    deeds.client.vms.clear()
+    assert "0 VMs" in await deeds.waits(watch, input)
+    assert told(deeds)[-1] == ("cloud_reachability", True)
+    kept = [news for name, news in deeds.client.signals if name == "vms_told"][-1]
+    assert (kept.owner, kept.opened) == ("", "")
 
 
 async def test_another_cause_is_told_and_the_same_is_not(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,6 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
+from activities.announce import owner_of
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.pools import PoolActivities
@@ -40,6 +41,7 @@ from resources.messages import (
     Cursor,
     Intent,
     Reachability,
+    VmsTold,
     WatchInput,
 )
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
@@ -315,6 +317,39 @@ def _revision(counter: int, machine_class: str) -> Revision:
     made = ClassSnapshot(name=machine_class, provider="AWS", provider_spec={}, secret_ref=SecretRef(name="a"))
     template = MachineTemplate.model_validate(_template(machine_class))
     return Revision(counter=counter, machine_class=made, hash="h", template=template, created=NOON)
+
+
+async def test_whoever_makes_a_vm_reads_in_which_account_the_others_are(idle: Cluster) -> None:
+    """Without a worker, in each run; and no more of an account without VMs, or that no class has."""
+
+    async def owner(account: Account) -> str:
+        return await owner_of(idle.deps, idle.name, account)
+
+    async def known(*expected: str) -> None:
+        async def owners() -> tuple[str, ...]:
+            return await owner(ACCOUNT), await owner(OTHER)
+
+        await eventually(owners, lambda found: found == expected, f"owners {expected}")
+
+    assert await owner(ACCOUNT) == ""
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.use("big", ACCOUNT)
+        await idle.use("small", OTHER)
+        for account, told in ((ACCOUNT, "1"), (OTHER, "2")):
+            await idle.handle.signal(ClusterWorkflow.vms_told, VmsTold(account=account.key, owner=told))
+        await known("1", "2")
+        run = (await idle.handle.describe()).run_id
+        await idle.handle.execute_update("renew", Intent(id="r"), id="r")
+
+        async def renewed() -> bool:
+            return (await idle.handle.describe()).run_id != run
+
+        await eventually(renewed, what="a new run")
+        await known("1", "2")
+        await idle.handle.signal(ClusterWorkflow.vms_told, VmsTold(account=OTHER.key, owner=""))
+        await known("1", "")
+    assert await owner(ACCOUNT) == "1"
 
 
 async def test_an_account_that_its_class_has_left_holds_up_nobody(cluster: Cluster) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
@@ -135,7 +136,32 @@ async def for_the_end_of_its_vm(machines: Machines) -> str:
     return "DeletingVM"
 
 
-@pytest.mark.parametrize("waits", [for_its_class, for_its_node, for_a_drain, for_the_end_of_its_vm])
+async def for_its_post_start_update(machines: Machines) -> str:
+    """No worker of the cloud answers; what the watch tells of the Node goes on coming."""
+    machines.stubs.holds["update_machine"] = asyncio.Event()
+    await machines.start(machines.new_state("m-1"))
+    return "PostStartUpdate"
+
+
+async def for_its_cluster_to_forget_it(machines: Machines) -> str:
+    machines.stubs.holds["forget_machine"] = asyncio.Event()
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))
+    return "Forgetting"
+
+
+@pytest.mark.parametrize(
+    "waits",
+    [
+        for_its_class,
+        for_its_node,
+        for_a_drain,
+        for_the_end_of_its_vm,
+        for_its_post_start_update,
+        for_its_cluster_to_forget_it,
+    ],
+)
 async def test_a_machine_that_waits_begins_a_new_run_after_many_messages(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, waits: Callable[[Machines], Awaitable[str]]
 ) -> None:

@@ -18,9 +18,10 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from planners import creation
-from resources.errors import CODE_OF, IDEMPOTENCY, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
+from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
-from resources.messages import CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
+from resources.manifests import SecretRef
+from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
@@ -142,11 +143,39 @@ async def test_the_account_of_a_call_without_an_answer_is_that_of_each_later_cal
     await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
     seen = await reason(handle, "WrongAccount")
     assert (seen.status.phase, seen.status.waiting_for.message) == (Phase.CRASH_LOOP_BACK_OFF, other.message)
+    assert (seen.create_failures, seen.create_failure) == (2, other)  # its pool hears of both
     await temporal.fast_forward(handle, timedelta(minutes=3, seconds=1))
     seen = await reason(handle, "NodeNotSeen")
     assert seen.account_id == "1"
     assert [i.target.account_id for i in machines.stubs.called("create_machine")] == ["", "1", "1"]
     assert machines.stubs.called("update_machine")[0].target.account_id == "1"
+
+
+async def test_a_machine_whose_secret_opens_another_account_says_so_while_it_runs(machines: Machines) -> None:
+    machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, account_id="1"))
+    handle = await running(machines)
+
+    async def told(opened: str) -> list[tuple[str, str, str]]:
+        """The newest condition, once what is told now has been heard."""
+        news = AccountNews(opened=opened, owner="1", secret_ref=SecretRef(name="demo-aws"))
+        before = (await state(handle)).messages
+        await handle.signal(MachineWorkflow.account_news, news)
+        now = await eventually(lambda: state(handle), lambda s: s.messages > before)
+        assert now.status.phase == Phase.RUNNING
+        return [(c.type, c.reason, c.message) for c in now.status.conditions]
+
+    ((kind, why, words),) = await told("2")
+    assert (kind, why) == ("WrongAccount", "WrongAccount")
+    assert words.startswith(f"Secret default/demo-aws opens account 2, and {VM} is in account 1: ")
+    assert await told("1") == []
+    assert len(await told("3")) == 1
+    assert await told("") == []
+    assert len(await told("2")) == 1
+    seen = await state(handle)
+    other = seen.machine_class.model_copy(update={"secret_ref": SecretRef(name="demo-2"), "generation": 2})
+    await handle.execute_update(MachineWorkflow.apply, ApplyIntent(id="a", spec=seen.spec, machine_class=other), id="a")
+    assert (await state(handle)).status.conditions == []
+    assert await told("2") == []  # of the Secret that its class has left
 
 
 async def test_an_absent_worker_is_a_wait_and_not_a_failure(temporal: WorkflowEnvironment, machines: Machines) -> None:
@@ -307,6 +336,23 @@ async def test_drain_is_forced_exactly_at_its_deadline(temporal: WorkflowEnviron
 async def _pending_failure(handle: Handle) -> str:
     pending = (await handle.describe()).raw_description.pending_activities
     return str(pending[0].last_failure.message) if pending else ""
+
+
+@pytest.mark.parametrize("force", [False, True])
+async def test_a_deletion_without_credentials_says_what_would_end_it(machines: Machines, force: bool) -> None:
+    """Who insists must hear that it is not the pods that are waited for."""
+    missing = ErrorInfo.of(ErrorClass.AUTH, "Secret default/demo-aws does not exist in cluster demo")
+    machines.stubs.then(
+        "delete_machine", ApplicationError(missing.message, missing, type=MISSING_CREDENTIALS, non_retryable=True)
+    )
+    handle = await machines.start(machines.new_state("m-1"))
+    await reason(handle, "NodeNotSeen")
+    await handle.execute_update(MachineWorkflow.delete, a_delete(force=force))
+    words = (await reason(handle, "CredentialsMissing")).status.waiting_for.message
+    assert words.startswith(f"{missing.message}; ")
+    assert ("--force does not help here" in words) is force
+    for way in ("hostler apply -f SECRET-FILE --cluster demo", "temporal workflow terminate -w machine/demo/m-1`"):
+        assert way in words
 
 
 async def test_force_shortens_a_drain_under_way(machines: Machines) -> None:

@@ -163,6 +163,7 @@ class ClusterWorkflow(Watches):
             or self._renewal_due()
             or self._watches_ended()
             or self._untold
+            or self._owners_changed()
             or bool(untold(self.s, workflow.now()))
             or (self._search.done() if self._search is not None else to_search(self.s))
             or self._removal_due()
@@ -372,6 +373,7 @@ class ClusterWorkflow(Watches):
         if phase != self._phase:
             workflow.upsert_search_attributes([at.PHASE.value_set(phase)])
             self._phase = phase
+        self._tell_owners()
         show(details(self.s))
 
     def parked(self, error: Exception) -> None:

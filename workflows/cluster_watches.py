@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
     from activities.uses import UsesActivities
     from activities.watch import WatchActivities
-    from planners.cluster_accounts import UNKNOWN, found_unused, silent, used_by
+    from planners.cluster_accounts import UNKNOWN, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, UsesFound, UsesInput
     from resources.messages import (
@@ -31,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         WatchInput,
     )
     from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
+    from resources.starts import MEMO_OWNERS
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 LOOK_AGAIN = timedelta(minutes=1)
@@ -57,6 +58,8 @@ class Watches(Entity):
         self._resting: set[str] = set()
         """Accounts whose watch has failed, until it is begun again."""
         self._looking: workflow.ActivityHandle[UsesFound] | None = None
+        self._owners: dict[str, str] = workflow.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str])
+        """As they are told to whoever is about to make a VM."""
         self._heard_of: set[str] = set()
         """Classes that were announced since that look began."""
 
@@ -98,6 +101,7 @@ class Watches(Entity):
                     account=account,
                     told=last.told,
                     owner=last.owner,
+                    opened=last.opened,
                     interval=s.cloud_watch,
                     duration=s.watch_duration,
                 ),
@@ -229,6 +233,15 @@ class Watches(Entity):
             s.vms.pop(key, None)
             self.note("AccountForgotten", f"{key}: no class names it any more")
 
+    def _tell_owners(self) -> None:
+        """Where whoever makes a VM reads them without asking a worker: `activities.announce.owner_of`."""
+        if self._owners_changed():
+            self._owners = owners(self.s)
+            workflow.upsert_memo({MEMO_OWNERS: self._owners})
+
+    def _owners_changed(self) -> bool:
+        return self.by_class and owners(self.s) != self._owners and workflow.patched("account-owners")
+
     async def _stop_watches(self) -> None:
         """Ask them to return. One that cannot answer any more is no loss: its last cursor serves."""
         for key in sorted(self._clouds):
@@ -308,4 +321,4 @@ class Watches(Entity):
         """What machines were told of their VMs, when it has changed."""
         self.s.messages += 1
         if not self.by_class or news.account in self.s.accounts:
-            self.s.vms[news.account] = InstancesOutput(told=news.told, owner=news.owner)
+            self.s.vms[news.account] = InstancesOutput(**news.model_dump(exclude={"account"}))

@@ -97,11 +97,12 @@ CREATING: dict[str, Reason] = {
         warning=True,
     ),
     "WrongAccount": Reason(
-        Kind.WAIT,
+        Kind.WAIT | Kind.CONDITION,
         "The Secret's credentials open another cloud account than the one in which the VM was made, or in which a "
-        "create call without an answer may have made one.",
-        "Give the Secret credentials of the account in which the VM was made: `hostler apply -f SECRET-FILE --cluster "
-        "{cluster}`. It is tried again every 3 minutes, a hot update every 10; nothing is believed gone before.",
+        "create call without an answer may have made one, or in which the cluster's other VMs of this Secret are.",
+        "Give the Secret credentials of the account that has the VMs: `hostler apply -f SECRET-FILE --cluster "
+        "{cluster}`; for new VMs in the other account make a class with another Secret. It is tried again every 3 "
+        "minutes, a hot update every 10; nothing is believed gone, and nothing is made, before.",
         warning=True,
     ),
     "InvalidSpec": Reason(

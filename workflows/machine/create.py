@@ -74,6 +74,8 @@ async def _try(m: MachineEntity) -> Retry | None:
     )
     await _heed(m, handle)
     try:
+        # In this run: who knows of the call waits the lag window before another token is used. Few messages come to a
+        # machine without a VM.
         output = await m.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)

@@ -37,6 +37,7 @@ with workflow.unsafe.imports_passed_through():
         Trouble,
         WaitingFor,
     )
+    from resources.manifests import SecretRef
     from resources.messages import (
         Account,
         MachineRef,
@@ -55,6 +56,9 @@ FINAL = ("creation", "health", "drain", "preserve")
 
 KEPT = ("preserve", "preserve-warning", "protect")
 """Deadlines of preservation, for every wait of a machine that may be preserved."""
+
+CALLS_RENEW = "calls-renew"
+"""The patch of waits for a call's answer that end their run after so many messages, too."""
 
 KUBERNETES = "Kubernetes API: "
 """How the boundary begins what the API server said."""
@@ -148,6 +152,11 @@ class MachineEntity(Entity):
         return cloud_queue(self.snapshot.provider, self.s.queue_prefix)
 
     @property
+    def credentials(self) -> SecretRef:
+        """The Secret by which its VM is looked after."""
+        return self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
+
+    @property
     def account(self) -> Account | None:
         """Whose calls are counted together."""
         now = self.snapshot
@@ -200,8 +209,7 @@ class MachineEntity(Entity):
         by_cloud = failure.info.error_class == failure.kind == ErrorClass.AUTH and KUBERNETES not in words
         if self.s.machine_class is None or not by_cloud:
             return words
-        ref = self.snapshot.credentials_secret_ref or self.snapshot.secret_ref
-        return f"{words} (with the credentials of {ref.namespace}/{ref.name})"
+        return f"{words} (with the credentials of {self.credentials.namespace}/{self.credentials.name})"
 
     def operation(self, type: OperationType, state: OperationState, description: str, code: Code | None = None) -> None:
         self.status.last_operation = LastOperation(
@@ -311,19 +319,37 @@ class MachineEntity(Entity):
             handle.add_done_callback(lambda h: self.in_flight.discard(handle))
         return handle
 
-    async def answer(self, handle: workflow.ActivityHandle[R]) -> R:
+    async def answer(self, handle: workflow.ActivityHandle[R], *, repeats: bool = False) -> R:
         """The answer of a call whose effect must be known, however long it takes: an absent worker is a wait.
 
         While there is no VM, the creation deadline that passes meanwhile counts exactly then, and the answer is awaited
-        all the same.
+        all the same. `repeats`: the next run makes the same call by itself, and finds done what was done; so a run that
+        gets too long meanwhile ends.
         """
+
+        def over() -> bool:
+            return handle.done() or (repeats and self.too_long_for(handle))
+
         if self.status.provider_id is None:
-            await self.until(handle.done, "creation")
+            await self.until(over, "creation")
             self.failed_at_deadline()
-        await self.beside(handle.done)
+        await self.beside(over)
+        if not handle.done():
+            await self.ask_anew(handle)
         answer = await handle
         self.s.trouble = None
         return answer
+
+    def too_long_for(self, handle: workflow.ActivityHandle[Any]) -> bool:
+        """The run should end, and only this call is under way. After 10,000 messages the server would refuse the very
+        deletion that ends the wait."""
+        others = self.in_flight - {handle} or self.updating or self.on_node or self.weighing
+        return not others and self.wants_renewal(self.s.messages) and workflow.patched(CALLS_RENEW)
+
+    async def ask_anew(self, handle: workflow.ActivityHandle[Any]) -> None:
+        """Ends the run."""
+        self.drop(handle)
+        await self.renew()
 
     async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
         """The answer of a poller, which may take for ever. A run that gets too long ends, and the next one polls

@@ -49,7 +49,7 @@ async def _find_vm(m: MachineEntity) -> FoundVm:
             summary="is there a VM of it",
         )
         try:
-            return await m.answer(handle)
+            return await m.answer(handle, repeats=True)
         except ActivityError as e:
             await m.back_off(failure_of(e))
 

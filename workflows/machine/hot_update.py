@@ -110,7 +110,9 @@ def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
     """A changed class starts afresh: a former failure says nothing of it. In words, what it will do to the machine."""
     if m.s.machine_class is not None and m.s.machine_class.name != wanted.name:
         m.status.applied_generation = 0  # it was the other class's
-    m.s.machine_class = wanted
+    former, m.s.machine_class = m.s.machine_class, wanted
+    if former is not None and m.credentials != (former.credentials_secret_ref or former.secret_ref):
+        m.drop_condition("WrongAccount")  # it was said of the other Secret
     m.deadlines.pop("update", None)
     _no_trouble(m)
     for condition in ("Outdated", "UpdateNotSupported"):

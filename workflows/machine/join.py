@@ -160,7 +160,7 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
         summary=f"node template and token of {node.name}",
     )
     try:
-        await m.answer(handle)
+        await m.answer(handle, repeats=True)
     except ActivityError as e:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return
@@ -208,7 +208,7 @@ async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) ->
         summary=f"remove the instance-not-ready taint from {node.name}",
     )
     try:
-        output = await m.answer(handle)
+        output = await m.answer(handle, repeats=True)
     except ActivityError as e:
         await m.back_off(failure_of(e), unless=_node_changes(m))
         return None

@@ -34,7 +34,7 @@ async def post_start(m: MachineEntity) -> None:
             summary="post-start update",
         )
         try:
-            output = await m.answer(handle)
+            output = await m.answer(handle, repeats=True)
         except ActivityError as e:
             if not m.leaving:
                 await _failed(m, e)

@@ -19,6 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.claims import WELL
+    from planners.deletion import way_out
     from resources.base import later
     from resources.errors import PASSING
     from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
@@ -259,7 +260,8 @@ async def delete(m: MachineEntity) -> None:
         except ActivityError as e:
             failure = failure_of(e)
             m.operation(OperationType.DELETE, OperationState.FAILED, m.words_of_cloud(failure), failure.info.code)
-            await m.back_off(failure, unless=partial(_another_class, m, tried))
+            way = way_out(failure.info.error_class, s.cluster, s.name, force=_insisted(m))
+            await m.back_off(failure, unless=partial(_another_class, m, tried), way_out=way)
             continue
         s.vm_gone, m.deleting = True, False
         s.vms = output.vms
@@ -330,7 +332,9 @@ def _abandons(m: MachineEntity) -> bool:
 async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
     """An absent worker is a wait, until an operator says that it has been waited for long enough: one more call's time
     then."""
-    await m.beside(lambda: handle.done() or _abandons(m))
+    await m.beside(lambda: handle.done() or _abandons(m) or m.too_long_for(handle))
+    if not (handle.done() or _abandons(m)):
+        await m.ask_anew(handle)
     if not handle.done():
         m.deadlines["abandon"] = workflow.now() + m.s.timings.call_timeout
         await m.until(handle.done, "abandon")

@@ -50,7 +50,16 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_class import ClassNews
     from resources.manifests import MachineSpec
     from resources.membership import Permit, TemplateNews
-    from resources.messages import AdoptIntent, Answer, DeleteIntent, NodeFacts, Reachability, RecreateIntent, VmFacts
+    from resources.messages import (
+        AccountNews,
+        AdoptIntent,
+        Answer,
+        DeleteIntent,
+        NodeFacts,
+        Reachability,
+        RecreateIntent,
+        VmFacts,
+    )
     from resources.names import is_label, is_name, provider_key
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
@@ -217,6 +226,22 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             reason = "APIRefused" if api.refused else "APIUnreachable"
             self.condition("APIUnreachable", reason, f"{api.message}; nothing is known of the node meanwhile")
         show(details(self.s))
+
+    @workflow.signal
+    def account_news(self, news: AccountNews) -> None:
+        """Which account its Secret opens, from the watch of the one that its VM is in. While that is another one the
+        machine lives on, and whoever looks at it must know before it has to be deleted."""
+        self.s.messages += 1
+        ours, ref = self.s.account_id or news.owner, news.secret_ref
+        if self.s.machine_class is None or self.credentials != ref:
+            return  # its class has left that Secret
+        if news.opened in ("", ours):
+            self.drop_condition("WrongAccount")
+        else:
+            secret = f"{ref.namespace}/{ref.name}"
+            words = f"Secret {secret} opens account {news.opened}, and {self.status.provider_id} is in account {ours}"
+            self.condition("WrongAccount", "WrongAccount", f"{words}: it can be neither looked at, updated nor deleted")
+        workflow.set_current_details(details(self.s))
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
