@@ -29,7 +29,7 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
-from activities import census
+from activities import census, lost_clusters
 from activities.boundary import Boundary
 from activities.classes import ClassActivities
 from activities.deps import Deps
@@ -221,6 +221,8 @@ async def running(
             await asyncio.sleep(0.01)
         if "workflows" in settings.worker.roles:
             await stack.enter_async_context(census.taking(deps))
+        if "watch" in settings.worker.roles:
+            await stack.enter_async_context(lost_clusters.looking(deps))
 
         def replace(client: Client) -> None:
             deps.client = client

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from temporalio.client import WorkflowExecutionStatus
+import logging
+from datetime import timedelta
+
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowQueryFailedError
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
@@ -12,6 +15,11 @@ from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse
 from resources.names import cluster_id
+
+log = logging.getLogger("hostler.cluster")
+
+PATIENCE = timedelta(seconds=5)
+"""With a workflow that has ended, whose code must run once more to say what it knew."""
 
 
 def account_of(machine_class: ClassSnapshot) -> Account | None:
@@ -37,7 +45,7 @@ async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool 
 
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
     """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
-    state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
+    state = await beginning(deps, cluster, await described(deps, cluster))
     handle = await deps.client.start_workflow(
         "ClusterWorkflow",
         state,
@@ -49,14 +57,36 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
     return handle.result_run_id
 
 
-async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
-    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+async def described(deps: Deps, cluster: str, run: str | None = None) -> WorkflowExecutionDescription | None:
+    """The server's own record of the cluster's workflow, of its newest run unless another is named; None: there is
+    none. Raises RPCError."""
     try:
-        found = await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
+        return await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
     except RPCError as e:
         if e.status != RPCStatusCode.NOT_FOUND:
             raise
-        return ""
-    if run is None and found.status != WorkflowExecutionStatus.RUNNING:
+        return None
+
+
+async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescription | None) -> ClusterState:
+    """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
+    people and classes have said to that one. `found`: the newest run."""
+    state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
+    if found is None or found.close_time is None or found.status not in starts.FROM_OUTSIDE:
+        return state
+    former: ClusterState | None = None
+    try:
+        former = await deps.client.get_workflow_handle(found.id, run_id=found.run_id).query(
+            "describe", result_type=ClusterState, rpc_timeout=PATIENCE
+        )
+    except (RPCError, WorkflowQueryFailedError) as e:
+        log.warning("what the workflow of cluster %s knew when it was ended cannot be read: %s", cluster, e)
+    return state.after(former, found.close_time, found.status.name)
+
+
+async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
+    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+    found = await described(deps, cluster, run)
+    if found is None or (run is None and found.status != WorkflowExecutionStatus.RUNNING):
         return ""
     return found.raw_description.workflow_execution_info.first_run_id

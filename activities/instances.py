@@ -23,6 +23,7 @@ from activities.deps import Deps
 from activities.kube import KubeError
 from activities.patience import patiently
 from activities.secrets import SecretMissing
+from activities.vm_owners import all_machines
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError
 from resources.errors import PASSING, ErrorClass
@@ -32,6 +33,8 @@ from resources.packed import closed, opened
 
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
+FORGOTTEN = "?"
+"""In place of a state: what its machine was told last is not known any more."""
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
@@ -51,6 +54,8 @@ class InstancesActivities:
         suspicion; a fresh read by id, in the same account, decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
+        if input.remember and not before:
+            await look.recall()
         try:
             if not look.due or look.reachable is False:
                 await look.probe()
@@ -131,6 +136,19 @@ class _Look:
                 raise
             self.due |= e.error_class != ErrorClass.THROTTLED  # a busy cloud answers
 
+    async def recall(self) -> None:
+        """After a watch that was lost with all that it knew. Raises RPCError."""
+        async for machine in all_machines(self.deps.client, self.input.cluster):
+            if machine.machine_class in self.input.remember:
+                self.known[machine.provider_id] = machine.name
+                self.told[machine.provider_id] = FORGOTTEN
+
+    def _forget(self) -> None:
+        """That there are none here says nothing of VMs of which nobody knows that they were in this account."""
+        for vm in [vm for vm, state in self.told.items() if state == FORGOTTEN]:
+            del self.told[vm]
+            self.known.pop(vm, None)
+
     async def run(self) -> None:
         listing = await self._cloud().call(self.driver.list_machines, self._list)
         ours = await self.deps.installation()
@@ -141,6 +159,8 @@ class _Look:
             cloud.check(owner)
         elif self.owner:
             await cloud.prove(await self._list())  # that there are none is true of the account that they were in
+        elif not listing.machines:
+            self._forget()
         self.owner = owner or self.owner
         for vm in listed.values():
             if vm.name:

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
+from resources.machine import JOURNAL_LENGTH
 from resources.messages import (
     Account,
     AccountUse,
@@ -103,6 +104,36 @@ class ClusterState(Model):
     parked: str | None = None
     """Why the life stands still: an error of our own code."""
     messages: int = 0
+    ended: datetime | None = None
+    """When a former workflow of this cluster was ended from outside: what was seen since then, nobody was told."""
+
+    def after(self, former: ClusterState | None, ended: datetime, how: str) -> ClusterState:
+        """This one, to begin with after a former workflow that was ended from outside. What people, pools and classes
+        have said to that one stays; what it saw and told is old, and is looked at afresh. None: it could not be read.
+
+        `how`: its status, as Temporal has it.
+        """
+        words = f"the workflow was ended from outside ({how})"
+        if former is None:
+            lost = "what it knew could not be read: if the cluster was paused, it is not any more"
+            said = Happening(time=ended, reason="EndedFromOutside", message=f"{words}; {lost}")
+            return self.model_copy(update={"ended": ended, "journal": [said]})
+        said = Happening(time=ended, reason="EndedFromOutside", message=words)
+        api = former.api if former.api is not None and not former.api.reachable else None
+        return self.model_copy(
+            update={
+                "ended": ended,
+                "journal": [*former.journal, said][-JOURNAL_LENGTH:],
+                "intents": former.intents,
+                "pause": former.pause,
+                "pools": dict.fromkeys(former.pools),
+                "classes": former.classes,
+                "accounts": former.accounts,
+                "news": former.news,  # pools drop what is older
+                "api": api,  # of an outage machines have heard, and must hear of its end
+                "clouds": {key: cloud for key, cloud in former.clouds.items() if not cloud.reachable},
+            }
+        )
 
     @classmethod
     def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:

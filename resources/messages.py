@@ -585,6 +585,9 @@ class InstancesInput(Value):
     """providerID to state, where a machine was told something bad."""
     owner: str = ""
     """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
+    remember: list[str] = Field(default_factory=list)
+    """Classes whose VMs are in this account and in no other, where what their machines were told is not known: they
+    are told of their VMs whatever these are like."""
     interval: Duration
     duration: Duration
     """It returns after so long, so that the cluster's next run knows what was told."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from datetime import datetime
 
 from temporalio.client import Client
@@ -19,6 +20,8 @@ from resources.machine_class import ClassState
 from resources.messages import AccountUse
 from resources.pool import PoolState
 from resources.settings import Settings
+from starter import live
+from starter.errors import NoAnswer
 
 
 async def start_machine(
@@ -77,8 +80,21 @@ async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -
 
 
 async def start_cluster(temporal: Client, settings: Settings, name: str, use: AccountUse | None = None) -> None:
-    """No error when it runs; with a use, in which account VMs of a class are is told in the same call."""
+    """No error when it runs; with a use, in which account VMs of a class are is told in the same call. One that was
+    ended from outside, while nobody can read what it knew, is left to the worker that must come: a pause would be
+    lost."""
+    with contextlib.suppress(NoAnswer):
+        await begin_cluster(temporal, settings, name, use)
+
+
+async def begin_cluster(temporal: Client, settings: Settings, name: str, use: AccountUse | None = None) -> None:
+    """As `start_cluster`. After a workflow that was ended from outside it goes on with what people and classes have
+    said to that one; raises NoAnswer when that cannot be read."""
     state = ClusterState.of(name, settings.queue_prefix, settings.timings)
+    found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
+    if found is not None and found.close_time is not None and found.status in starts.FROM_OUTSIDE:
+        former = await live.query(temporal.get_workflow_handle(found.id, run_id=found.run_id), ClusterState)
+        state = state.after(former, found.close_time, found.status.name)
     await temporal.start_workflow(
         "ClusterWorkflow",
         state,

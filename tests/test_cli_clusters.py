@@ -19,6 +19,7 @@ from cli_support import (
     place,
     text,
 )
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
@@ -109,6 +110,46 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
     assert "Ended:" in ended
     again = await place.run("delete", "cluster", name)
     assert (again.code, "is not watched: there is nothing to remove" in again.err) == (1, True)
+
+
+async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(place: Place) -> None:
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    async with serving(place):
+        await begin(place)
+        (await place.run("pause", "cluster", name)).ok()
+        handle = place.client.get_workflow_handle(cluster_id(name))
+        await handle.terminate("by mistake")
+        described = await eventually(lambda: _lines(place, name, "Machines:     1"), "its machine in the list")
+        ended = next(i for i, line in enumerate(described) if line.startswith("Ended:"))
+        assert described[ended + 1].strip() == (
+            "from outside (TERMINATED): a worker of the role watch begins it again within a minute; at once: hostler "
+            f"renew cluster {name}"
+        )
+        again = (await place.run("renew", "cluster", name)).ok()
+        assert again == f"cluster/{name} renewal: its workflow, which was ended from outside, is begun again\n"
+        described = await _lines(place, name, "Phase:        Paused")
+        assert any("BackAgain" in line for line in described)
+
+
+async def test_what_a_terminated_cluster_knew_is_not_lost_by_impatience(place: Place, impatient: None) -> None:
+    """Nobody can say now whether it was paused: whoever must come to serve it begins it again."""
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    async with serving(place):
+        await begin(place)
+    handle = place.client.get_workflow_handle(cluster_id(name))
+    await handle.terminate("by mistake")
+    refused = await place.run("renew", "cluster", name)
+    assert refused.code == 1
+    (await place.run("apply", "-f", "-", stdin=text(class_yaml(), machine_yaml("m2")))).ok()
+    assert (await handle.describe()).status == WorkflowExecutionStatus.TERMINATED
+
+
+async def _lines(place: Place, name: str, wanted: str) -> list[str]:
+    """What `describe` says, once that is in it."""
+    lines = (await place.run("describe", "cluster", name)).ok().splitlines()
+    return lines if wanted in lines else []
 
 
 async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:

@@ -20,17 +20,19 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
+from activities import lost_clusters
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.pools import PoolActivities
 from activities.uses import UsesActivities
-from planners.cluster_accounts import used_by
+from planners.cluster_accounts import classes_only_of, used_by
 from planners.cluster_news import news_of, to_search, untold
 from resources import attributes as at
 from resources.cluster import ClusterState, Pause
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
+from resources.membership import PoolRef
 from resources.messages import (
     Account,
     AccountUse,
@@ -38,13 +40,14 @@ from resources.messages import (
     CloudReachability,
     ClusterNews,
     Cursor,
+    InstancesOutput,
     Intent,
     Reachability,
     WatchInput,
 )
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
 from resources.pool import Member, PoolState, Revision
-from resources.settings import Settings
+from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster_words import details
 
@@ -540,6 +543,45 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
     assert "**Paused** since" in details(await cluster.state())
 
 
+# -- ended from outside ------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) -> None:
+    """Paused as it was, with its pools told, and with the gap in its journal. One that a person has removed is not, and
+    none of which nothing is left."""
+    deps = idle.deps
+    deps.settings = Settings(queue_prefix=idle.name, clusters={idle.name: ClusterSettings()})
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.use("big", ACCOUNT)
+        await idle.ask(ClusterWorkflow.pause, requested_by="alice", reason="a storm")
+        assert await lost_clusters.look(deps) == []
+        await idle.handle.terminate("by mistake")
+        assert await lost_clusters.look(deps) == []  # no machine and no pool: nobody needs it
+        await idle.pool("p", registers=False)
+        await eventually(lambda: lost_clusters.look(deps), lambda again: again == [idle.name], "the pool in the list")
+        await idle.until_heard("p", PAUSED)
+        assert await lost_clusters.look(deps) == []
+        state = await idle.state()
+        assert state.pause is not None
+        assert (state.pause.requested_by, list(state.accounts), state.api) == ("alice", [ACCOUNT.key], None)
+        ended, back = [h for h in state.journal if h.reason in ("EndedFromOutside", "BackAgain")]
+        assert ended.time == state.ended
+        assert ended.message == "the workflow was ended from outside (TERMINATED)"
+        assert back.message.startswith(f"ended at {ended.time:%Y-%m-%d %H:%M:%S}, back since ")
+
+
+async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:
+    """A new machine or pool may be sooner than the look of a worker."""
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.ask(ClusterWorkflow.pause)
+        await idle.handle.terminate("by mistake")
+        await idle.pool("p", registers=False)
+        await PoolActivities(idle.deps).register_pool(PoolRef(cluster=idle.name, name="p"))
+        await idle.until_heard("p", PAUSED)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -645,6 +687,24 @@ async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
 def given(**fields: Any) -> ClusterState:
     known = ClusterState(name="c", accounts={ACCOUNT.key: ACCOUNT}, classes={"big": [ACCOUNT.key]})
     return known.model_copy(update=fields)
+
+
+def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
+    """What was said stays, what was seen is seen afresh; of an outage machines have heard, and must hear of its end."""
+    former = given(
+        api=DOWN, clouds={ACCOUNT.key: DOWN, OTHER.key: UP}, pools={"p": NOON}, pause=Pause(time=NOON), looked=True
+    )
+    former.cursor = Cursor.at("7", {"n-1": "digest m-1"})
+    former.vms = {ACCOUNT.key: InstancesOutput(told={"aws:///eu-west-1/i-1": "stopped"})}
+    now = given(classes={}, accounts={}).after(former, NOON, "TERMINATED")
+    assert (now.pause, now.pools, now.classes) == (former.pause, {"p": None}, former.classes)
+    assert (now.api, list(now.clouds), now.cursor, now.vms, now.looked) == (DOWN, [ACCOUNT.key], Cursor(), {}, False)
+    assert given().after(given(api=UP), NOON, "TERMINATED").api is None
+    unread = given().after(None, NOON, "FAILED")
+    assert "if the cluster was paused, it is not any more" in unread.journal[-1].message
+    assert classes_only_of(former, ACCOUNT.key) == ["big"]
+    former.classes["big"] = [ACCOUNT.key, OTHER.key]  # of which its machines are in which is not known
+    assert classes_only_of(former, ACCOUNT.key) == []
 
 
 def test_news_keep_their_time_until_something_changes() -> None:

@@ -54,6 +54,9 @@ class ClusterWorkflow(Watches):
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
+        if state.ended is not None and workflow.info().continued_run_id is None:
+            words = f"ended at {state.ended:%Y-%m-%d %H:%M:%S}, back since {workflow.now():%Y-%m-%d %H:%M:%S}"
+            self.note("BackAgain", f"{words}: each Node and VM is looked at afresh")
         await self.keep(self._live)
 
     async def _live(self) -> None:

@@ -61,6 +61,18 @@ ANY_TIME: dict[str, Reason] = {
 """In every phase; some of them also in a cluster's journal."""
 
 CLUSTER: dict[str, Reason] = {
+    "EndedFromOutside": Reason(
+        Kind.HAPPENING,
+        "Somebody has terminated the cluster's workflow, or its record was deleted: nobody watched its Nodes and VMs.",
+        "Find out who it was (the last event in Temporal's web UI names them), and send `hostler delete cluster "
+        "{cluster}` when the watch is to end.",
+        warning=True,
+    ),
+    "BackAgain": Reason(
+        Kind.HAPPENING,
+        "The cluster's workflow was begun again after it was ended from outside, with its pause and its pools.",
+        "Nothing: every machine is told afresh of its Node and its VM.",
+    ),
     "APIReachable": Reason(
         Kind.HAPPENING,
         "The API server answers again.",
