@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.deps import Deps
 from resources import starts
-from resources.cluster import ClusterState
+from resources.cluster import ClusterState, Ended
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse
 from resources.names import cluster_id
@@ -81,7 +81,7 @@ async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescriptio
         )
     except (RPCError, WorkflowQueryFailedError) as e:
         log.warning("what the workflow of cluster %s knew when it was ended cannot be read: %s", cluster, e)
-    return state.after(former, found.close_time, found.status.name)
+    return state.after(former, Ended(time=found.close_time, how=found.status.name))
 
 
 async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:

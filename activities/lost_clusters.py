@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy
@@ -20,6 +20,7 @@ from activities.announce import beginning, described
 from activities.deps import Deps
 from resources import starts
 from resources.base import format_duration
+from resources.cluster import Ended
 
 log = logging.getLogger("hostler.lost")
 
@@ -39,7 +40,7 @@ async def _begun_again(deps: Deps, cluster: str) -> bool:
         return False
     state = await beginning(deps, cluster, found)
     if found is None:
-        state = state.after(None, datetime.now(UTC), "its record is deleted")
+        state = state.after(None, Ended(how="its record is deleted"))
     await deps.client.start_workflow(
         "ClusterWorkflow", state, **starts.of_cluster(state), id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
     )

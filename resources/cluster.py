@@ -7,7 +7,6 @@ from datetime import datetime, timedelta
 from pydantic import Field
 
 from resources.base import Duration, Model, Value
-from resources.machine import JOURNAL_LENGTH
 from resources.messages import (
     Account,
     AccountUse,
@@ -28,6 +27,17 @@ class Pause(Value):
     time: datetime
     requested_by: str = ""
     reason: str = ""
+
+
+class Ended(Value):
+    """Of a workflow that did not come to its own end."""
+
+    time: datetime | None = None
+    """None where that is not known any more."""
+    how: str
+    """Its status, as Temporal has it."""
+    unread: bool = False
+    """What it knew could not be read."""
 
 
 class PoolsInput(Value):
@@ -104,26 +114,20 @@ class ClusterState(Model):
     parked: str | None = None
     """Why the life stands still: an error of our own code."""
     messages: int = 0
-    ended: datetime | None = None
-    """When a former workflow of this cluster was ended from outside: what was seen since then, nobody was told."""
+    ended: Ended | None = None
+    """How a former workflow of this cluster was ended from outside: what was seen since then, nobody was told."""
 
-    def after(self, former: ClusterState | None, ended: datetime, how: str) -> ClusterState:
+    def after(self, former: ClusterState | None, ended: Ended) -> ClusterState:
         """This one, to begin with after a former workflow that was ended from outside. What people, pools and classes
         have said to that one stays; what it saw and told is old, and is looked at afresh. None: it could not be read.
-
-        `how`: its status, as Temporal has it.
         """
-        words = f"the workflow was ended from outside ({how})"
         if former is None:
-            lost = "what it knew could not be read: if the cluster was paused, it is not any more"
-            said = Happening(time=ended, reason="EndedFromOutside", message=f"{words}; {lost}")
-            return self.model_copy(update={"ended": ended, "journal": [said]})
-        said = Happening(time=ended, reason="EndedFromOutside", message=words)
+            return self.model_copy(update={"ended": ended.model_copy(update={"unread": True})})
         api = former.api if former.api is not None and not former.api.reachable else None
         return self.model_copy(
             update={
                 "ended": ended,
-                "journal": [*former.journal, said][-JOURNAL_LENGTH:],
+                "journal": former.journal,
                 "intents": former.intents,
                 "pause": former.pause,
                 "pools": dict.fromkeys(former.pools),

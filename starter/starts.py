@@ -14,7 +14,7 @@ from temporalio.common import (
 )
 
 from resources import attributes, names, starts
-from resources.cluster import ClusterState
+from resources.cluster import ClusterState, Ended
 from resources.machine import MachineState
 from resources.machine_class import ClassState
 from resources.messages import AccountUse
@@ -94,7 +94,7 @@ async def begin_cluster(temporal: Client, settings: Settings, name: str, use: Ac
     found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
     if found is not None and found.close_time is not None and found.status in starts.FROM_OUTSIDE:
         former = await live.query(temporal.get_workflow_handle(found.id, run_id=found.run_id), ClusterState)
-        state = state.after(former, found.close_time, found.status.name)
+        state = state.after(former, Ended(time=found.close_time, how=found.status.name))
     await temporal.start_workflow(
         "ClusterWorkflow",
         state,

@@ -28,7 +28,7 @@ from activities.uses import UsesActivities
 from planners.cluster_accounts import classes_only_of, used_by
 from planners.cluster_news import news_of, to_search, untold
 from resources import attributes as at
-from resources.cluster import ClusterState, Pause
+from resources.cluster import ClusterState, Ended, Pause
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
@@ -49,12 +49,13 @@ from resources.names import class_id, cluster_id, machine_id, pool_id, watch_que
 from resources.pool import Member, PoolState, Revision
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
-from workflows.cluster_words import details
+from workflows.cluster_words import details, gap_words
 
 NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))
 OTHER = ACCOUNT.model_copy(update={"region": "eu-central-1"})
 DOWN = Reachability(reachable=False, message="connection refused", time=NOON)
+ENDED = Ended(time=NOON, how="TERMINATED")
 UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
 
 
@@ -379,6 +380,7 @@ async def test_a_pool_that_was_ended_from_outside_is_found_out(cluster: Cluster)
     dead = await cluster.pool("dead")
     await cluster.pool("p")
     await cluster.until_heard("dead", WELL)
+    await cluster.until_heard("p", WELL)
     await dead.terminate()
     await cluster.ask(ClusterWorkflow.pause)
     await cluster.until_heard("p", WELL, PAUSED)
@@ -565,10 +567,9 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
         state = await idle.state()
         assert state.pause is not None
         assert (state.pause.requested_by, list(state.accounts), state.api) == ("alice", [ACCOUNT.key], None)
-        ended, back = [h for h in state.journal if h.reason in ("EndedFromOutside", "BackAgain")]
-        assert ended.time == state.ended
-        assert ended.message == "the workflow was ended from outside (TERMINATED)"
-        assert back.message.startswith(f"ended at {ended.time:%Y-%m-%d %H:%M:%S}, back since ")
+        assert state.ended is not None
+        (back,) = [h.message for h in state.journal if h.reason == "BackAgain"]
+        assert back.startswith(f"the workflow was ended from outside at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
 
 
 async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:
@@ -696,12 +697,18 @@ def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
     )
     former.cursor = Cursor.at("7", {"n-1": "digest m-1"})
     former.vms = {ACCOUNT.key: InstancesOutput(told={"aws:///eu-west-1/i-1": "stopped"})}
-    now = given(classes={}, accounts={}).after(former, NOON, "TERMINATED")
+    now = given(classes={}, accounts={}).after(former, ENDED)
     assert (now.pause, now.pools, now.classes) == (former.pause, {"p": None}, former.classes)
     assert (now.api, list(now.clouds), now.cursor, now.vms, now.looked) == (DOWN, [ACCOUNT.key], Cursor(), {}, False)
-    assert given().after(given(api=UP), NOON, "TERMINATED").api is None
-    unread = given().after(None, NOON, "FAILED")
-    assert "if the cluster was paused, it is not any more" in unread.journal[-1].message
+    assert given().after(given(api=UP), ENDED).api is None
+    assert now.ended == ENDED
+    unread = given().after(None, ENDED).ended
+    assert unread is not None
+    assert gap_words(unread, NOON + timedelta(seconds=42)) == (
+        "the workflow was ended from outside at 2031-01-01 12:00:00 UTC (TERMINATED), and is back after 0:00:42: every "
+        "machine is told afresh of its Node and VM; what it knew could not be read: if the cluster was paused, it is "
+        "not any more"
+    )
     assert classes_only_of(former, ACCOUNT.key) == ["big"]
     former.classes["big"] = [ACCOUNT.key, OTHER.key]  # of which its machines are in which is not known
     assert classes_only_of(former, ACCOUNT.key) == []

@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.cluster_watches import WATCH_RETRY, Watches
-from workflows.cluster_words import details, held, not_told, pause_words, phase_of, refusal
+from workflows.cluster_words import details, gap_words, held, not_told, pause_words, phase_of, refusal
 from workflows.entity import unheard
 
 with workflow.unsafe.imports_passed_through():
@@ -55,8 +55,7 @@ class ClusterWorkflow(Watches):
     @workflow.run
     async def run(self, state: ClusterState) -> None:
         if state.ended is not None and workflow.info().continued_run_id is None:
-            words = f"ended at {state.ended:%Y-%m-%d %H:%M:%S}, back since {workflow.now():%Y-%m-%d %H:%M:%S}"
-            self.note("BackAgain", f"{words}: each Node and VM is looked at afresh")
+            self.note("BackAgain", gap_words(state.ended, workflow.now()))
         await self.keep(self._live)
 
     async def _live(self) -> None:

@@ -61,18 +61,6 @@ ANY_TIME: dict[str, Reason] = {
 """In every phase; some of them also in a cluster's journal."""
 
 CLUSTER: dict[str, Reason] = {
-    "EndedFromOutside": Reason(
-        Kind.HAPPENING,
-        "Somebody has terminated the cluster's workflow, or its record was deleted: nobody watched its Nodes and VMs.",
-        "Find out who it was (the last event in Temporal's web UI names them), and send `hostler delete cluster "
-        "{cluster}` when the watch is to end.",
-        warning=True,
-    ),
-    "BackAgain": Reason(
-        Kind.HAPPENING,
-        "The cluster's workflow was begun again after it was ended from outside, with its pause and its pools.",
-        "Nothing: every machine is told afresh of its Node and its VM.",
-    ),
     "APIReachable": Reason(
         Kind.HAPPENING,
         "The API server answers again.",
@@ -108,6 +96,14 @@ CLUSTER: dict[str, Reason] = {
         Kind.HAPPENING,
         "A person has ended the pause: the pools go on.",
         "Nothing.",
+    ),
+    "BackAgain": Reason(
+        Kind.HAPPENING,
+        "Somebody has terminated the cluster's workflow, so that nobody watched its Nodes and VMs, and it was begun "
+        "again, with its pause and its pools.",
+        "Find out who it was: the last event of the former run in Temporal's web UI names them. To end a watch: "
+        "`hostler delete cluster {cluster}`.",
+        warning=True,
     ),
     "AccountForgotten": Reason(
         Kind.HAPPENING,
