@@ -29,12 +29,13 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
-from activities import census, lost_clusters
+from activities import census
 from activities.boundary import Boundary
 from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.instances import InstancesActivities
+from activities.lost import looking
 from activities.machine import MachineActivities
 from activities.marks import MarkActivities
 from activities.news import NewsActivities
@@ -222,7 +223,7 @@ async def running(
         if "workflows" in settings.worker.roles:
             await stack.enter_async_context(census.taking(deps))
         if "watch" in settings.worker.roles:
-            await stack.enter_async_context(lost_clusters.looking(deps))
+            await stack.enter_async_context(looking(deps))
 
         def replace(client: Client) -> None:
             deps.client = client

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from planners.claims import GONE
+from planners.claims import CONTRADICTION, GONE
 from planners.hot_update import rolling_hash
 from planners.preservation import ASKED_FOR, effective
 from resources.errors import PASSING, ErrorClass
@@ -46,6 +46,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         failures=s.create_failures,
         unanswered=trouble is Trouble.CREATE and _unanswered(s),
         template=s.template_applied,
+        contradicted=s.deletion is None and any(c.type == CONTRADICTION for c in s.status.conditions),
         ended=ended,
     )
 

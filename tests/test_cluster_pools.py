@@ -20,9 +20,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
-from activities import lost_clusters
 from activities.boundary import Boundary
 from activities.deps import Deps
+from activities.lost import Lost
 from activities.pools import PoolActivities
 from activities.uses import UsesActivities
 from planners.cluster_accounts import classes_only_of, used_by
@@ -63,6 +63,7 @@ UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
 class DeafPool:
     def __init__(self) -> None:
         self.news: list[ClusterNews] = []
+        self.ended: list[str] = []
         self.over = False
 
     @workflow.run
@@ -74,8 +75,16 @@ class DeafPool:
         self.news.append(news)
 
     @workflow.signal
+    def member_ended(self, name: str) -> None:
+        self.ended.append(name)
+
+    @workflow.signal
     def stop(self) -> None:
         self.over = True
+
+    @workflow.query
+    def lost(self) -> list[str]:
+        return self.ended
 
     @workflow.query
     def heard(self) -> list[ClusterNews]:
@@ -148,15 +157,14 @@ class Cluster:
             await self.handle.signal(ClusterWorkflow.register_pool, name)
         return handle
 
-    async def machine(self, name: str, machine_class: str) -> WorkflowHandle[Any, Any]:
-        """It runs, and visibility knows it."""
+    async def machine(self, name: str, machine_class: str, pool: str = "") -> WorkflowHandle[Any, Any]:
+        """It runs, and visibility knows it; of a pool, on the task queue of a worker that looks for lost ones."""
+        said = [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
         handle = await self.client.start_workflow(
             DeafMachine.run,
             id=machine_id(self.name, name),
-            task_queue=f"{self.name}-pools",
-            search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
-            ),
+            task_queue=self.name if pool else f"{self.name}-pools",
+            search_attributes=TypedSearchAttributes([*said, SearchAttributePair(at.POOL, pool)] if pool else said),
         )
 
         async def visible() -> int:
@@ -207,6 +215,11 @@ class Cluster:
 
     async def journal(self) -> list[tuple[str, str]]:
         return [(h.reason, h.message) for h in (await self.state()).journal]
+
+    def lost(self) -> Lost:
+        """The look of a worker whose settings have the cluster."""
+        self.deps.settings = Settings(queue_prefix=self.name, clusters={self.name: ClusterSettings()})
+        return Lost(self.deps)
 
     async def scheduled(self) -> list[str]:
         return [
@@ -551,25 +564,37 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
 async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) -> None:
     """Paused as it was, with its pools told, and with the gap in its journal. One that a person has removed is not, and
     none of which nothing is left."""
-    deps = idle.deps
-    deps.settings = Settings(queue_prefix=idle.name, clusters={idle.name: ClusterSettings()})
+    lost = idle.lost()
     async with idle.worker():
         await idle.start(searched=True, looked=True)
         await idle.use("big", ACCOUNT)
         await idle.ask(ClusterWorkflow.pause, requested_by="alice", reason="a storm")
-        assert await lost_clusters.look(deps) == []
+        assert await lost.clusters() == []
         await idle.handle.terminate("by mistake")
-        assert await lost_clusters.look(deps) == []  # no machine and no pool: nobody needs it
+        assert await lost.clusters() == []  # no machine and no pool: nobody needs it
         await idle.pool("p", registers=False)
-        await eventually(lambda: lost_clusters.look(deps), lambda again: again == [idle.name], "the pool in the list")
+        await eventually(lost.clusters, lambda again: again == [idle.name], "the pool in the list")
         await idle.until_heard("p", PAUSED)
-        assert await lost_clusters.look(deps) == []
+        assert await lost.clusters() == []
         state = await idle.state()
         assert state.pause is not None
         assert (state.pause.requested_by, list(state.accounts), state.api) == ("alice", [ACCOUNT.key], None)
         assert state.ended is not None
         (back,) = [h.message for h in state.journal if h.reason == "BackAgain"]
         assert back.startswith(f"the workflow was ended from outside at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
+
+
+async def test_a_pool_hears_soon_of_its_machine_that_somebody_terminates(idle: Cluster) -> None:
+    """Each once, and none that ended by itself or runs."""
+    pool, lost = await idle.pool("p", registers=False), idle.lost()
+    ended, gone, _ = [await idle.machine(name, "big", "p") for name in ("m-1", "m-2", "m-3")]
+    alone = await idle.machine("m-4", "big")
+    for handle in (ended, alone):
+        await handle.terminate("by mistake")
+    await gone.cancel()  # nobody serves it: it goes on
+    await eventually(lost.machines, lambda told: told == ["m-1"], "m-1 in the list")
+    assert await lost.machines() == []
+    assert await pool.query(DeafPool.lost) == ["m-1"]
 
 
 async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:

@@ -25,7 +25,7 @@ def details(s: MachineState) -> str:
         failed = any(c.type == "Failed" and c.reason == w.reason for c in status.conditions)
         what = "Failed by" if failed and status.phase == Phase.FAILED else "Waits for"
         lines.append(f"{what} **{w.reason}** since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}")
-        lines.append(f"What can be done: {next_step(w.reason, s.cluster, s.name, pool=s.pool)}")
+        lines.append(f"What can be done: {_step(s, w.reason)}")
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}")
@@ -52,6 +52,10 @@ def details(s: MachineState) -> str:
     return "\n\n".join(lines) + "\n\n" + "\n".join(f"- {what}: {value}" for what, value in facts if value)
 
 
+def _step(s: MachineState, reason: str) -> str:
+    return next_step(reason, s.cluster, s.name, pool=s.pool, kept=s.status.preserve.expiry_time is not None)
+
+
 def _condition(s: MachineState, c: Condition) -> str:
     """Without what stands above as the wait already."""
     waiting = s.status.waiting_for
@@ -60,9 +64,7 @@ def _condition(s: MachineState, c: Condition) -> str:
         return ""
     said = [c.reason] if c.reason != c.type else []
     said.append("as above" if above else c.message)
-    todo = (
-        "" if nothing_to_do(c.reason) else f". What can be done: {next_step(c.reason, s.cluster, s.name, pool=s.pool)}"
-    )
+    todo = "" if nothing_to_do(c.reason) else f". What can be done: {_step(s, c.reason)}"
     return ": ".join(said).rstrip(".") + todo
 
 

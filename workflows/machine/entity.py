@@ -16,6 +16,7 @@ from workflows.machine.details import details
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
+    from planners.claims import CONTRADICTION
     from planners.creation import Retry
     from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
@@ -53,6 +54,9 @@ FINAL = ("creation", "health", "drain", "preserve")
 
 KEPT = ("preserve", "preserve-warning", "protect")
 """Deadlines of preservation, for every wait of a machine that may be preserved."""
+
+CONTRADICTIONS = "contradictions"
+"""Patch: that the cloud contradicts a kubelet is told to the pool, and shown in lists."""
 
 KUBERNETES = "Kubernetes API: "
 """How the boundary begins what the API server said."""
@@ -401,7 +405,7 @@ class MachineEntity(Entity):
     def publish(self) -> None:
         """One upsert per workflow task at most: only what changed, only before something is awaited."""
         status = self.status
-        reason = status.waiting_for.reason if status.waiting_for else ""
+        reason = status.waiting_for.reason if status.waiting_for else self._contradiction()
         values: dict[Any, Any] = {
             at.CLUSTER: self.s.cluster,
             at.POOL: self.s.pool or None,
@@ -416,6 +420,11 @@ class MachineEntity(Entity):
         # That a call is in flight can be read elsewhere.
         self.upsert(values, {at.REASON} if reason in IN_FLIGHT else ())
         workflow.set_current_details(details(self.s))
+
+    def _contradiction(self) -> str:
+        """One that waits for nothing looks well in a list, and yet a person should look."""
+        there = any(c.type == CONTRADICTION for c in self.status.conditions)
+        return CONTRADICTION if there and workflow.patched(CONTRADICTIONS) else ""
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"
