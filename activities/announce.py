@@ -72,7 +72,7 @@ async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescriptio
     """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
     people and classes have said to that one. `found`: the newest run."""
     state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
-    if found is None or found.close_time is None or found.status not in starts.FROM_OUTSIDE:
+    if found is None or found.status not in starts.FROM_OUTSIDE:
         return state
     former: ClusterState | None = None
     try:

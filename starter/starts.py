@@ -92,7 +92,7 @@ async def begin_cluster(temporal: Client, settings: Settings, name: str, use: Ac
     said to that one; raises NoAnswer when that cannot be read."""
     state = ClusterState.of(name, settings.queue_prefix, settings.timings)
     found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
-    if found is not None and found.close_time is not None and found.status in starts.FROM_OUTSIDE:
+    if found is not None and found.status in starts.FROM_OUTSIDE:
         former = await live.query(temporal.get_workflow_handle(found.id, run_id=found.run_id), ClusterState)
         state = state.after(former, Ended(time=found.close_time, how=found.status.name))
     await temporal.start_workflow(

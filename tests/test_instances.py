@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from deedkit import Deeds, new_deeds
-from driver_clouds import AwsCloud, aws
+from deedkit import Deeds, deeds, running
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 
@@ -29,6 +27,8 @@ from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.manifests import SecretRef
 from resources.messages import Account, CloudReachability, InstancesInput, VmFacts
+
+__all__ = ["deeds", "running"]  # fixtures
 
 NOW = datetime(2030, 2, 3, tzinfo=UTC)
 LISTING = timedelta(seconds=60)
@@ -89,20 +89,13 @@ class Watch:
         return [argument for name, argument in self.deeds.client.signals if name == "cloud_reachability"]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[AwsCloud]:
-    with aws() as cloud:
-        yield cloud
-
-
 @pytest.fixture
-async def watch(running: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watch]:
+def watch(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     cloud = Cloud()
     monkeypatch.setattr(instances, "PROBE_PATIENCE", 0.3)
-    async with new_deeds(running, tmp_path) as deeds:
-        monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
-        yield Watch(deeds, cloud)
-        cloud.thawed.set()
+    monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
+    yield Watch(deeds, cloud)
+    cloud.thawed.set()
 
 
 async def test_one_vm_is_read_between_two_listings(watch: Watch) -> None:
