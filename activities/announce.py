@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import logging
-from datetime import timedelta
-
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowQueryFailedError
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.deps import Deps
+from activities.records import last_words
 from resources import starts
 from resources.cluster import ClusterState, Ended
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse
 from resources.names import cluster_id
-
-log = logging.getLogger("hostler.cluster")
-
-PATIENCE = timedelta(seconds=5)
-"""With a workflow that has ended, whose code must run once more to say what it knew."""
 
 
 def account_of(machine_class: ClassSnapshot) -> Account | None:
@@ -74,13 +67,12 @@ async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescriptio
     state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
     if found is None or found.status not in starts.FROM_OUTSIDE:
         return state
-    former: ClusterState | None = None
     try:
-        former = await deps.client.get_workflow_handle(found.id, run_id=found.run_id).query(
-            "describe", result_type=ClusterState, rpc_timeout=PATIENCE
-        )
-    except (RPCError, WorkflowQueryFailedError) as e:
-        log.warning("what the workflow of cluster %s knew when it was ended cannot be read: %s", cluster, e)
+        former = await last_words(deps.client, found.id, found.run_id)
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        former = None  # its history is gone
     return state.after(former, Ended(time=found.close_time, how=found.status.name))
 
 

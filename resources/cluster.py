@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import Field
 
@@ -10,6 +11,7 @@ from resources.base import Duration, Model, Value
 from resources.messages import (
     Account,
     AccountUse,
+    CloudReachability,
     ClusterNews,
     Cursor,
     Happening,
@@ -133,13 +135,36 @@ class ClusterState(Model):
                 "pools": dict.fromkeys(former.pools),
                 "classes": former.classes,
                 "accounts": former.accounts,
-                "news": former.news,  # pools drop what is older
-                "api": api,  # of an outage machines have heard, and must hear of its end
+                "api": api,
                 "clouds": {key: cloud for key, cloud in former.clouds.items() if not cloud.reachable},
             }
         )
+
+    def told(self, name: str, said: Any, time: datetime) -> ClusterState:
+        """With one of the messages LAST_WORDS, as far as a workflow that comes after this one must know it."""
+        match said:
+            case Intent() if name == "pause":
+                pause = self.pause or Pause(time=time, requested_by=said.requested_by, reason=said.reason)
+                return self.model_copy(update={"pause": pause})
+            case Intent():
+                return self.model_copy(update={"pause": None})
+            case CloudReachability():
+                cloud = Reachability(**said.model_dump(exclude={"account"}))
+                return self.model_copy(update={"clouds": {**self.clouds, said.account: cloud}})
+            case _:
+                return self.model_copy(update={"api": said})
 
     @classmethod
     def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:
         """A cluster as whoever starts it has its settings."""
         return cls(name=name, queue_prefix=queue_prefix, heartbeat=timings.heartbeat, cloud_watch=timings.cloud_watch)
+
+
+LAST_WORDS: dict[str, type] = {
+    "pause": Intent,
+    "resume": Intent,
+    "reachability": Reachability,
+    "cloud_reachability": CloudReachability,
+}
+"""Messages to a cluster that tell, with the state that its last run began with, what it knew in the end: its history
+answers always, a query needs a worker, and code that can answer."""

@@ -21,7 +21,7 @@ from starter import intents, live
 from starter.errors import NoAnswer, NotFound, Refused, translated
 from starter.results import ClusterDescription, ClusterSummary, Sent
 from starter.spelling import did_you_mean
-from starter.starts import begin_cluster
+from starter.starts import start_cluster
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -85,11 +85,11 @@ class Clusters:
 
     async def renew(self, name: str, *, reason: str = "") -> Sent:
         """Asks the cluster's workflow to go on with the newest code, and to try again what stands still. One that
-        somebody has ended from outside is begun again; raises NoAnswer when nobody can say what that one knew."""
+        somebody has ended from outside is begun again."""
         with translated():
             found = await live.described(self._handle(name))
             if found is not None and found.status in FROM_OUTSIDE:
-                await begin_cluster(self._temporal, self._client.settings, name)
+                await start_cluster(self._temporal, self._client.settings, name)
                 return Sent(message="its workflow, which was ended from outside, is begun again")
         return await self._send(name, "renew", reason)
 

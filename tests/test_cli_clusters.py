@@ -19,7 +19,6 @@ from cli_support import (
     place,
     text,
 )
-from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.worker import Worker
 
@@ -29,7 +28,7 @@ from activities.deps import Deps
 from activities.pools import PoolActivities
 from activities.uses import UsesActivities
 from resources import attributes
-from resources.messages import Reachability
+from resources.messages import Note, Reachability
 from resources.names import cluster_id, pool_id
 from resources.settings import Settings
 from workflows.cluster import ClusterWorkflow
@@ -128,22 +127,24 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
         )
         again = (await place.run("renew", "cluster", name)).ok()
         assert again == f"cluster/{name} renewal: its workflow, which was ended from outside, is begun again\n"
-        described = await _lines(place, name, "Phase:        Paused")
+        described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
         assert any("BackAgain" in line for line in described)
 
 
-async def test_what_a_terminated_cluster_knew_is_not_lost_by_impatience(place: Place, impatient: None) -> None:
-    """Nobody can say now whether it was paused: whoever must come to serve it begins it again."""
+async def test_who_applies_something_then_does_not_end_its_pause(place: Place) -> None:
+    """Nor does it need a worker to know of it."""
     name = place.cluster
     place.write_settings(clusters={name: {}})
+    handle = place.client.get_workflow_handle(cluster_id(name))
     async with serving(place):
         await begin(place)
-    handle = place.client.get_workflow_handle(cluster_id(name))
+        (await place.run("pause", "cluster", name, "--reason", "a storm")).ok()
+    await handle.signal("note", Note(reason="Noted", message="nobody has taken this"))
     await handle.terminate("by mistake")
-    refused = await place.run("renew", "cluster", name)
-    assert refused.code == 1
     (await place.run("apply", "-f", "-", stdin=text(class_yaml(), machine_yaml("m2")))).ok()
-    assert (await handle.describe()).status == WorkflowExecutionStatus.TERMINATED
+    async with serving(place):
+        described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
+        assert any("a storm" in line for line in described)
 
 
 async def _lines(place: Place, name: str, wanted: str) -> list[str]:

@@ -567,7 +567,6 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
     lost = idle.lost()
     async with idle.worker():
         await idle.start(searched=True, looked=True)
-        await idle.use("big", ACCOUNT)
         await idle.ask(ClusterWorkflow.pause, requested_by="alice", reason="a storm")
         assert await lost.clusters() == []
         await idle.handle.terminate("by mistake")
@@ -578,10 +577,35 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
         assert await lost.clusters() == []
         state = await idle.state()
         assert state.pause is not None
-        assert (state.pause.requested_by, list(state.accounts), state.api) == ("alice", [ACCOUNT.key], None)
+        assert (state.pause.requested_by, state.pause.reason, state.api) == ("alice", "a storm", None)
         assert state.ended is not None
         (back,) = [h.message for h in state.journal if h.reason == "BackAgain"]
         assert back.startswith(f"the workflow was ended from outside at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
+
+
+async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: Cluster) -> None:
+    """No worker was there: it counts all the same, in a run of which no worker could give an answer any more."""
+    await idle.pool("p", registers=False)
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.ask(ClusterWorkflow.pause)
+        await idle.ask(ClusterWorkflow.resume)
+    await idle.handle.signal("pause", Intent(id="p", requested_by="alice"))
+    await idle.handle.signal("pause", args=["nonsense"])
+    await idle.handle.signal(ClusterWorkflow.reachability, DOWN)
+    await idle.handle.signal(
+        ClusterWorkflow.cloud_reachability,
+        CloudReachability(account=ACCOUNT.key, reachable=False, message="no", time=NOON),
+    )
+    await idle.handle.terminate("by mistake")
+    lost = idle.lost()
+    await eventually(lost.clusters, lambda again: again == [idle.name], "the pool in the list")
+    async with idle.worker():
+        state = await idle.state()
+        assert state.pause is not None
+        assert (state.pause.requested_by, state.api, list(state.clouds)) == ("alice", DOWN, [ACCOUNT.key])
+        assert state.ended is not None
+        assert not state.ended.unread
 
 
 async def test_a_pool_hears_soon_of_its_machine_that_somebody_terminates(idle: Cluster) -> None:
@@ -791,8 +815,14 @@ def test_who_has_not_heard_the_newest_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "searched"),
-    [({}, False), ({"pools": {"a": None}}, True), ({"pause": Pause(time=NOON)}, True), ({"api": DOWN}, True)],
-    ids=["nothing to tell", "a pool", "a pause", "out of reach"],
+    [
+        ({}, False),
+        ({"pools": {"a": None}}, True),
+        ({"pause": Pause(time=NOON)}, True),
+        ({"api": DOWN}, True),
+        ({"ended": ENDED}, True),
+    ],
+    ids=["nothing to tell", "a pool", "a pause", "out of reach", "the one before was ended from outside"],
 )
 def test_pools_are_looked_for_once_there_is_something_to_tell(fields: dict[str, Any], searched: bool) -> None:
     assert to_search(given(**fields)) is searched

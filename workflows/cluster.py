@@ -217,7 +217,7 @@ class ClusterWorkflow(Watches):
         if former is not None and not former.reachable and not news.reachable:
             news = news.model_copy(update={"since": former.began})  # another trouble, the same outage
         self.s.api = news
-        self._untold = former is not None or not news.reachable
+        self._untold = former is not None or not news.reachable or self.s.ended is not None
         if not news.reachable:
             self.note("APIRefused" if news.refused else "APIUnreachable", news.message)
         elif former is not None:
