@@ -35,6 +35,7 @@ from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.drain import DrainActivities
 from activities.instances import InstancesActivities
+from activities.lost import looking
 from activities.machine import MachineActivities
 from activities.marks import MarkActivities
 from activities.news import NewsActivities
@@ -223,6 +224,8 @@ async def running(
             await asyncio.sleep(0.01)
         if "workflows" in settings.worker.roles:
             await stack.enter_async_context(census.taking(deps))
+        if "watch" in settings.worker.roles:
+            await stack.enter_async_context(looking(deps))
 
         def replace(client: Client) -> None:
             deps.client = client

@@ -10,8 +10,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.deps import Deps
+from activities.records import last_words
 from resources import starts
-from resources.cluster import ClusterState
+from resources.cluster import ClusterState, Ended
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse, Target
 from resources.names import cluster_id
@@ -63,14 +64,16 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
 
     By the workflow's memo: the server itself answers, and no worker is asked.
     """
-    found = await _described(deps, cluster)
-    owners: dict[str, str] = await found.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str]) if found else {}
+    found = await described(deps, cluster)
+    if found is None or found.status != WorkflowExecutionStatus.RUNNING:
+        return ""
+    owners: dict[str, str] = await found.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str])
     return owners.get(account.key, "")
 
 
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
     """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
-    state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
+    state = await beginning(deps, cluster, await described(deps, cluster))
     handle = await deps.client.start_workflow(
         "ClusterWorkflow",
         state,
@@ -82,18 +85,35 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
     return handle.result_run_id
 
 
-async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
-    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
-    found = await _described(deps, cluster, run)
-    return found.raw_description.workflow_execution_info.first_run_id if found else ""
-
-
-async def _described(deps: Deps, cluster: str, run: str | None = None) -> WorkflowExecutionDescription | None:
-    """The cluster's workflow, or that run of it, which may be over; None when none runs."""
+async def described(deps: Deps, cluster: str, run: str | None = None) -> WorkflowExecutionDescription | None:
+    """The server's own record of the cluster's workflow, of its newest run unless another is named; None: there is
+    none. Raises RPCError."""
     try:
-        found = await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
+        return await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
     except RPCError as e:
         if e.status != RPCStatusCode.NOT_FOUND:
             raise
         return None
-    return found if run is not None or found.status == WorkflowExecutionStatus.RUNNING else None
+
+
+async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescription | None) -> ClusterState:
+    """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
+    people and classes have said to that one. `found`: the newest run."""
+    state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
+    if found is None or found.status not in starts.FROM_OUTSIDE:
+        return state
+    try:
+        former = await last_words(deps.client, found.id, found.run_id)
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        former = None  # its history is gone
+    return state.after(former, Ended(time=found.close_time, how=found.status.name))
+
+
+async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
+    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+    found = await described(deps, cluster, run)
+    if found is None or (run is None and found.status != WorkflowExecutionStatus.RUNNING):
+        return ""
+    return found.raw_description.workflow_execution_info.first_run_id

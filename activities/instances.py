@@ -25,6 +25,7 @@ from activities.kube import KubeError
 from activities.patience import patiently
 from activities.records import has_vm
 from activities.secrets import SecretMissing
+from activities.vm_owners import all_machines
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError, WrongAccount
 from resources.errors import PASSING, ErrorClass
@@ -36,6 +37,8 @@ WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
 PARALLEL = 10
 """Machines that are told at the same time."""
+FORGOTTEN = "?"
+"""In place of a state: what its machine was told last is not known any more."""
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
@@ -55,6 +58,8 @@ class InstancesActivities:
         suspicion; a fresh read by id, in the same account, decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
+        if input.remember and not before:
+            await look.recall()
         try:
             if not look.due or look.reachable is False:
                 await look.probe()
@@ -137,11 +142,26 @@ class _Look:
                 raise
             self.due |= e.error_class != ErrorClass.THROTTLED  # a busy cloud answers
 
+    async def recall(self) -> None:
+        """After a watch that was lost with all that it knew. Raises RPCError."""
+        async for machine in all_machines(self.deps.client, self.input.cluster):
+            if machine.machine_class in self.input.remember:
+                self.known[machine.provider_id] = machine.name
+                self.told[machine.provider_id] = FORGOTTEN
+
+    def _forget(self) -> None:
+        """That there are none here says nothing of VMs of which nobody knows that they were in this account."""
+        for vm in [vm for vm, state in self.told.items() if state == FORGOTTEN]:
+            del self.told[vm]
+            self.known.pop(vm, None)
+
     async def run(self) -> None:
         listing = await self._cloud().call(self.driver.list_machines, self._list)
         ours = await self.deps.installation()
         listed = {vm.provider_id: vm for vm in listing.machines if is_of(vm.installation, ours)}
         owner = next((vm.account_id for vm in listing.machines), "")
+        if not (owner or self.owner or listing.machines):
+            self._forget()
         await self._prove(owner)
         self.owner = owner or self.owner
         for vm in listed.values():

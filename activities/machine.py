@@ -275,6 +275,7 @@ class MachineActivities:
             return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
         words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
         raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
+
     async def _adopt(self, kube: Kube, input: CreateInput, target: Target, vm: MachineStatus) -> Target:
         """The target by the uid that the VM carries: a VM whose node has not joined yet needs the token of its own."""
         if vm.uid in (None, "", target.machine.uid):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from typing import NamedTuple
 
 from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from resources.attributes import PROVIDER_ID
+from resources.attributes import CLASS, NODE, PROVIDER_ID
 from resources.names import indexed, machine_id, provider_key
 
 ASKED_AT_ONCE = 200
@@ -40,3 +41,28 @@ async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str])
             activity.logger.warning("whose VMs these are cannot be asked: %s", e.message)
             break
     return found
+
+
+class Machine(NamedTuple):
+    """One that has a VM, as Temporal's list of workflows has it."""
+
+    name: str
+    provider_id: str
+    node: str
+    """"": it has none yet."""
+    machine_class: str
+
+
+async def all_machines(client: Client, cluster: str) -> AsyncIterator[Machine]:
+    """Those of a cluster that have a VM, for a watch that does not know whom it has told what: what is not there any
+    more can be told only to whom it was there for. Raises RPCError."""
+    prefix = machine_id(cluster, "")
+    query = (
+        "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
+        f"AND HostlerCluster = '{cluster}' AND HostlerProviderID IS NOT NULL"
+    )
+    async for execution in client.list_workflows(query):
+        said = execution.typed_search_attributes
+        name, vm = execution.id.removeprefix(prefix), said.get(PROVIDER_ID)
+        if vm and execution.id.startswith(prefix):
+            yield Machine(name, vm, said.get(NODE) or "", said.get(CLASS) or "")

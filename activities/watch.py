@@ -27,7 +27,7 @@ from activities.labels import Labels
 from activities.liveness import Liveness
 from activities.told import Position
 from activities.twins import LEASES_EVERY, Leases
-from activities.vm_owners import machines_of
+from activities.vm_owners import all_machines, machines_of
 from activities.whose import Rival, provider_id_of, the_one
 from resources.base import explained
 from resources.messages import Cursor, NodeFacts, Note, WatchInput
@@ -48,6 +48,9 @@ REFUSED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RP
 """What the server says of a workflow that takes no signal: it is full (10,000 in one run), or too busy."""
 DUPLICATE = "DuplicateNode"
 """In place of a digest in `Cursor.told`: of its machine another Node counts."""
+
+FORGOTTEN = "?"
+"""In place of a digest: what its machine was told last is not known any more."""
 
 
 @dataclass
@@ -70,7 +73,10 @@ class WatchActivities:
         An API server that cannot be reached is told to the cluster, and tried again: it is not the activity's failure.
         """
         kube = await self.deps.clusters.get(input.cluster)
-        watch = NodeWatch(kube, self.deps.client, input, Position(input.cursor, last_progress()))
+        former = last_progress()
+        watch = NodeWatch(kube, self.deps.client, input, Position(input.cursor, former))
+        if not (former or input.cursor.resource_version):
+            await watch.remember()
         try:
             with contextlib.suppress(asyncio.CancelledError, TimeoutError):
                 async with asyncio.timeout(input.duration.total_seconds()):
@@ -116,6 +122,16 @@ class NodeWatch:
         """For the next event."""
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
         self.labels = Labels(kube, self._unwritable)
+
+    async def remember(self) -> None:
+        """Of a watch that was lost with all that it knew: who has a Node is told of it whatever it is like, or that it
+        is gone. Raises RPCError."""
+        async for machine in all_machines(self.client, self.cluster):
+            key = provider_key(machine.provider_id)
+            self.machines[key] = machine.name
+            if machine.node:
+                self.vms[machine.node] = key
+                self._told(machine.node, f"{FORGOTTEN} {machine.name}")
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:

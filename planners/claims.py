@@ -16,6 +16,8 @@ from resources.machine import Look, MachineState, VmClaim
 from resources.messages import VmFacts
 from resources.timings import Timings
 
+CONTRADICTION = "VMContradiction"
+"""The condition of a machine whose VM the cloud does not find, or says to be off, while its kubelet lives."""
 GONE = "gone"
 """A VM's state when a fresh read by id has found nothing."""
 WELL = ("pending", "running")

@@ -49,6 +49,11 @@ def owners(s: ClusterState) -> dict[str, str]:
     return {key: seen.owner for key, seen in sorted(s.vms.items()) if seen.owner}
 
 
+def classes_only_of(s: ClusterState, key: str) -> list[str]:
+    """Those whose VMs are in this account and in no other."""
+    return sorted(name for name, keys in s.classes.items() if keys == [key] and name != UNKNOWN)
+
+
 def silent(s: ClusterState, keys: Iterable[str]) -> list[str]:
     """Accounts of these that do not answer."""
     return sorted(k for k in keys if k in s.clouds and not s.clouds[k].reachable)

@@ -51,5 +51,6 @@ def untold(s: ClusterState, now: datetime) -> list[str]:
 
 def to_search(s: ClusterState) -> bool:
     """Whether pools that were there before this workflow are to be looked for: of a former one that was ended from
-    outside. Not before there is something to tell them."""
-    return not s.searched and (bool(s.pools) or s.pause is not None or bool(troubles(s)))
+    outside. Not before there is something to tell them; what that one told them last may be over."""
+    told = bool(s.pools) or s.ended is not None
+    return not s.searched and (told or s.pause is not None or bool(troubles(s)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 
-from planners.claims import GONE
+from planners.claims import CONTRADICTION, GONE
 from planners.hot_update import rolling_hash
 from planners.preservation import ASKED_FOR, effective
 from resources.base import read_time
@@ -47,6 +47,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         failures=s.create_failures,
         unanswered=trouble is Trouble.CREATE and _unanswered(s),
         template=s.template_applied,
+        contradicted=s.deletion is None and any(c.type == CONTRADICTION for c in s.status.conditions),
         ended=ended,
     )
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 from pydantic import Field
 
-from resources.base import Count, Instant, Key, Model, Name, Span, Text, Value
+from resources.base import Count, Instant, Key, Model, Name, Span, Text, Value, Word
 from resources.messages import (
     Account,
     AccountUse,
+    CloudReachability,
     ClusterNews,
     Cursor,
     Happening,
@@ -27,6 +29,17 @@ class Pause(Value):
     time: Instant
     requested_by: Text = ""
     reason: Text = ""
+
+
+class Ended(Value):
+    """Of a workflow that did not come to its own end."""
+
+    time: Instant | None = None
+    """None where that is not known any more."""
+    how: Word
+    """Its status, as Temporal has it."""
+    unread: bool = False
+    """What it knew could not be read."""
 
 
 class PoolsInput(Value):
@@ -103,8 +116,55 @@ class ClusterState(Model):
     parked: Text | None = None
     """Why the life stands still: an error of our own code."""
     messages: Count = 0
+    ended: Ended | None = None
+    """How a former workflow of this cluster was ended from outside: what was seen since then, nobody was told."""
+
+    def after(self, former: ClusterState | None, ended: Ended) -> ClusterState:
+        """This one, to begin with after a former workflow that was ended from outside. What people, pools and classes
+        have said to that one stays; what it saw and told is old, and is looked at afresh. None: it could not be read.
+        """
+        if former is None:
+            return self.model_copy(update={"ended": ended.model_copy(update={"unread": True})})
+        api = former.api if former.api is not None and not former.api.reachable else None
+        return self.model_copy(
+            update={
+                "ended": ended,
+                "journal": former.journal,
+                "intents": former.intents,
+                "pause": former.pause,
+                "pools": dict.fromkeys(former.pools),
+                "classes": former.classes,
+                "accounts": former.accounts,
+                "api": api,
+                "clouds": {key: cloud for key, cloud in former.clouds.items() if not cloud.reachable},
+            }
+        )
+
+    def told(self, name: str, said: Any, time: datetime) -> ClusterState:
+        """With one of the messages LAST_WORDS, as far as a workflow that comes after this one must know it."""
+        match said:
+            case Intent() if name == "pause":
+                pause = self.pause or Pause(time=time, requested_by=said.requested_by, reason=said.reason)
+                return self.model_copy(update={"pause": pause})
+            case Intent():
+                return self.model_copy(update={"pause": None})
+            case CloudReachability():
+                cloud = Reachability(**said.model_dump(exclude={"account"}))
+                return self.model_copy(update={"clouds": {**self.clouds, said.account: cloud}})
+            case _:
+                return self.model_copy(update={"api": said})
 
     @classmethod
     def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:
         """A cluster as whoever starts it has its settings."""
         return cls(name=name, queue_prefix=queue_prefix, heartbeat=timings.heartbeat, cloud_watch=timings.cloud_watch)
+
+
+LAST_WORDS: dict[str, type] = {
+    "pause": Intent,
+    "resume": Intent,
+    "reachability": Reachability,
+    "cloud_reachability": CloudReachability,
+}
+"""Messages to a cluster that tell, with the state that its last run began with, what it knew in the end: its history
+answers always, a query needs a worker, and code that can answer."""

@@ -75,6 +75,8 @@ class MemberReport(Value):
     that somebody has terminated since."""
     template: Count = 0
     """The newest generation of the pool's template that its spec and its Node have."""
+    contradicted: bool = False
+    """The cloud says that its VM is gone or does not run, and its kubelet lives."""
     ended: bool = False
     """Nothing is left of it; the last report of all."""
     machine_class: Name = ""

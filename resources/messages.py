@@ -617,6 +617,9 @@ class InstancesInput(Value):
     """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
     opened: Key = ""
     """The other account that its Secret opens instead, as the machines were told; "": none."""
+    remember: list[Name] = Field(default_factory=list)
+    """Classes whose VMs are in this account and in no other, where what their machines were told is not known: they
+    are told of their VMs whatever these are like."""
     interval: Span
     duration: Span
     """It returns after so long, so that the cluster's next run knows what was told."""

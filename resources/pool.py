@@ -185,6 +185,8 @@ class Member(NamedTuple):
     lasted: Flag = False
     """It has been Running for planners.pool.pace.LASTED at a stretch, and is not Running any more. One that is Running
     says so by `since`."""
+    contradicted: Flag = False
+    """The cloud says that its VM is gone or does not run, and its kubelet lives."""
 
     @property
     def leaving(self) -> bool:
@@ -200,9 +202,15 @@ class Member(NamedTuple):
 
 _KNOWN = Member._fields.index("keep")
 """As many fields an older worker reads; the others travel apart, as text: five that one of the last version reads, and
-the last one apart from those, a digit for each member."""
+each of the last two apart from those, a digit for each member."""
 _NOTHING = ",,,0,0"
 """Those five, of a member of which they say nothing."""
+
+
+def _digits(members: Mapping[str, Member], field: str) -> str:
+    """A flag of the members by name, a digit each; "" where none has it."""
+    found = "".join(f"{getattr(members[name], field):d}" for name in sorted(members))
+    return found if "1" in found else ""
 
 
 class Revision(Value):
@@ -407,18 +415,22 @@ class PoolState(Model):
     @computed_field
     def lasted(self) -> str:
         """Of the members by name, likewise, a digit each; "" where none has."""
-        found = "".join(f"{self.members[name].lasted:d}" for name in sorted(self.members))
-        return found if "1" in found else ""
+        return _digits(self.members, "lasted")
+
+    @computed_field
+    def contradicted(self) -> str:
+        """Likewise."""
+        return _digits(self.members, "contradicted")
 
     @model_validator(mode="before")
     @classmethod
     def _together(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not (given.get("apart") or given.get("lasted")):
+        if not isinstance(given, dict) or not any(given.get(field) for field in ("apart", "lasted", "contradicted")):
             return given
         members = given["members"]
         apart = given.get("apart") or [_NOTHING] * len(members)
-        lasted = given.get("lasted") or "0" * len(members)
-        more = {n: [*a.split(","), d] for n, a, d in zip(sorted(members), apart, lasted, strict=True)}
+        digits = (given.get(field) or "0" * len(members) for field in ("lasted", "contradicted"))
+        more = {n: [*a.split(","), *d] for n, a, *d in zip(sorted(members), apart, *digits, strict=True)}
         return {**given, "members": {n: [*m[:_KNOWN], *more[n]] for n, m in members.items()}}
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
@@ -23,6 +24,14 @@ MEMO_OWNERS = "owners"
 MACHINE = Priority(priority_key=4)
 """One below Temporal's default: of machines there are many, and whoever asks their pool, class or cluster while all of
 them have something to do must not wait for their tasks."""
+
+FROM_OUTSIDE = (
+    WorkflowExecutionStatus.TERMINATED,
+    WorkflowExecutionStatus.CANCELED,
+    WorkflowExecutionStatus.TIMED_OUT,
+    WorkflowExecutionStatus.FAILED,
+)
+"""How a workflow is that did not come to its own end."""
 
 
 def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[str, Any]:

@@ -16,10 +16,12 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 from resources import attributes, names
 from resources.cluster import ClusterState
 from resources.messages import Intent
+from resources.starts import FROM_OUTSIDE
 from starter import intents, live
 from starter.errors import NoAnswer, NotFound, Refused, translated
 from starter.results import ClusterDescription, ClusterSummary, Sent
 from starter.spelling import did_you_mean
+from starter.starts import start_cluster
 
 if TYPE_CHECKING:
     from starter.client import HostlerClient
@@ -64,7 +66,8 @@ class Clusters:
                 raise await self._unknown(name)
             if found is None or not _runs(found):
                 closed = found.close_time if found else None
-                return ClusterDescription(await self._summary(name, NOT_WATCHED), ended=closed)
+                lost = found.status.name if found and found.status in FROM_OUTSIDE else ""
+                return ClusterDescription(await self._summary(name, NOT_WATCHED), ended=closed, lost=lost)
             phase = found.typed_search_attributes.get(attributes.PHASE, "")
             state, no_answer = None, ""
             try:
@@ -81,7 +84,13 @@ class Clusters:
             )
 
     async def renew(self, name: str, *, reason: str = "") -> Sent:
-        """Asks the cluster's workflow to go on with the newest code, and to try again what stands still."""
+        """Asks the cluster's workflow to go on with the newest code, and to try again what stands still. One that
+        somebody has ended from outside is begun again."""
+        with translated():
+            found = await live.described(self._handle(name))
+            if found is not None and found.status in FROM_OUTSIDE:
+                await start_cluster(self._temporal, self._client.settings, name)
+                return Sent(message="its workflow, which was ended from outside, is begun again")
         return await self._send(name, "renew", reason)
 
     async def pause(self, name: str, *, reason: str = "") -> Sent:

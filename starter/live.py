@@ -134,10 +134,18 @@ async def _pending(info: PendingActivityInfo, converter: DataConverter) -> Pendi
 
 async def _last_failure(error: BaseException, info: PendingActivityInfo, converter: DataConverter) -> str:
     if isinstance(error, TemporalTimeout) and error.type == TimeoutType.HEARTBEAT:
+        if info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED and _heard_since(info):
+            return ""  # another worker has taken it up, and is not silent
         # A worker that died tells nothing itself: the last it said is the blocker, not "heartbeat timeout".
         details = await converter.decode(list(info.heartbeat_details.payloads)) or list(error.last_heartbeat_details)
         return f"its worker went silent; before: {_words(details)}" if details else "its worker went silent"
     return failure_words(error)
+
+
+def _heard_since(info: PendingActivityInfo) -> bool:
+    """A heartbeat since its present attempt began."""
+    began, heard = info.last_started_time, info.last_heartbeat_time
+    return (heard.seconds, heard.nanos) > (began.seconds, began.nanos)
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -177,6 +177,8 @@ class ClusterDescription:
     """Why its workflow could not be asked."""
     ended: datetime | None = None
     """When the watch was ended, where there was one."""
+    lost: str = ""
+    """How, where its workflow did not come to its own end: somebody has terminated it."""
     task_attempt: int = 1
     """Over 1: the workflow's own code fails, and is tried again."""
     pending: tuple[PendingActivity, ...] = ()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
-from driver_clouds import AwsCloud, Given, machine
+from driver_clouds import AwsCloud, Given, aws, machine
 from kube_wire import NODES, Obj
 from kube_world import LEASES, World, new_world
 from temporalio.api.workflow.v1 import WorkflowExecutionExtendedInfo
@@ -195,6 +195,19 @@ class Deeds:
 
 def ref(given: Given) -> MachineRef:
     return MachineRef(cluster=CLUSTER, name=given.machine.name, uid=given.machine.uid)
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[AwsCloud]:
+    with aws() as cloud:
+        yield cloud
+
+
+@pytest.fixture
+async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
+    running.reset()
+    async with new_deeds(running, tmp_path) as deeds:
+        yield deeds
 
 
 @asynccontextmanager

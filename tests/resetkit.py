@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 
-from lifekit import Stack
+from lifekit import Stack, eventually
 from matrixkit import EVERYTHING
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
@@ -29,6 +29,12 @@ async def runs(client: Client, workflow_id: str) -> list[str]:
             events = (await client.get_workflow_handle(workflow_id, run_id=found[-1]).fetch_history()).events
             run = events[-1].workflow_execution_continued_as_new_event_attributes.new_execution_run_id
     return found
+
+
+async def run_of(client: Client, workflow_id: str, number: int) -> str:
+    """The id of the run of this number, once there is one."""
+    found = await eventually(lambda: runs(client, workflow_id), lambda ids: len(ids) > number, f"run {number}")
+    return found[number]
 
 
 async def reset(client: Client, workflow_id: str, share: float, run_id: str | None = None) -> None:

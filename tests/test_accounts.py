@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from deedkit import CONSISTENCY, Deeds, new_deeds
-from driver_clouds import AwsCloud, Given, aws, calls, fault
+from deedkit import CONSISTENCY, Deeds, deeds, running
+from driver_clouds import Given, calls, fault
 from pydantic import SecretStr
 from temporalio.exceptions import ActivityError, RetryState, TimeoutError, TimeoutType
 from temporalio.service import RPCError, RPCStatusCode
@@ -35,21 +34,10 @@ from resources.messages import (
 )
 from workflows.calls import SHORT, failure_of
 
+__all__ = ["deeds", "running"]  # fixtures
+
 SECRET = SecretRef(name="credentials")
 KEY = "AWS/eu-west-1/default/credentials"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[AwsCloud]:
-    with aws() as cloud:
-        yield cloud
-
-
-@pytest.fixture
-async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
-    running.reset()
-    async with new_deeds(running, tmp_path) as deeds:
-        yield deeds
 
 
 def exchange(deeds: Deeds, secret: Mapping[str, SecretStr]) -> None:

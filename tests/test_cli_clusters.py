@@ -28,7 +28,7 @@ from activities.deps import Deps
 from activities.pools import PoolActivities
 from activities.uses import UsesActivities
 from resources import attributes
-from resources.messages import Reachability
+from resources.messages import Note, Reachability
 from resources.names import cluster_id, pool_id
 from resources.settings import Settings
 from workflows.cluster import ClusterWorkflow
@@ -109,6 +109,48 @@ async def test_a_cluster_from_the_first_machine_to_its_end(place: Place) -> None
     assert "Ended:" in ended
     again = await place.run("delete", "cluster", name)
     assert (again.code, "is not watched: there is nothing to remove" in again.err) == (1, True)
+
+
+async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(place: Place) -> None:
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    async with serving(place):
+        await begin(place)
+        (await place.run("pause", "cluster", name)).ok()
+        handle = place.client.get_workflow_handle(cluster_id(name))
+        await handle.terminate("by mistake")
+        described = await eventually(lambda: _lines(place, name, "Machines:     1"), "its machine in the list")
+        ended = next(i for i, line in enumerate(described) if line.startswith("Ended:"))
+        assert described[ended + 1].strip() == (
+            "from outside (TERMINATED): a worker of the role watch begins it again within a minute; at once: hostler "
+            f"renew cluster {name}"
+        )
+        again = (await place.run("renew", "cluster", name)).ok()
+        assert again == f"cluster/{name} renewal: its workflow, which was ended from outside, is begun again\n"
+        described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
+        assert any("BackAgain" in line for line in described)
+
+
+async def test_who_applies_something_then_does_not_end_its_pause(place: Place) -> None:
+    """Nor does it need a worker to know of it."""
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    handle = place.client.get_workflow_handle(cluster_id(name))
+    async with serving(place):
+        await begin(place)
+        (await place.run("pause", "cluster", name, "--reason", "a storm")).ok()
+    await handle.signal("note", Note(reason="Noted", message="nobody has taken this"))
+    await handle.terminate("by mistake")
+    (await place.run("apply", "-f", "-", stdin=text(class_yaml(), machine_yaml("m2")))).ok()
+    async with serving(place):
+        described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
+        assert any("a storm" in line for line in described)
+
+
+async def _lines(place: Place, name: str, wanted: str) -> list[str]:
+    """What `describe` says, once that is in it."""
+    lines = (await place.run("describe", "cluster", name)).ok().splitlines()
+    return lines if wanted in lines else []
 
 
 async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:

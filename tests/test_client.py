@@ -10,6 +10,7 @@ import stat
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,6 +30,9 @@ from cli_support import (
     text,
     working,
 )
+from temporalio.api.enums.v1 import PendingActivityState, TimeoutType
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources.machine import ClassSnapshot, MachineState, Phase
@@ -42,6 +46,7 @@ from starter.client import HostlerClient
 from starter.commands.describe import page
 from starter.commands.get import _node_status
 from starter.errors import HostlerError, Interrupted, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
+from starter.live import pending_of
 from starter.output import Busy, Table, age, dump, fields, moment
 from starter.plan_classes import ClassPlan
 from starter.results import Verb
@@ -319,6 +324,29 @@ async def test_what_it_waits_for_outside(hostler: HostlerClient, mode: str, fail
     shown = "\n".join(page(await hostler.describe("m1"), datetime.now(UTC)))
     assert re.search(rf"Seen last: +{re.escape(failure)}\n", shown)
     assert re.search(r"drain_node +2 +in \d+m +as above", shown)
+
+
+@pytest.mark.parametrize(
+    ("beat", "running", "shown"),
+    [
+        (11, True, ""),  # another worker has taken it up, and says so
+        (10, True, "its worker went silent"),  # it has not said a word yet
+        (9, True, "its worker went silent"),
+        (11, False, "its worker went silent"),
+    ],
+)
+async def test_a_silence_that_is_over_is_not_shown(beat: int, running: bool, shown: str) -> None:
+    state = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED if running else 1
+    info = PendingActivityInfo(activity_type={"name": "watch_nodes"}, attempt=2, state=state)
+    info.last_started_time.FromSeconds(10)
+    info.last_heartbeat_time.FromSeconds(beat)
+    info.last_failure.timeout_failure_info.timeout_type = TimeoutType.TIMEOUT_TYPE_HEARTBEAT
+    (pending,) = await pending_of(
+        SimpleNamespace(
+            raw_description=SimpleNamespace(pending_activities=[info]), data_converter=DataConverter.default
+        )
+    )
+    assert pending.last_failure == shown
 
 
 @pytest.mark.usefixtures("impatient")

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
-from deedkit import CONSISTENCY, Deeds, new_deeds, ref
-from driver_clouds import AwsCloud, aws
+from deedkit import CONSISTENCY, Deeds, deeds, ref, running
 from kube_wire import NODES
 
 from activities.drain import DrainActivities
@@ -31,25 +28,14 @@ from resources.messages import (
     Target,
 )
 
+__all__ = ["deeds", "running"]  # fixtures
+
 UNKNOWN_VM = "aws:///eu-west-1/i-0123456789abcdef0"
 SECOND = timedelta(seconds=1)
 
 both_ways = pytest.mark.parametrize(
     "now", [datetime(2020, 2, 3, tzinfo=UTC), datetime(2040, 2, 3, tzinfo=UTC)], ids=["worker ahead", "worker behind"]
 )
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[AwsCloud]:
-    with aws() as cloud:
-        yield cloud
-
-
-@pytest.fixture
-async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
-    running.reset()
-    async with new_deeds(running, tmp_path) as deeds:
-        yield deeds
 
 
 class Answers:

@@ -23,15 +23,17 @@ import worker
 from activities.announce import owner_of
 from activities.boundary import Boundary
 from activities.deps import Deps
+from activities.lost import Lost
 from activities.pools import PoolActivities
 from activities.uses import UsesActivities
-from planners.cluster_accounts import used_by
+from planners.cluster_accounts import classes_only_of, used_by
 from planners.cluster_news import news_of, to_search, untold
 from resources import attributes as at
-from resources.cluster import ClusterState, Pause
+from resources.cluster import ClusterState, Ended, Pause
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
+from resources.membership import PoolRef
 from resources.messages import (
     Account,
     AccountUse,
@@ -39,6 +41,7 @@ from resources.messages import (
     CloudReachability,
     ClusterNews,
     Cursor,
+    InstancesOutput,
     Intent,
     Reachability,
     VmsTold,
@@ -46,14 +49,15 @@ from resources.messages import (
 )
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
 from resources.pool import Member, PoolState, Revision
-from resources.settings import Settings
+from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
-from workflows.cluster_words import details
+from workflows.cluster_words import details, gap_words
 
 NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))
 OTHER = ACCOUNT.model_copy(update={"region": "eu-central-1"})
 DOWN = Reachability(reachable=False, message="connection refused", time=NOON)
+ENDED = Ended(time=NOON, how="TERMINATED")
 UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
 
 
@@ -61,6 +65,7 @@ UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
 class DeafPool:
     def __init__(self) -> None:
         self.news: list[ClusterNews] = []
+        self.ended: list[str] = []
         self.over = False
 
     @workflow.run
@@ -72,8 +77,16 @@ class DeafPool:
         self.news.append(news)
 
     @workflow.signal
+    def member_ended(self, name: str) -> None:
+        self.ended.append(name)
+
+    @workflow.signal
     def stop(self) -> None:
         self.over = True
+
+    @workflow.query
+    def lost(self) -> list[str]:
+        return self.ended
 
     @workflow.query
     def heard(self) -> list[ClusterNews]:
@@ -146,15 +159,14 @@ class Cluster:
             await self.handle.signal(ClusterWorkflow.register_pool, name)
         return handle
 
-    async def machine(self, name: str, machine_class: str) -> WorkflowHandle[Any, Any]:
-        """It runs, and visibility knows it."""
+    async def machine(self, name: str, machine_class: str, pool: str = "") -> WorkflowHandle[Any, Any]:
+        """It runs, and visibility knows it; of a pool, on the task queue of a worker that looks for lost ones."""
+        said = [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
         handle = await self.client.start_workflow(
             DeafMachine.run,
             id=machine_id(self.name, name),
-            task_queue=f"{self.name}-pools",
-            search_attributes=TypedSearchAttributes(
-                [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
-            ),
+            task_queue=self.name if pool else f"{self.name}-pools",
+            search_attributes=TypedSearchAttributes([*said, SearchAttributePair(at.POOL, pool)] if pool else said),
         )
 
         async def visible() -> int:
@@ -205,6 +217,11 @@ class Cluster:
 
     async def journal(self) -> list[tuple[str, str]]:
         return [(h.reason, h.message) for h in (await self.state()).journal]
+
+    def lost(self) -> Lost:
+        """The look of a worker whose settings have the cluster."""
+        self.deps.settings = Settings(queue_prefix=self.name, clusters={self.name: ClusterSettings()})
+        return Lost(self.deps)
 
     async def scheduled(self) -> list[str]:
         return [
@@ -411,6 +428,7 @@ async def test_a_pool_that_was_ended_from_outside_is_found_out(cluster: Cluster)
     dead = await cluster.pool("dead")
     await cluster.pool("p")
     await cluster.until_heard("dead", WELL)
+    await cluster.until_heard("p", WELL)
     await dead.terminate()
     await cluster.ask(ClusterWorkflow.pause)
     await cluster.until_heard("p", WELL, PAUSED)
@@ -575,6 +593,80 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
     assert "**Paused** since" in details(await cluster.state())
 
 
+# -- ended from outside ------------------------------------------------------------------------------------------------
+
+
+async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) -> None:
+    """Paused as it was, with its pools told, and with the gap in its journal. One that a person has removed is not, and
+    none of which nothing is left."""
+    lost = idle.lost()
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.ask(ClusterWorkflow.pause, requested_by="alice", reason="a storm")
+        assert await lost.clusters() == []
+        await idle.handle.terminate("by mistake")
+        assert await lost.clusters() == []  # no machine and no pool: nobody needs it
+        await idle.pool("p", registers=False)
+        await eventually(lost.clusters, lambda again: again == [idle.name], "the pool in the list")
+        await idle.until_heard("p", PAUSED)
+        assert await lost.clusters() == []
+        state = await idle.state()
+        assert state.pause is not None
+        assert (state.pause.requested_by, state.pause.reason, state.api) == ("alice", "a storm", None)
+        assert state.ended is not None
+        (back,) = [h.message for h in state.journal if h.reason == "BackAgain"]
+        assert back.startswith(f"the workflow was ended from outside at {state.ended.time:%Y-%m-%d %H:%M:%S} UTC (TERM")
+
+
+async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: Cluster) -> None:
+    """No worker was there: it counts all the same, in a run of which no worker could give an answer any more."""
+    await idle.pool("p", registers=False)
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.ask(ClusterWorkflow.pause)
+        await idle.ask(ClusterWorkflow.resume)
+    await idle.handle.signal("pause", Intent(id="p", requested_by="alice"))
+    await idle.handle.signal("pause", args=["nonsense"])
+    await idle.handle.signal(ClusterWorkflow.reachability, DOWN)
+    await idle.handle.signal(
+        ClusterWorkflow.cloud_reachability,
+        CloudReachability(account=ACCOUNT.key, reachable=False, message="no", time=NOON),
+    )
+    await idle.handle.terminate("by mistake")
+    lost = idle.lost()
+    await eventually(lost.clusters, lambda again: again == [idle.name], "the pool in the list")
+    async with idle.worker():
+        state = await idle.state()
+        assert state.pause is not None
+        assert (state.pause.requested_by, state.api, list(state.clouds)) == ("alice", DOWN, [ACCOUNT.key])
+        assert state.ended is not None
+        assert not state.ended.unread
+
+
+async def test_a_pool_hears_soon_of_its_machine_that_somebody_terminates(idle: Cluster) -> None:
+    """Each once, and none that ended by itself or runs."""
+    pool, lost = await idle.pool("p", registers=False), idle.lost()
+    ended, gone, _ = [await idle.machine(name, "big", "p") for name in ("m-1", "m-2", "m-3")]
+    alone = await idle.machine("m-4", "big")
+    for handle in (ended, alone):
+        await handle.terminate("by mistake")
+    await gone.cancel()  # nobody serves it: it goes on
+    await eventually(lost.machines, lambda told: told == ["m-1"], "m-1 in the list")
+    assert await lost.machines() == []
+    assert await pool.query(DeafPool.lost) == ["m-1"]
+
+
+async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:
+    """A new machine or pool may be sooner than the look of a worker."""
+    async with idle.worker():
+        await idle.start(searched=True, looked=True)
+        await idle.ask(ClusterWorkflow.pause)
+        await idle.handle.terminate("by mistake")
+        await idle.pool("p", registers=False)
+        await PoolActivities(idle.deps).register_pool(PoolRef(cluster=idle.name, name="p"))
+        await idle.until_heard("p", PAUSED)
+
+
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
@@ -682,6 +774,30 @@ def given(**fields: Any) -> ClusterState:
     return known.model_copy(update=fields)
 
 
+def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
+    """What was said stays, what was seen is seen afresh; of an outage machines have heard, and must hear of its end."""
+    former = given(
+        api=DOWN, clouds={ACCOUNT.key: DOWN, OTHER.key: UP}, pools={"p": NOON}, pause=Pause(time=NOON), looked=True
+    )
+    former.cursor = Cursor.at("7", {"n-1": "digest m-1"})
+    former.vms = {ACCOUNT.key: InstancesOutput(told={"aws:///eu-west-1/i-1": "stopped"})}
+    now = given(classes={}, accounts={}).after(former, ENDED)
+    assert (now.pause, now.pools, now.classes) == (former.pause, {"p": None}, former.classes)
+    assert (now.api, list(now.clouds), now.cursor, now.vms, now.looked) == (DOWN, [ACCOUNT.key], Cursor(), {}, False)
+    assert given().after(given(api=UP), ENDED).api is None
+    assert now.ended == ENDED
+    unread = given().after(None, ENDED).ended
+    assert unread is not None
+    assert gap_words(unread, NOON + timedelta(seconds=42)) == (
+        "the workflow was ended from outside at 2031-01-01 12:00:00 UTC (TERMINATED), and is back after 0:00:42: every "
+        "machine is told afresh of its Node and VM; what it knew could not be read: if the cluster was paused, it is "
+        "not any more"
+    )
+    assert classes_only_of(former, ACCOUNT.key) == ["big"]
+    former.classes["big"] = [ACCOUNT.key, OTHER.key]  # of which its machines are in which is not known
+    assert classes_only_of(former, ACCOUNT.key) == []
+
+
 def test_news_keep_their_time_until_something_changes() -> None:
     s = given()
     s.news = news_of(s, NOON)
@@ -734,8 +850,14 @@ def test_who_has_not_heard_the_newest_is_told() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "searched"),
-    [({}, False), ({"pools": {"a": None}}, True), ({"pause": Pause(time=NOON)}, True), ({"api": DOWN}, True)],
-    ids=["nothing to tell", "a pool", "a pause", "out of reach"],
+    [
+        ({}, False),
+        ({"pools": {"a": None}}, True),
+        ({"pause": Pause(time=NOON)}, True),
+        ({"api": DOWN}, True),
+        ({"ended": ENDED}, True),
+    ],
+    ids=["nothing to tell", "a pool", "a pause", "out of reach", "the one before was ended from outside"],
 )
 def test_pools_are_looked_for_once_there_is_something_to_tell(fields: dict[str, Any], searched: bool) -> None:
     assert to_search(given(**fields)) is searched

@@ -49,6 +49,8 @@ OWN = (
     "burst of news",
     "thread that never comes back",
     "what a terminated workflow knew is found again",
+    "a cluster that somebody terminates is begun again",
+    "a pool hears soon of its machine that somebody terminates",
     "an account that its class has left holds up nobody",
     "a node that cannot be written is its machines trouble alone",
     "who comes while the watches return keeps it",

@@ -5,16 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from deedkit import Deeds, new_deeds
-from driver_clouds import AwsCloud, aws
+from deedkit import Deeds, deeds, running
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 
 from activities import instances
 from activities.instances import PROBE_EVERY, InstancesActivities
 from drivers.base import (
+    GetAccountRequest,
     GetMachineStatusRequest,
     ListMachinesRequest,
     ListMachinesResponse,
@@ -22,9 +23,12 @@ from drivers.base import (
     VmState,
 )
 from drivers.errors import DriverError
+from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.manifests import SecretRef
-from resources.messages import Account, CloudReachability, InstancesInput
+from resources.messages import Account, CloudReachability, InstancesInput, VmFacts
+
+__all__ = ["deeds", "running"]  # fixtures
 
 NOW = datetime(2030, 2, 3, tzinfo=UTC)
 LISTING = timedelta(seconds=60)
@@ -36,18 +40,24 @@ class Cloud:
 
     def __init__(self) -> None:
         self.calls: list[str] = []
+        self.vms = [VM]
+        self.account = ""
         self.frozen = False
         self.error: ErrorClass | None = None
         self.thawed = threading.Event()
 
     def list_machines(self, _: ListMachinesRequest) -> ListMachinesResponse:
         self._answer("list")
-        return ListMachinesResponse(machines=[VM])
+        return ListMachinesResponse(machines=[vm.model_copy(update={"account_id": self.account}) for vm in self.vms])
 
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
-        assert request.provider_id == VM.provider_id
         self._answer("read")
+        if request.provider_id != VM.provider_id:
+            raise DriverError(ErrorClass.NOT_FOUND, "no such VM")
         return VM
+
+    def get_account(self, _: GetAccountRequest) -> str:
+        return self.account
 
     def _answer(self, call: str) -> None:
         self.calls.append(call)
@@ -71,24 +81,21 @@ class Watch:
         return failure
 
     @property
+    def told(self) -> list[VmFacts]:
+        return [argument for name, argument in self.deeds.client.signals if name == "observe_vm"]
+
+    @property
     def news(self) -> list[CloudReachability]:
         return [argument for name, argument in self.deeds.client.signals if name == "cloud_reachability"]
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[AwsCloud]:
-    with aws() as cloud:
-        yield cloud
-
-
 @pytest.fixture
-async def watch(running: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Watch]:
+def watch(deeds: Deeds, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
     cloud = Cloud()
     monkeypatch.setattr(instances, "PROBE_PATIENCE", 0.3)
-    async with new_deeds(running, tmp_path) as deeds:
-        monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
-        yield Watch(deeds, cloud)
-        cloud.thawed.set()
+    monkeypatch.setattr(deeds.deps, "driver", lambda _: cloud)
+    yield Watch(deeds, cloud)
+    cloud.thawed.set()
 
 
 async def test_one_vm_is_read_between_two_listings(watch: Watch) -> None:
@@ -135,3 +142,45 @@ async def test_what_a_read_is_answered(watch: Watch, error: ErrorClass, calls: l
     await watch.attempt()
     assert watch.cloud.calls == calls
     assert watch.news[-1].reachable is reachable
+
+
+class Listed:
+    """In place of visibility: two machines of the class, one of another, each with its VM."""
+
+    def __init__(self, *machines: tuple[str, str, str]) -> None:
+        self.machines = machines
+
+    async def __call__(self, query: str) -> AsyncIterator[SimpleNamespace]:
+        for name, vm, machine_class in self.machines:
+            said = [SearchAttributePair(at.PROVIDER_ID, vm), SearchAttributePair(at.CLASS, machine_class)]
+            yield SimpleNamespace(id=f"machine/demo/{name}", typed_search_attributes=TypedSearchAttributes(said))
+
+
+GONE_VM, OTHERS_VM = "aws:///eu-west-1/i-2", "aws:///eu-west-1/i-3"
+
+
+async def test_a_watch_that_was_lost_with_all_that_it_knew(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Machines of its classes are told of their VMs once more, also of one that is not there; nobody a second time."""
+    listed = Listed(("m-1", VM.provider_id, "big"), ("m-2", GONE_VM, "big"), ("m-3", OTHERS_VM, "small"))
+    monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
+    watch.cloud.account = "1"
+    watch.input = watch.input.model_copy(update={"remember": ["big"]})
+    for _ in range(2):
+        await watch.attempt()
+        watch.now += LISTING
+    assert [(f.provider_id, f.state) for f in watch.told] == [(VM.provider_id, "running"), (GONE_VM, "gone")]
+    told = [argument for name, argument in watch.deeds.client.signals if name == "vms_told"]
+    assert [(t.told, t.owner) for t in told] == [({}, "1")]
+
+
+async def test_vms_of_which_nobody_knows_that_they_were_in_this_account(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Secret that opens another account now, or one that has lost all its VMs: an empty list does not say which."""
+    listed = Listed(("m-2", GONE_VM, "big"))
+    monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
+    watch.input = watch.input.model_copy(update={"remember": ["big"]})
+    watch.cloud.vms = []
+    await watch.attempt()
+    assert watch.told == []
+    assert watch.cloud.calls == ["list"]

@@ -4,14 +4,12 @@ for, in words."""
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
-from deedkit import Deeds, new_deeds, ref
-from driver_clouds import AwsCloud, Given, aws, fault
+from deedkit import Deeds, deeds, ref, running
+from driver_clouds import Given, fault
 from kube_wire import NODES
 from kube_world import SECRETS
 
@@ -40,21 +38,10 @@ from resources.messages import (
 from resources.names import MACHINE_NAME_LABEL, STARTUP_TAINTS, TAG_UID
 from simulator.frame import FaultRule
 
+__all__ = ["deeds", "running"]  # fixtures
+
 VM, OTHER_VM = "aws:///eu-west-1/i-0123456789abcdef0", "aws:///eu-west-1/i-0fedcba9876543210"
 DEADLINE = datetime(2031, 1, 1, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[AwsCloud]:
-    with aws() as cloud:
-        yield cloud
-
-
-@pytest.fixture
-async def deeds(running: AwsCloud, tmp_path: Path) -> AsyncIterator[Deeds]:
-    running.reset()
-    async with new_deeds(running, tmp_path) as deeds:
-        yield deeds
 
 
 def strike(deeds: Deeds, operation: str, **fields: Any) -> FaultRule:

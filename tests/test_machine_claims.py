@@ -15,6 +15,7 @@ from memberkit import Pool, listening
 from stubs import VM, Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
 
+from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.messages import DeleteIntent, Intent, LookInput, NodeLook, StatusOutput, VmFacts, VmLook
@@ -86,7 +87,8 @@ async def contradicted(temporal: WorkflowEnvironment, machines: Machines, handle
 async def test_not_found_against_a_ready_node_is_a_contradiction(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """Its Lease moves. It stays Running, its pool hears of nothing, and it is looked at until the cloud finds it."""
+    """Its Lease moves. It stays Running, lists show it, its pool hears of it and of its end, and it is looked at until
+    the cloud finds it."""
     Kubelet(machines)
     handle = await pool.running()
     await pool.told(lambda r: r.phase is Phase.RUNNING)
@@ -101,11 +103,14 @@ async def test_not_found_against_a_ready_node_is_a_contradiction(
     assert again.status.deadlines["claim"] == again.claim.next
     assert [h.reason for h in again.journal].count("VMContradiction") == 1
     assert (again.status.phase, again.vm) == (Phase.RUNNING, None)
-    assert len(await pool.heard()) == before
+    assert (await handle.describe()).typed_search_attributes.get(at.REASON) == "VMContradiction"
     machines.stubs.always["look_at_vm"] = VmLook(state="running")
     await temporal.fast_forward(handle, timedelta(minutes=5))
     well = await eventually(lambda: state(handle), lambda s: s.claim is None, "the cloud finds it")
     assert (condition(well), well.journal[-1].reason, "claim" in well.status.deadlines) == ("", "VMFound", False)
+    said = await eventually(pool.heard, lambda heard: len(heard) > before + 1, "the end of it")
+    assert [(r.phase, r.contradicted) for r in said[before:]] == [(Phase.RUNNING, True), (Phase.RUNNING, False)]
+    assert (await handle.describe()).typed_search_attributes.get(at.REASON) is None
     await handle.execute_update(MachineWorkflow.delete, DeleteIntent(id="d"))  # so that something happens at all
     await handle.result()
     assert {r.vm for r in (await pool.heard())[before:]} == {Vm.LIVES, Vm.GONE}

@@ -55,13 +55,19 @@ def test_a_report_is_a_whole_snapshot() -> None:
         preserved_by=PreservedBy.AUTO,
         template=4,
         seq=9,
+        contradicted=True,
     )
     heard = hear(member(), said, [revision(1)])
     assert (heard.since, heard.phase, heard.vm, heard.trouble) == (LATER, Phase.FAILED, Vm.LIVES, Trouble.HEALTH)
-    assert (heard.drained, heard.template, heard.seq) == (True, 4, 9)
+    assert (heard.drained, heard.template, heard.seq, heard.contradicted) == (True, 4, 9, True)
     assert (heard.preserved_until, heard.preserved_by) == (LATER, PreservedBy.AUTO)
     after = hear(heard, report(seq=10), [revision(1)])
-    assert (after.trouble, after.drained, after.preserved_until) == (Trouble.NONE, False, None)
+    assert (after.trouble, after.drained, after.preserved_until, after.contradicted) == (
+        Trouble.NONE,
+        False,
+        None,
+        False,
+    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from test_operators import described, waits_for
 
 from resources.machine import ClassSnapshot, Condition, Phase
 from resources.manifests import MachineClass, MachineDeployment
-from resources.messages import Happening
+from resources.messages import ClusterNews, Happening
 from resources.pool import Gate, Member, PoolState, PoolWait, Rollout
 from resources.pool_intents import PoolSummary, RevisionSummary
 from starter.commands.describe import pool_lines
@@ -200,3 +200,9 @@ def test_a_pool_that_is_gone() -> None:
     ):
         assert words in found, found
     assert "Nothing is left" not in found
+
+
+def test_what_cannot_be_seen_is_said_on_the_first_screen() -> None:
+    down = ClusterNews(reachable=False, message="the API server: connection refused", time=ago(minutes=1))
+    assert "Not reachable:  the API server: connection refused" in shown(summary(), state=state(news=down))
+    assert "Not reachable" not in shown(summary(), state=state())

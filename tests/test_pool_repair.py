@@ -83,6 +83,18 @@ def test_rollout_and_repair_share_one_budget() -> None:
     assert len(deleted(look(pool(10), spec(10, 0, 1)))) == 1
 
 
+def test_what_the_cloud_says_against_living_kubelets_is_said_first_and_not_acted_on() -> None:
+    members = pool(0, 3) | {n: member(2, contradicted=True) for n in "abcdefg"} | {"z": asking()}
+    made = look(members, spec(11))
+    assert (made.waits[0].reason, made.waits[0].message) == (
+        "VMContradiction",
+        "the cloud says that the VMs of 7 machines are gone or off, but their kubelets live: a, b, c, d, e and 2 more; "
+        "nothing is done on the cloud's word",
+    )
+    assert (granted(made), deleted(made)) == (["z"], [])
+    assert waits(look(pool(0, 3) | {"a": member(2, contradicted=True, deleting=True)}, spec(3))) == set()
+
+
 def test_on_old_news_nothing_is_destroyed() -> None:
     """I5, MCM #657."""
     members = pool(4, 8) | {"ill": asking(), "f": failing(drained=True)}

@@ -54,6 +54,7 @@ FULL = member(
     repair=True,
     removed=True,
     lasted=True,
+    contradicted=True,
 )
 
 
@@ -70,7 +71,8 @@ def read(given: dict[str, Any]) -> dict[str, Member]:
 
 def test_a_member_is_at_most_150_bytes() -> None:
     state = written({"shoot-worker-abcde-fghij": FULL})
-    encoded = json.dumps([state["members"], state["apart"], state["lasted"]], separators=(",", ":"))
+    parts = [state[field] for field in ("members", "apart", "lasted", "contradicted")]
+    encoded = json.dumps(parts, separators=(",", ":"))
     assert len(encoded) <= 150
     assert read(state) == {"shoot-worker-abcde-fghij": FULL}
 
@@ -93,6 +95,7 @@ def test_every_code_is_read_back() -> None:
             repair=chance.choice([True, False]),
             removed=chance.choice([True, False]),
             lasted=chance.choice([True, False]),
+            contradicted=chance.choice([True, False]),
         )
         members = {"z": made, "a": FULL, "m": member()}
         assert read(written(members)) == members
@@ -117,7 +120,7 @@ BEFORE = [12, 1767225600000, 1767225600000, "C", "v", "h", "g", 3, None, None, "
 def test_what_was_written_before_there_were_slots_is_read() -> None:
     """Histories that are recorded, and runs that go on in another one by a newer worker."""
     state = written({"m": FULL}) | {"members": {"m": BEFORE}}
-    del state["apart"], state["lasted"]
+    del state["apart"], state["lasted"], state["contradicted"]
     (found,) = read(state).values()
     assert (found.preserved_by, found.deleting, found.node_marked, found.seq) == (PreservedBy.ASKED, True, False, 345)
     assert (found.keep, found.kept, found.released) == (Keep.UNDECIDED, PreservedBy.NOBODY, Released.NO)
@@ -132,6 +135,7 @@ def test_an_older_worker_reads_the_members() -> None:
     assert state["apart"] == ["n,u,s,1,1", ",,,0,0"], "by name"
     assert state["lasted"] == "10", "apart from those: one of the last version reads five and no more"
     assert read({**state, "lasted": ""}) == {"b": member(), "a": FULL._replace(lasted=False)}
+    assert read({**state, "contradicted": ""}) == {"b": member(), "a": FULL._replace(contradicted=False)}
     assert written({"a": member()})["lasted"] == ""
     assert read({**state, "apart": []})["a"] == FULL._replace(**NOT_APART)
 

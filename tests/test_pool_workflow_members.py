@@ -24,6 +24,7 @@ from resources.messages import ClusterNews, DeleteIntent
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, machine_id
 from resources.pool import Permit as Given
 from resources.pool import Trouble, Vm
+from workflows.pool import MachineDeploymentWorkflow
 
 
 @pytest_asyncio.fixture
@@ -212,6 +213,7 @@ async def test_what_cannot_be_seen_is_not_destroyed(pool: Pool) -> None:
     newest = datetime.now(UTC)
     await pool.cluster_news(reachable=False, message="connection refused", time=newest)
     await pool.cluster_news(time=newest - timedelta(seconds=1))  # older, and overtaken
+    assert await pool.waits("Unreachable") == "connection refused; nothing is replaced on old news"
     await pool.scale(1)
     assert "1 machine more than 1: the API server or the cloud does not answer" in await pool.waits("Unreachable")
     await fall_ill(pool, *await pool.members())
@@ -247,6 +249,15 @@ async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: Work
     await pool.report(name, 1)  # adopted: its numbers may begin anew
     found = await pool.when(lambda s: not s.lost and s.members[name].seq == 1)
     assert "MemberLost" not in [w.reason for w in found.waits]
+
+
+async def test_a_lost_machine_is_found_at_once_where_a_worker_has_seen_it(pool: Pool) -> None:
+    await pool.ready(spec(1))
+    (name,) = await pool.members()
+    await pool.machine(name).terminate("by somebody")
+    await pool.handle.signal(MachineDeploymentWorkflow.member_ended, "p-of-old-times")
+    await pool.handle.signal(MachineDeploymentWorkflow.member_ended, name)
+    assert name in await pool.waits("MemberLost")
 
 
 async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(

@@ -117,6 +117,17 @@ def test_the_words_of_a_reason(name: str) -> None:
                 assert words[words.index(kind) + 1] == "m-1"
 
 
+def test_what_is_kept_is_not_said_to_be_replaced() -> None:
+    """A Failed machine of a pool that is preserved for a look; without its VM there is nothing to look at."""
+    of = {"cluster": "prod", "name": "m-1", "pool": "p"}
+    replaced = "Nothing: pool p replaces it"
+    assert next_step("HealthTimeout", **of).startswith(replaced)
+    assert next_step("HealthTimeout", **of, kept=True) == (
+        "Look at the VM, which is kept for it. When you are done: `hostler release machine m-1 --cluster prod`."
+    )
+    assert next_step("VMGone", **of, kept=True).startswith(replaced)
+
+
 def test_a_reason_that_is_not_known_has_a_next_step_too() -> None:
     assert next_step("Odd", "prod", "m-1") == (
         "This version does not know the reason: `hostler events machine m-1 --cluster prod` tells the story."

@@ -19,7 +19,7 @@ from invariants import Population, Witness, check_i6, check_one_at_a_time, check
 from invariants_pool import check_i2, check_pool_i1, check_pool_i6
 from lifekit import DEADLINE, Stack, asked, eventually, new_stack
 from matrixkit import side_by_side
-from resetkit import SHARES, reset, reset_machine, runs
+from resetkit import SHARES, reset, reset_machine, run_of
 from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
@@ -90,14 +90,6 @@ async def tell(stack: Stack, name: str, what: str, intent: Intent) -> None:
     await ask(stack.started[name], what, given)
 
 
-async def begins(stack: Stack, name: str, run: int) -> str:
-    """The id of the run of this number, once there is one."""
-    found = await eventually(
-        lambda: runs(stack.client, stack.started[name].id), lambda ids: len(ids) > run, f"run {run}"
-    )
-    return found[run]
-
-
 async def machine_case(stack: Stack, life: Life, share: float) -> None:
     """One machine is reset and is what it was; deleted, it leaves nothing."""
     name = new_name()
@@ -153,8 +145,8 @@ async def of_a_former_run(stack: Stack, run: int, share: float) -> None:
     population = Population(stack, name)
     before = await running(stack, name)
     await tell(stack, name, "renew", Intent())
-    await begins(stack, name, 1)
-    await reset_machine(stack, name, share, await begins(stack, name, run))
+    await run_of(stack.client, stack.started[name].id, 1)
+    await reset_machine(stack, name, share, await run_of(stack.client, stack.started[name].id, run))
     after = await stack.phase(Phase.RUNNING, name)
     await same(stack, name, before, after, population)
 
@@ -273,11 +265,11 @@ async def renewed_pool(it: Live, run: int) -> None:
     pool, stack = it.pool, it.pool.stack
     await it.up(1)
     await pool.ask("renew")
-    await eventually(lambda: runs(stack.client, pool.handle.id), lambda ids: len(ids) > 1, "the second run")
+    await run_of(stack.client, pool.handle.id, 1)
     await pool.scale(2)
     await pool.rolled_out(2)
     await settled(pool)
-    await reset(stack.client, pool.handle.id, 0.0, (await runs(stack.client, pool.handle.id))[run])
+    await reset(stack.client, pool.handle.id, 0.0, await run_of(stack.client, pool.handle.id, run))
     await pool.rolled_out(2)
     await settled(pool)
     await pool.delete()

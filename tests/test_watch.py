@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from kube_wire import NODES
 from lifekit import eventually
+from temporalio.common import SearchAttributePair
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world, provider_id
 
@@ -22,6 +23,7 @@ import worker
 from activities import twins, watch
 from activities.told import Position
 from activities.watch import ASK_EVERY
+from resources import attributes
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH
 from resources.manifests import SecretRef
@@ -372,6 +374,29 @@ async def test_a_new_run_tells_nothing_twice(world: World) -> None:
     assert set(beat["changed"]) == {"n-1"}
     assert len(await world.facts("m-2")) == 1
     assert set((await world.state()).cursor.marks) == {"n-1", "n-2"}
+
+
+async def test_a_watch_that_was_lost_with_all_that_it_knew(temporal: WorkflowEnvironment) -> None:
+    """The cluster's workflow was ended from outside: who has a Node is told of it once more, also that it is gone."""
+    async with new_world(temporal.client) as world:
+        for machine, node in (("m-1", "n-1"), ("m-2", "n-2")):
+            vm = SearchAttributePair(attributes.PROVIDER_ID, provider_id(f"i-{machine}"))
+            await world.machine(machine, None, vm, SearchAttributePair(attributes.NODE, node))
+        await world.node("n-2", "i-m-2")
+        query = f"HostlerCluster = '{world.name}' AND HostlerNode IS NOT NULL"
+
+        async def listed() -> int:
+            return (await world.client.count_workflows(query)).count
+
+        await eventually(listed, lambda n: n == 2, "both in the list")
+        await world.watch()
+        async with world.worker():
+            (gone,) = await world.told("m-1", 1)
+            assert (gone.exists, gone.name, gone.provider_id) == (False, "n-1", provider_key(provider_id("i-m-1")))
+            (there,) = await world.told("m-2", 1)
+            assert (there.exists, there.ready) == (True, True)
+            await world.only_this_change("m-2", 1, "n-2")
+            assert len(await world.facts("m-1")) == 1
 
 
 async def _run(world: World) -> str | None:

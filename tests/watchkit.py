@@ -245,7 +245,9 @@ class World:
             )
         )
 
-    async def machine(self, name: str, cluster: str | None = None) -> WorkflowHandle[Any, Any]:
+    async def machine(
+        self, name: str, cluster: str | None = None, *said: SearchAttributePair[Any]
+    ) -> WorkflowHandle[Any, Any]:
         handle = await self.client.start_workflow(
             Recorder.run,
             id=machine_id(cluster or self.name, name),
@@ -254,6 +256,7 @@ class World:
                 [
                     SearchAttributePair(attributes.CLUSTER, cluster or self.name),
                     SearchAttributePair(attributes.CLASS, CLASS),
+                    *said,
                 ]
             ),
         )

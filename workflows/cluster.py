@@ -15,7 +15,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.cluster_watches import WATCH_RETRY, Watches
-from workflows.cluster_words import details, held, not_told, pause_words, phase_of, refusal
+from workflows.cluster_words import details, gap_words, held, not_told, pause_words, phase_of, refusal
 from workflows.entity import unheard
 from workflows.page import show
 
@@ -56,6 +56,8 @@ class ClusterWorkflow(Watches):
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
+        if state.ended is not None and workflow.info().continued_run_id is None:
+            self.note("BackAgain", gap_words(state.ended, workflow.now()))
         await self.keep(self._live)
 
     async def _live(self) -> None:
@@ -218,7 +220,7 @@ class ClusterWorkflow(Watches):
         if former is not None and not former.reachable and not news.reachable:
             news = news.model_copy(update={"since": former.began})  # another trouble, the same outage
         self.s.api = news
-        self._untold = former is not None or not news.reachable
+        self._untold = former is not None or not news.reachable or self.s.ended is not None
         if not news.reachable:
             self.note("APIRefused" if news.refused else "APIUnreachable", news.message)
         elif former is not None:

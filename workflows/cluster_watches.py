@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
     from activities.uses import UsesActivities
     from activities.watch import WatchActivities
-    from planners.cluster_accounts import UNKNOWN, found_unused, owners, silent, used_by
+    from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, UsesFound, UsesInput
     from resources.messages import (
@@ -102,6 +102,7 @@ class Watches(Entity):
                     told=last.told,
                     owner=last.owner,
                     opened=last.opened,
+                    remember=classes_only_of(s, key) if s.ended and key not in s.vms else [],
                     interval=s.cloud_watch,
                     duration=s.watch_duration,
                 ),

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from planners.cluster_accounts import classes_of
-    from resources.cluster import ClusterState, Pause
+    from resources.base import whole_seconds
+    from resources.cluster import ClusterState, Ended, Pause
     from resources.markdown import Markdown, code, heading, items, join, page, strong
 
 SOME = 5
@@ -32,6 +34,15 @@ def refusal(s: ClusterState, left: str = "") -> str | None:
 def _some(names: Collection[str], number: int, kind: str) -> str:
     some = ", ".join(sorted(names)[:SOME]) + (", …" if len(names) > SOME else "")
     return f"{number} {kind}{'s' if number > 1 else ''} ({some})"
+
+
+def gap_words(ended: Ended, now: datetime) -> str:
+    """Since when nobody watched the cluster, and what that means now."""
+    at = f" at {ended.time:%Y-%m-%d %H:%M:%S} UTC" if ended.time else ""
+    after = f" after {whole_seconds(now - ended.time)}" if ended.time else ""
+    words = f"the workflow was ended from outside{at} ({ended.how}), and is back{after}"
+    lost = "; what it knew could not be read: if the cluster was paused, it is not any more" if ended.unread else ""
+    return f"{words}: every machine is told afresh of its Node and VM{lost}"
 
 
 def pause_words(pause: Pause) -> str:

@@ -13,8 +13,8 @@ from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
 from drivers.errors import DriverError
-from resources.base import waited
 from resources import redact
+from resources.base import waited
 from resources.errors import ErrorClass
 
 _CODES: dict[ErrorClass, str] = {

@@ -47,6 +47,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         template=report.template,
         seq=report.seq,
         lasted=_lasted(member, report),
+        contradicted=report.contradicted,
     )
 
 

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 
 from planners.waits import REASON, WAIT
 from resources.base import format_duration
-from resources.errors import ErrorClass
+from resources.errors import PASSING, ErrorClass
 from resources.machine import Phase
 from resources.pool import Member, Pace, Trouble, Vm
 
@@ -37,7 +37,7 @@ DEATHS = (NEVER_JOIN, DIE_YOUNG)
 """Reasons of a back-off that a VM does not end, since that VMs are made was never in doubt."""
 LONGEST = timedelta(hours=1)
 JITTER = 0.2
-PASSING = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT)
+NO_SIGN = PASSING | {ErrorClass.CONFLICT}
 """Errors that say nothing about the next machine."""
 COMING = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 
@@ -152,7 +152,7 @@ def create_failed(
 ) -> Pace:
     """A machine's create call failed. Failures within a window are the same trouble: they neither prolong it nor make
     the next one longer. `wait`: instead of the class's own."""
-    if error in PASSING or (pace.until is not None and now < pace.until):
+    if error in NO_SIGN or (pace.until is not None and now < pace.until):
         return pace
     return _back_off(pace, REASON[error], message, WAIT[error] if wait is None else wait, now, jitter)
 

@@ -27,6 +27,7 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
     if view.rolling:  # also when the last old machine is deleted by this plan itself
         view = View(replace(observed, unfinished=True), spec, now)
     draft = Draft(view)
+    repair.doubt(draft)  # first: where one wait is shown, it is this one
     if observed.deleted or view.limits.replicas == 0:
         scale.empty(draft)
     else:

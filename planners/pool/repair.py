@@ -53,6 +53,14 @@ def _lost_its_vm(member: Member) -> bool:
     return member.vm is Vm.GONE and member.trouble in (Trouble.GONE, Trouble.NONE)
 
 
+def doubt(draft: Draft) -> None:
+    """What the cloud says against VMs whose kubelets live: nothing is done on its word, and a person should look."""
+    names = sorted(n for n, m in draft.view.members.items() if m.contradicted and not m.leaving)
+    if names:
+        words = f"the cloud says that the VMs of {some(len(names))} are gone or off, but their kubelets live"
+        draft.wait("VMContradiction", f"{words}: {named(names)}; nothing is done on the cloud's word")
+
+
 def in_flight(view: View) -> list[str]:
     """Repairs that have begun, until the cloud has confirmed the VM gone; where it was gone before, until nothing is
     left of the machine (I4)."""

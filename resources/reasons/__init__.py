@@ -34,16 +34,21 @@ GROUPS: dict[str, dict[str, Reason]] = {
 REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.items()}
 
 
-def next_step(reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "") -> str:
+def next_step(
+    reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", kept: bool = False
+) -> str:
     """What can be done, in commands that may be copied. `name` is whose reason it is, of that kind: a machine or a
-    pool, which share some. `pool`: the machine's, which replaces it when it has Failed.
+    pool, which share some. `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved
+    now, and not without its VM.
 
     Also for a reason that is not known here: one of a newer worker, or one that somebody signalled by hand.
     """
     known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
     unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."
     todo = known.todo if known else unknown
-    if pool and known and Kind.FAILURE in known.kind:
+    if kept and known and Kind.FAILURE in known.kind and reason != "VMGone":
+        todo = "Look at the VM, which is kept for it. When you are done: `hostler release {machine}`."
+    elif pool and known and Kind.FAILURE in known.kind:
         todo = f"Nothing: pool {pool} replaces it, `hostler describe pool {pool} --cluster {{cluster}}` says when; at "
         todo += "once with `hostler delete {machine}`."
     return todo.format(

@@ -97,6 +97,14 @@ CLUSTER: dict[str, Reason] = {
         "A person has ended the pause: the pools go on.",
         "Nothing.",
     ),
+    "BackAgain": Reason(
+        Kind.HAPPENING,
+        "Somebody has terminated the cluster's workflow, so that nobody watched its Nodes and VMs, and it was begun "
+        "again, with its pause and its pools.",
+        "Find out who it was: the last event of the former run in Temporal's web UI names them. To end a watch: "
+        "`hostler delete cluster {cluster}`.",
+        warning=True,
+    ),
     "AccountForgotten": Reason(
         Kind.HAPPENING,
         "No class has this cloud account any more, so nobody lists it and nobody waits for it.",

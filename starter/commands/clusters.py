@@ -112,7 +112,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         ("Pools", str(summary.pools)),
         ("Machines", str(summary.machines)),
         ("In settings", "yes" if summary.configured else "no: nothing here says how to reach its API"),
-        ("Ended", moment(found.ended, now)),
+        ("Ended", f"{moment(found.ended, now)}{_lost(found)}" if found.ended else ""),
     ]
     if state is not None:
         pairs += [
@@ -133,6 +133,18 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         renew = f"Once a fixed worker runs: hostler renew cluster {summary.name}"
         lines += ["", f"Stands still: {state.parked}", renew]
     return lines
+
+
+def _lost(found: ClusterDescription) -> str:
+    """Who brings it back, where that is to be expected."""
+    if not found.lost:
+        return ""
+    s = found.summary
+    if s.machines or s.pools:
+        then = "a worker of the role watch begins it again within a minute"
+    else:
+        then = "its first machine or pool begins it again"
+    return f"\nfrom outside ({found.lost}): {then}; at once: hostler renew cluster {s.name}"
 
 
 def _pause(state: ClusterState, cluster: str) -> str:

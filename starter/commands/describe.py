@@ -231,7 +231,6 @@ def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: 
 def _waiting(
     state: MachineState, waiting: WaitingFor, pending: tuple[PendingActivity, ...], now: datetime
 ) -> list[tuple[str, str]]:
-    from resources.reasons import next_step
     from starter.output import moment
 
     return [
@@ -240,7 +239,7 @@ def _waiting(
         ("Seen last", "\n".join(p.last_failure for p in pending if p.last_failure and not p.aside)),
         ("Since", moment(waiting.since, now)),
         ("Next try", moment(waiting.next_try, now)),
-        ("What can be done", next_step(waiting.reason, state.cluster, state.name, pool=state.pool)),
+        ("What can be done", _step(state, waiting.reason)),
     ]
 
 
@@ -265,7 +264,7 @@ def _said(message: str, waiting: WaitingFor | None) -> bool:
 
 def _advice(state: MachineState) -> list[str]:
     """What can be done about conditions that do not go by themselves; the wait has its own line."""
-    from resources.reasons import next_step, nothing_to_do
+    from resources.reasons import nothing_to_do
 
     waiting = state.status.waiting_for
     shown = [
@@ -273,8 +272,14 @@ def _advice(state: MachineState) -> list[str]:
         for c in state.status.conditions
         if not nothing_to_do(c.reason) and not (waiting and waiting.reason == c.reason)
     ]
-    of = {"cluster": state.cluster, "name": state.name, "pool": state.pool}
-    return [f"  What can be done about {c.reason}: {next_step(c.reason, **of)}" for c in shown]
+    return [f"  What can be done about {c.reason}: {_step(state, c.reason)}" for c in shown]
+
+
+def _step(state: MachineState, reason: str) -> str:
+    from resources.reasons import next_step
+
+    kept = state.status.preserve.expiry_time is not None
+    return next_step(reason, state.cluster, state.name, pool=state.pool, kept=kept)
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:

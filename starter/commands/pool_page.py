@@ -83,6 +83,7 @@ def _head(found: PoolDescription, now: datetime) -> list[tuple[str, str]]:
         ("Cluster", listed.cluster),
         ("Phase", phase),
         ("Reason", listed.reason if found.running else ""),
+        ("Not reachable", state.unseen if state and found.running else ""),
         ("Class", f"{named}{generation}"),
         ("Replicas", _replicas(spec, s)),
         ("Machines", _numbers(found)),

@@ -17,7 +17,7 @@ from workflows.machine.entity import MachineEntity, describe_failure
 from workflows.machine.looks import Seen, begin, seen, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from planners.claims import GONE, Belief, claim_of, due, weigh
+    from planners.claims import CONTRADICTION, GONE, Belief, claim_of, due, weigh
     from planners.health import contradiction
     from resources.base import format_duration
     from resources.machine import Look, VmClaim
@@ -25,7 +25,6 @@ with workflow.unsafe.imports_passed_through():
 
 CLAIMS = "vm-claims"
 """Patch: that a VM is gone is weighed before it is believed."""
-CONTRADICTION = "VMContradiction"
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ def details(s: MachineState) -> Markdown:
         failed = any(c.type == "Failed" and c.reason == w.reason for c in status.conditions)
         what = "Failed by" if failed and status.phase == Phase.FAILED else "Waits for"
         lines.append(join(what, " ", strong(w.reason), f" since {w.since:%Y-%m-%d %H:%M:%S}{again}: {w.message}"))
-        lines.append(join("What can be done: ", prose(next_step(w.reason, s.cluster, s.name, pool=s.pool))))
+        lines.append(join("What can be done: ", prose(_step(s, w.reason))))
     o = status.last_operation
     if o and not (status.waiting_for and o.description in status.waiting_for.message):
         lines.append(join(f"Last operation: {o.type} {o.state} at {o.time:%H:%M:%S}: {o.description}"))
@@ -53,6 +53,10 @@ def details(s: MachineState) -> Markdown:
     return page(*lines, items(join(f"{what}: ", value) for what, value in facts if value))
 
 
+def _step(s: MachineState, reason: str) -> str:
+    return next_step(reason, s.cluster, s.name, pool=s.pool, kept=s.status.preserve.expiry_time is not None)
+
+
 def _condition(s: MachineState, c: Condition) -> Markdown:
     """Without what stands above as the wait already."""
     waiting = s.status.waiting_for
@@ -64,7 +68,7 @@ def _condition(s: MachineState, c: Condition) -> Markdown:
     words = ": ".join(said).rstrip(".")
     if nothing_to_do(c.reason):
         return plain(words)
-    return join(words, ". What can be done: ", prose(next_step(c.reason, s.cluster, s.name, pool=s.pool)))
+    return join(words, ". What can be done: ", prose(_step(s, c.reason)))
 
 
 def _became(resource: ResourceUpdate) -> str:

@@ -17,6 +17,7 @@ from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.node import NodeActivities
+    from planners.claims import CONTRADICTION
     from planners.creation import Retry
     from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
@@ -59,6 +60,8 @@ KEPT = ("preserve", "preserve-warning", "protect")
 
 CALLS_RENEW = "calls-renew"
 """The patch of waits for a call's answer that end their run after so many messages, too."""
+CONTRADICTIONS = "contradictions"
+"""Patch: that the cloud contradicts a kubelet is told to the pool, and shown in lists."""
 
 KUBERNETES = "Kubernetes API: "
 """How the boundary begins what the API server said."""
@@ -435,7 +438,7 @@ class MachineEntity(Entity):
     def publish(self) -> None:
         """One upsert per workflow task at most: only what changed, only before something is awaited."""
         status = self.status
-        reason = status.waiting_for.reason if status.waiting_for else ""
+        reason = status.waiting_for.reason if status.waiting_for else self._contradiction()
         values: dict[Any, Any] = {
             at.CLUSTER: self.s.cluster,
             at.POOL: self.s.pool or None,
@@ -450,6 +453,11 @@ class MachineEntity(Entity):
         # That a call is in flight can be read elsewhere.
         self.upsert(values, {at.REASON} if reason in IN_FLIGHT else ())
         show(details(self.s))
+
+    def _contradiction(self) -> str:
+        """One that waits for nothing looks well in a list, and yet a person should look."""
+        there = any(c.type == CONTRADICTION for c in self.status.conditions)
+        return CONTRADICTION if there and workflow.patched(CONTRADICTIONS) else ""
 
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"

@@ -11,7 +11,7 @@ from temporalio import workflow
 from temporalio.exceptions import FailureError
 
 from workflows.machine import preserve
-from workflows.machine.entity import MachineEntity
+from workflows.machine.entity import CONTRADICTIONS, MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     import hashlib
@@ -35,7 +35,10 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
         return
     s.template_applied = template_applied(s)
     report = report_of(s)
-    mark = hashlib.sha256(report.model_dump_json(exclude={"failure"}).encode()).hexdigest()[:16]
+    if report.contradicted and not workflow.patched(CONTRADICTIONS):
+        report = report.model_copy(update={"contradicted": False})
+    unsaid = {"failure"} if report.contradicted else {"failure", "contradicted"}  # what was said before reads alike
+    mark = hashlib.sha256(report.model_dump_json(exclude=unsaid).encode()).hexdigest()[:16]
     if again:
         report = with_revision(report, s)
     elif mark == s.told_pool:

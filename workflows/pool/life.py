@@ -105,6 +105,10 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
         if wait.reason not in since:
             p.note(wait.reason, wait.message)
     s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    unsaid = s.unseen and all(w.reason != "Unreachable" for w in s.waits)
+    if unsaid and workflow.patched("pool-says-unseen"):
+        words = f"{s.unseen}; nothing is replaced on old news"
+        s.waits.append(PoolWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
         lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = (

@@ -71,6 +71,8 @@ class MachineDeploymentWorkflow(PoolEntity):
         """What a machine says of itself: a whole snapshot."""
         s = self.s
         self._heard()
+        if report.contradicted and not workflow.patched("contradictions"):
+            report = report.model_copy(update={"contradicted": False})
         member = s.members.get(report.machine)
         if report.ended:
             self.ended.append(report.machine)
@@ -113,6 +115,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         if report.template >= s.template:  # generations of a former workflow: ours must be newer to be taken
             s.template, s.told = report.template + 1, {}
         self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the pool's")
+
+    @workflow.signal
+    def member_ended(self, name: str) -> None:
+        """A worker has seen that the workflow of a machine did not come to its own end: it cannot tell it."""
+        self._heard()
+        if name in self.s.members and name not in self.s.lost:
+            self.deadlines["census"] = workflow.now()
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
