@@ -352,9 +352,9 @@ class MachineState(Model):
     look_again: bool = False
     """The drain was long before the deletion: the Node is looked at once more before the VM goes."""
     vm_gone: bool = False
-    vms: dict[str, str] = Field(default_factory=dict)
+    vms: dict[Key, Name] = Field(default_factory=dict)
     """What the deletion found and has deleted, as in DeleteOutput: Nodes of them may be left."""
-    former_vms: list[str] = Field(default_factory=list)
+    former_vms: list[Key] = Field(default_factory=list)
     """providerIDs of the VMs of former lives, the last ones."""
     deletion: Deletion | None = None
     hooks: Hooks = Field(default_factory=Hooks)
