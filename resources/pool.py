@@ -205,6 +205,10 @@ _NOTHING = ",,,0,0"
 """Those five, of a member of which they say nothing."""
 
 
+KeptTemplate = Annotated[MachineTemplate, BeforeValidator(as_kept)]
+"""In a state, or told of by one."""
+
+
 class Revision(Value):
     """What machines are made from. Two with the same `key` are the same to a machine."""
 
@@ -215,7 +219,7 @@ class Revision(Value):
     """Of the class's fields that are not updatable."""
     restart: Key = ""
     """Set by `hostler rollout restart`: new machines though nothing else differs."""
-    template: Annotated[MachineTemplate, BeforeValidator(as_kept)]
+    template: KeptTemplate
     created: Instant
     requested_by: Text = ""
     reason: Text = ""
