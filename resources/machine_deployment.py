@@ -163,7 +163,8 @@ class MachineDeploymentSpec(Manifest):
     min_ready_seconds: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=LONGEST_SECONDS)
     """A machine counts as available when it has been Running for so long."""
     revision_history_limit: Annotated[Count, Effect.POOL] = Field(default=10, ge=0)
-    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most, and as many as have 256 KiB."""
+    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most, and as many as
+    have 256 KiB."""
     paused: Annotated[bool, Effect.POOL] = False
     """No rollout begins or goes on. Replicas are kept up and machines that fail are replaced all the same."""
     progress_deadline_seconds: Annotated[Count | None, Effect.POOL] = Field(default=None, gt=0, le=LONGEST_SECONDS)

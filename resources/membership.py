@@ -7,10 +7,9 @@ from pydantic import Field
 from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
-from resources.machine_deployment import MachineTemplate
 from resources.machine_manifest import MachineSpec
 from resources.messages import DeleteIntent, RepairIntent
-from resources.pool import Keep, PoolState, Revision, Trouble, Vm
+from resources.pool import Keep, KeptTemplate, PoolState, Revision, Trouble, Vm
 from resources.preservation import PreservedBy
 
 
@@ -111,7 +110,7 @@ class TemplateNews(Value):
     """From a pool to a machine (signal `template_changed`): the template as it is; an older generation is dropped."""
 
     generation: Count
-    template: MachineTemplate
+    template: KeptTemplate
     requested_by: Text = ""
 
 

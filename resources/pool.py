@@ -213,6 +213,10 @@ def _digits(members: Mapping[str, Member], field: str) -> str:
     return found if "1" in found else ""
 
 
+KeptTemplate = Annotated[MachineTemplate, BeforeValidator(as_kept)]
+"""In a state, or told of by one."""
+
+
 class Revision(Value):
     """What machines are made from. Two with the same `key` are the same to a machine."""
 
@@ -223,7 +227,7 @@ class Revision(Value):
     """Of the class's fields that are not updatable."""
     restart: Key = ""
     """Set by `hostler rollout restart`: new machines though nothing else differs."""
-    template: Annotated[MachineTemplate, BeforeValidator(as_kept)]
+    template: KeptTemplate
     created: Instant
     requested_by: Text = ""
     reason: Text = ""
