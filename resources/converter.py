@@ -4,11 +4,12 @@ Their message says it all; a trace of our own boundary would only hide it in the
 lines. An error that nobody foresaw keeps its trace.
 
 And how a message is refused before the SDK of Temporal has decoded it (workflows/inbound.py): as a payload of an
-encoding of its own, that raises the words when it is decoded. From outside it refuses itself, and nothing else.
+encoding of its own, that raises the words when it is decoded. One from outside is of no encoding that anybody knows.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from typing import Any
 
@@ -28,6 +29,8 @@ from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, NOT_Y
 REFUSED = "Refused"
 """The failure type of what is not taken; its message says why."""
 REFUSAL_ENCODING = "hostler/refused"
+_OURS = os.urandom(16)
+"""Of this process: what it raises for an activity's result would end the workflow."""
 CLASSIFIED = {REFUSED, NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
 
 
@@ -39,7 +42,7 @@ class FailureConverter(DefaultFailureConverter):
 
 
 def refusal_payload(words: str) -> Payload:
-    return Payload(metadata={"encoding": REFUSAL_ENCODING.encode()}, data=words.encode())
+    return Payload(metadata={"encoding": REFUSAL_ENCODING.encode(), "by": _OURS}, data=words.encode())
 
 
 class _Refusal(EncodingPayloadConverter):
@@ -51,6 +54,8 @@ class _Refusal(EncodingPayloadConverter):
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
         """Raises ApplicationError of type REFUSED. The SDK gives it to who sent an update or a query, and ends a
         workflow that was started so."""
+        if payload.metadata.get("by") != _OURS:
+            raise KeyError(f"Unknown payload encoding {REFUSAL_ENCODING}")
         raise ApplicationError(payload.data.decode(errors="replace"), type=REFUSED, non_retryable=True)
 
 

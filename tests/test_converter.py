@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from temporalio.api.common.v1 import Payload
 from temporalio.api.failure.v1 import Failure
 from temporalio.exceptions import ApplicationError
 
-from resources.converter import data_converter
+from resources.converter import data_converter, refusal_payload
 from resources.errors import NOT_YET, ErrorClass, ErrorInfo
 
 
@@ -30,3 +31,13 @@ async def test_a_classified_failure_has_no_stack_trace(kind: str) -> None:
 async def test_an_unforeseen_error_keeps_its_trace() -> None:
     assert "in kept" in (await kept(ValueError("a bug"))).stack_trace
     assert "in kept" in (await kept(ApplicationError("a bug", type="ValueError"))).stack_trace
+
+
+def test_a_refusal_from_outside_is_of_no_known_encoding() -> None:
+    """Its words would end a workflow that takes it for an activity's result."""
+    ours = refusal_payload("no")
+    forged = Payload(metadata={"encoding": ours.metadata["encoding"]}, data=ours.data)
+    with pytest.raises(ApplicationError, match="no"):
+        data_converter.payload_converter.from_payload(ours)
+    with pytest.raises(KeyError, match="Unknown payload encoding"):
+        data_converter.payload_converter.from_payload(forged)

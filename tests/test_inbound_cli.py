@@ -62,7 +62,7 @@ async def failed_tasks(handle: WorkflowHandle[Any, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize(("kind", "state"), KINDS, ids=[kind for kind, _ in KINDS])
-async def test_without_input_with_two_and_of_another_kind(
+async def test_a_message_that_cannot_be_taken_is_refused_in_words(
     temporal: WorkflowEnvironment, kind: str, state: Callable[[str], Value]
 ) -> None:
     client, queue = temporal.client, f"t{uuid.uuid4().hex[:8]}"
@@ -124,7 +124,7 @@ def way_out() -> list[str]:
     return shlex.split(command)[1:]
 
 
-async def test_the_runbooks_reset_leaves_out_the_message_that_fails(
+async def test_a_message_that_fails_all_the_same_is_left_out_by_the_runbooks_reset(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With a worker that has the fault still."""
