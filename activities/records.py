@@ -70,7 +70,7 @@ async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
 
 
 async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
-    """Whether the machine of this workflow id runs, and this is its VM."""
+    """Whether the machine of this workflow id runs, and this is its VM, or may be: its create call has not answered."""
     try:
         found = await client.get_workflow_handle(workflow_id).describe()
     except RPCError as e:
@@ -78,7 +78,7 @@ async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
             raise
         return False
     vm = found.typed_search_attributes.get(PROVIDER_ID)
-    return found.status is WorkflowExecutionStatus.RUNNING and vm == indexed(provider_id)
+    return found.status is WorkflowExecutionStatus.RUNNING and vm in (None, indexed(provider_id))
 
 
 async def cut_off(client: Client, uid: str) -> bool:
