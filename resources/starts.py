@@ -15,6 +15,7 @@ from temporalio.common import Priority, SearchAttributePair, TypedSearchAttribut
 from resources import attributes, names
 from resources.cluster import ClusterState
 from resources.machine import MachineState, Phase
+from resources.markdown import plain
 from resources.rollout import RolloutState
 
 MEMO_CREATED = "created"
@@ -51,7 +52,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes(found),
         "memo": {MEMO_CREATED: created.isoformat()},
-        "static_summary": f"Machine {state.name} of cluster {state.cluster}",
+        "static_summary": plain(f"Machine {state.name} of cluster {state.cluster}"),
         "priority": MACHINE,
     }
 
@@ -61,7 +62,7 @@ def of_cluster(state: ClusterState) -> dict[str, Any]:
         "id": names.cluster_id(state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),
         "search_attributes": TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, state.name)]),
-        "static_summary": f"Cluster {state.name}: watches its nodes",
+        "static_summary": plain(f"Cluster {state.name}: watches its nodes"),
     }
 
 
@@ -76,5 +77,7 @@ def of_rollout(state: RolloutState) -> dict[str, Any]:
                 SearchAttributePair(attributes.PHASE, "Rolling"),
             ]
         ),
-        "static_summary": f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}",
+        "static_summary": plain(
+            f"Rollout of pool {state.pool} of cluster {state.cluster} to revision {state.revision}"
+        ),
     }

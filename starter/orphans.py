@@ -14,6 +14,7 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from resources import attributes, names
 from resources.machine import ClassSnapshot
 from resources.manifests import MachineClass
+from resources.markdown import plain
 from resources.messages import Account, SweepInput, SweepReport
 from starter import live
 from starter.errors import HostlerError, NoAnswer, NotFound, Refused, translated
@@ -82,7 +83,7 @@ async def sweep(client: HostlerClient, cluster: str, where: Iterable[Account]) -
             task_queue=queue,
             result_type=SweepReport,
             search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, cluster)]),
-            static_summary=f"Orphans of cluster {cluster}: VMs without a workflow",
+            static_summary=plain(f"Orphans of cluster {cluster}: VMs without a workflow"),
         )
         return await _report(client, handle, queue)
 

@@ -18,6 +18,7 @@ from resources import attributes, names, starts
 from resources.cluster import LAST_WORDS, ClusterState, Ended
 from resources.machine import MachineState
 from resources.machine_class import ClassState
+from resources.markdown import plain
 from resources.messages import AccountUse
 from resources.pool import PoolState
 from resources.settings import Settings
@@ -54,7 +55,7 @@ async def start_class(temporal: Client, state: ClassState) -> None:
                 SearchAttributePair(attributes.PHASE, "Updated"),
             ]
         ),
-        static_summary=f"Class {state.name} of cluster {state.cluster}",
+        static_summary=plain(f"Class {state.name} of cluster {state.cluster}"),
     )
 
 
@@ -76,7 +77,7 @@ async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -
             ]
         ),
         memo={starts.MEMO_CREATED: created.isoformat()},
-        static_summary=f"Pool {state.name} of cluster {state.cluster}",
+        static_summary=plain(f"Pool {state.name} of cluster {state.cluster}"),
     )
 
 

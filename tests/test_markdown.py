@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from markdown_it import MarkdownIt
+from markdown_it import MarkdownIt  # of rich, which needs it
 from temporalio.testing import WorkflowEnvironment
 from test_operators import NOW, waits_for
 
@@ -98,7 +98,7 @@ async def test_text_is_text_for_the_web_ui_itself() -> None:
         ui=True,
         dev_server_existing_path=binary,
         dev_server_log_level="error",
-        dev_server_extra_args=["--ui-port", str(port)],
+        ui_port=port,
     ):
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

@@ -8,6 +8,7 @@ from activities.draining.calls import _ATTACHMENTS
 from activities.kube import KubeError, node_path, secret_path
 from resources.endpoints import in_clear
 from resources.names import is_label, is_name, is_segment
+from resources.settings import CloudSettings
 
 
 @pytest.mark.parametrize("name", ["m-1", "a", "a.b-c", "0", "a" * 253])
@@ -66,3 +67,9 @@ def test_every_other_sign_is_quoted() -> None:
 )
 def test_what_is_sent_in_clear(url: str, clear: bool) -> None:
     assert in_clear(url) is clear
+
+
+def test_a_clouds_endpoint_in_the_settings_is_not_in_clear() -> None:
+    with pytest.raises(ValueError, match="would be sent in clear"):
+        CloudSettings(endpoint="http://ec2.example")
+    assert CloudSettings(endpoint="http://127.0.0.1:7644").endpoint == "http://127.0.0.1:7644"
