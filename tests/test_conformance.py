@@ -53,6 +53,11 @@ OWN = (
     "a pool hears soon of its machine that somebody terminates",
     "an account that its class has left holds up nobody",
     "a node that cannot be written is its machines trouble alone",
+    "a mark of the year 9999",
+    "ten long values of an annotation",
+    "a long duration is refused before it is read",
+    "a state with durations that had no limit",
+    "any manifest is taken or refused in words",
     "who comes while the watches return keeps it",
 )
 """Cases that machine-controller-manager does not test."""
