@@ -32,12 +32,15 @@ CONTRADICTION = "VMContradiction"
 
 
 def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
-    """Somebody says so: the watch of the account, or a read of our own, whose look is the first then."""
+    """Somebody says so: the watch of the account, or a read of our own, whose look is the first then. While the VM is
+    being deleted it is what the machine waits for: nobody weighs it, and nothing is said."""
     s = m.s
     if s.claim is not None:
         s.claim = s.claim.model_copy(update={"facts": facts})
         return
     s.claim = claim_of(facts, workflow.now(), look, s.timings.lease if look else timedelta(0))
+    if m.deleting:
+        return
     said = f"the cloud finds no {facts.provider_id}" if facts.state == GONE else f"{facts.provider_id} is {facts.state}"
     apart = format_duration(s.timings.lease)
     m.note_news("VMNotFound", f"{said}; two looks at its kubelet's Lease, {apart} apart, say whether that is so")

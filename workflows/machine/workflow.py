@@ -197,7 +197,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         self.s.messages += 1
         if facts.provider_id != self.status.provider_id or not facts.newer_than(newest(self.s)):
             return
-        if not self.deleting and doubtful(self.s, facts) and workflow.patched(claim.CLAIMS):
+        if doubtful(self.s, facts) and workflow.patched(claim.CLAIMS):
             claim.raise_(self, facts)
         else:
             claim.believe(self, facts)
