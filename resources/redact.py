@@ -13,36 +13,40 @@ import re
 
 HIDDEN = "***"
 
-_RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
-    (re.compile(pattern), put)
-    for pattern, put in (
-        (r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])*", r"\1***"),
-        (r"(?<![\w.+/=-])eyJ[\w.+/=-]{8,}", HIDDEN),
-        (r"(?<![a-z0-9])([a-z0-9]{6})\.[a-z0-9]{16}", r"\1.***"),  # kubeadm's, id.secret; `TOKEN_` may stand before it
-        (r"[A-Za-z0-9+/=_-]{80,}", HIDDEN),  # user data in base64, an encoded authorization message
-        (r"(?m)^[A-Za-z0-9+/=]{40,}[ \t]*\r?$", HIDDEN),  # the same, wrapped
-        (r"(?i)\b(bearer|basic)([ \t]{1,4})(?=\S{0,100}[\d=])[\w.~+/=-]{8,}", r"\1\2***"),
-        (r"(://[^/\s:@]{1,64}:)[^@/\s]{1,256}@", r"\1***@"),
-        # A sentence goes on after a password's name (`root password is: x`), and a command is called passwd.
-        (
+_RULES: tuple[tuple[re.Pattern[str], str], ...] = (
+    (re.compile(r"(-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----)(?:(?!-----END)[\s\S])*"), r"\1***"),
+    (re.compile(r"(?<![\w.+/=-])eyJ[\w.+/=-]{8,}"), HIDDEN),
+    # kubeadm's, id.secret; `TOKEN_` may stand before it
+    (re.compile(r"(?<![a-z0-9])([a-z0-9]{6})\.[a-z0-9]{16}"), r"\1.***"),
+    # User data in base64, an encoded authorization message: looked for from its beginning only.
+    (re.compile(r"(?<![A-Za-z0-9+/=_-])[A-Za-z0-9+/=_-]{80,}"), HIDDEN),
+    (re.compile(r"(?m)^[A-Za-z0-9+/=]{40,}[ \t]*\r?$"), HIDDEN),  # the same, wrapped
+    (re.compile(r"(?i)\b(bearer|basic)([ \t]{1,4})(?=\S{0,100}[\d=])[\w.~+/=-]{8,}"), r"\1\2***"),
+    (re.compile(r"(://[^/\s:@]{1,64}:)[^@/\s]{1,256}@"), r"\1***@"),
+    # A sentence goes on after a password's name (`root password is: x`), and a command is called passwd.
+    (
+        re.compile(
             r"(?i)(?<![a-z])(pass(?:word|wd|phrase)s?\b[\w.\-\"']{0,20}(?: (?:for|of|is)(?: [\w.'\"@-]{1,40}){0,2})?"
-            r"[ \t]{0,4}[:=][ \t]{0,4})(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|\S{1,200})",
-            r"\1***",
+            r"[ \t]{0,4}[:=][ \t]{0,4})(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|\S{1,200})"
         ),
-        (
+        r"\1***",
+    ),
+    (
+        re.compile(
             r"(?i)((?:_pass|password|passwd|token|secret|credential|(?:api|access|private|secret)[_-]?key)[\w.-]{0,40}"
             r"[\"']?[ \t]{0,4}(?:=[ \t]{0,4}|:[ \t]{0,4}(?=[\"']|\S{0,100}\d)))"
-            r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|[^\s\"',;]{1,200})",
-            r"\1***",
+            r"(?:\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|[^\s\"',;]{1,200})"
         ),
-    )
+        r"\1***",
+    ),
 )
 _CLOUD_INIT = re.compile(r"(Set the following 'random' passwords\r?\n)((?:[\w.-]{1,32}:\S+(?:\r?\n|\Z))+)")
+_AFTER_COLON = re.compile(r":\S+")
 
 
 def hide_secrets(text: str) -> str:
     """Without them; what is around them stays, so that it still tells what went wrong."""
-    text = _CLOUD_INIT.sub(lambda m: m[1] + re.sub(r":\S+", f":{HIDDEN}", m[2]), text)
+    text = _CLOUD_INIT.sub(lambda m: m[1] + _AFTER_COLON.sub(f":{HIDDEN}", m[2]), text)
     for pattern, put in _RULES:
         text = pattern.sub(put, text)
     return text

@@ -500,7 +500,7 @@ async def test_silence_is_broken_after_a_second(capsys: pytest.CaptureFixture[st
         pass
     async with Busy("slow") as busy:
         await eventually(lambda: _said(capsys), "progress")
-        busy.echo("done")
+        busy.say("done")
     assert capsys.readouterr().out == "done\n"
 
 

@@ -9,7 +9,7 @@ from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
     from planners.cluster_accounts import classes_of
-    from resources.base import whole_seconds
+    from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, Ended, Pause
     from resources.markdown import Markdown, code, heading, items, join, page, strong
 
@@ -39,7 +39,7 @@ def _some(names: Collection[str], number: int, kind: str) -> str:
 def gap_words(ended: Ended, now: datetime) -> str:
     """Since when nobody watched the cluster, and what that means now."""
     at = f" at {ended.time:%Y-%m-%d %H:%M:%S} UTC" if ended.time else ""
-    after = f" after {whole_seconds(now - ended.time)}" if ended.time else ""
+    after = f" after {format_duration(whole_seconds(now - ended.time))}" if ended.time else ""
     words = f"the workflow was ended from outside{at} ({ended.how}), and is back{after}"
     lost = "; what it knew could not be read: if the cluster was paused, it is not any more" if ended.unread else ""
     return f"{words}: every machine is told afresh of its Node and VM{lost}"

@@ -241,7 +241,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             secret = f"{ref.namespace}/{ref.name}"
             words = f"Secret {secret} opens account {news.opened}, and {self.status.provider_id} is in account {ours}"
             self.condition("WrongAccount", "WrongAccount", f"{words}: it can be neither looked at, updated nor deleted")
-        workflow.set_current_details(details(self.s))
+        show(details(self.s))
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
