@@ -28,7 +28,7 @@ from resources.errors import ErrorClass
 from resources.hooks import HookIntent
 from resources.machine import Phase
 from resources.machine_manifest import HookKind
-from resources.messages import Intent, RecreateIntent
+from resources.messages import Intent, RecreateIntent, VmFacts
 from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
 from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from simulator.frame import FaultRule
@@ -248,6 +248,43 @@ async def a_braked_pool(stack: Stack) -> dict[str, str]:
     return {"machine": machine_handle(stack, name).id}
 
 
+async def an_unwanted_life(stack: Stack) -> None:
+    """It is deleted while its create call is in flight, and is Terminating at once."""
+    frame = stack.simulator.simulator.frame
+    late = FaultRule(service="ec2", operation="RunInstances", delay=1.0)
+    stack.simulator.call(lambda: frame.faults.append(late))
+    await stack.create()
+    await stack.reason("CreatingVM")
+    await stack.delete()
+
+
+async def a_contradicted_pool(stack: Stack) -> dict[str, str]:
+    """The cloud does not find the VM of a Ready Node, and the pool says so, until it finds it again."""
+    pool = Pool(stack)
+    await pool.start(pool_spec(1))
+    await pool.rolled_out(1)
+    ((name, state),) = (await pool.machines()).items()
+    vm = str(state.status.provider_id)
+    lie = FaultRule(
+        service="ec2",
+        operation="DescribeInstances",
+        match=vm.rsplit("/", 1)[-1],
+        code="InvalidInstanceID.NotFound",
+        times=None,
+    )
+    frame = stack.simulator.simulator.frame
+    stack.simulator.call(lambda: frame.faults.append(lie))
+    assert state.node is not None
+    news = VmFacts(epoch=state.node.epoch * 2, seq=1, provider_id=vm, state="gone")
+    await machine_handle(stack, name).signal(MachineWorkflow.observe_vm, news)
+    await pool.waits("VMContradiction")
+    stack.simulator.call(lambda: frame.faults.remove(lie))
+    await eventually(pool.state, lambda s: not s.waits, "it is found again")
+    await pool.delete()
+    await end_running(stack)
+    return {"machine": machine_handle(stack, name).id}
+
+
 IDS = {
     "machine": machine_id(CLUSTER, "m-1"),
     "cluster": cluster_id(CLUSTER),
@@ -266,6 +303,8 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "slot": (a_pool_with_a_slot, ("pool", "machine")),
     "cut-short-life": (a_life_that_is_cut_short, ("machine", "cluster")),
     "braked-pool": (a_braked_pool, ("pool", "machine", "cluster")),
+    "unwanted-life": (an_unwanted_life, ("machine",)),
+    "contradicted-pool": (a_contradicted_pool, ("pool", "machine", "cluster")),
     "newer-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 
