@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from faultkit import arm
@@ -57,8 +56,13 @@ async def delete_during_create(stack: Stack) -> None:
     arm(stack)
     handle = await stack.create(name)
     seen = Witness([await eventually(lambda: stack.state(name), lambda s: bool(s.uid and s.attempt))])
-    deleting = asyncio.create_task(stack.delete(name))
-    result = await deleting
+
+    async def called() -> bool:
+        """Also one that came to an error of its own."""
+        return slow.hits > 0 or (await stack.state(name)).create_failures > 0
+
+    await eventually(called, what="the create call")
+    result = await stack.delete(name)
     check_i1(stack, seen)
     check_i6(stack, seen)
     assert result.uid == seen.last.uid

@@ -49,8 +49,7 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
 
     async def one(stack: Stack, flow: Flow) -> list[Boundary]:
         # An attempt that a busy machine lets time out could be a call more for whoever is told twice.
-        patient = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=5)})
-        stack.settings = stack.settings.model_copy(update={"timings": patient})
+        _patient(stack, 5)
         recorder = Recorder(stack.settings_file)
         async with stack.worker([recorder]):
             await flow(stack)
@@ -61,6 +60,12 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
     wrong = {name: answer for name, answer in found.items() if isinstance(answer, BaseException)}
     assert not wrong, f"undisturbed: {wrong}"
     return {name: answer for name, answer in found.items() if not isinstance(answer, BaseException)}
+
+
+def _patient(stack: Stack, seconds: float) -> None:
+    """With attempts that send no heartbeat: of a killed worker, or on a busy machine."""
+    timings = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=seconds)})
+    stack.settings = stack.settings.model_copy(update={"timings": timings})
 
 
 def cases(flows: Mapping[str, Flow], name: str, found: list[Boundary]) -> list[Fault]:
@@ -174,6 +179,7 @@ SABOTAGE = [
 
 async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> str:
     """What the checks said."""
+    _patient(stack, 3)  # an attempt that is given up before it does harm is no saboteur's
     try:
         async with faulty_worker(stack, fault, sabotage):
             await flow(stack)

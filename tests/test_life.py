@@ -41,9 +41,10 @@ def knobs(stack: Stack, name: str = "m-1*", **knobs: object) -> None:
     stack.simulator.call(lambda: kubelets.set_knobs([*kubelets.knobs, rule]))
 
 
-def fault(stack: Stack, **rule: object) -> None:
+def fault(stack: Stack, **rule: object) -> FaultRule:
     made = FaultRule.model_validate(rule)
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(made))
+    return made
 
 
 def node(stack: Stack, name: str) -> dict[str, Any]:
@@ -145,9 +146,13 @@ async def test_a_silent_kubelet_is_unknown(stack: Stack) -> None:
 
 async def test_delete_while_the_create_call_is_in_flight(stack: Stack) -> None:
     """Field case P05."""
-    fault(stack, service="ec2", operation="RunInstances", delay=1.0)
+    slow = fault(stack, service="ec2", operation="RunInstances", delay=1.0)
     await stack.create()
-    await stack.reason("CreatingVM")
+
+    async def called() -> int:
+        return slow.hits
+
+    await eventually(called, what="RunInstances")
     uid = (await stack.state()).uid
     await stack.delete()
     assert len(stack.launched()) == 1  # it was born all the same
