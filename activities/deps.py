@@ -59,9 +59,12 @@ class Deps:
         # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.
         self._threads = ThreadPoolExecutor(settings.worker.max_concurrent_activities, thread_name_prefix="driver")
 
+    def cloud_settings(self, provider: str) -> CloudSettings:
+        return self.settings.clouds.get(provider.lower(), CloudSettings())
+
     def driver(self, provider: str) -> Driver:
         if provider not in self._drivers:
-            cloud = self.settings.clouds.get(provider.lower(), CloudSettings())
+            cloud = self.cloud_settings(provider)
             driver = load_driver(provider, DriverSettings(endpoint=cloud.endpoint, timeout=cloud.call_timeout))
             self._drivers[provider] = MeteredDriver(provider, driver, self.meter)
         return self._drivers[provider]
@@ -137,7 +140,7 @@ class Deps:
         """
         account = f"{provider}/{spec.get('region', '')}/{ref.namespace}/{ref.name}"
         if account not in self._places:
-            cloud = self.settings.clouds.get(provider.lower(), CloudSettings())
+            cloud = self.cloud_settings(provider)
             quarter = max(1, self.settings.worker.max_concurrent_activities // 4)
             self._places[account] = Places(account, cloud.calls_at_once_per_account or quarter)
         places, labels = self._places[account], {"provider": provider, "account": account}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 from pydantic import SecretStr
@@ -90,15 +91,17 @@ class MachineActivities:
         former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
         vm = await self._find(target, input.takes)
+        now = await standing(self.deps.client) if vm is None else None
+        if now is not None and now.leaving:  # a try after the deletion, or the deadline, of which no call is told
+            vm = await self._landed(target, input.takes)
+            if vm is None:
+                raise NotWanted(f"{now.leaving}: no VM is made any more")
         adopted = vm is not None
         if vm is not None:
             target = await self._adopt(kube, input, target, vm)
+        elif now is not None and now.was_reset and (lost := await self._lost(target)):
+            return lost
         else:
-            now = await standing(self.deps.client)
-            if now.leaving:  # a try after the deletion, or the deadline, which the call in flight was not told of
-                raise NotWanted(f"{now.leaving}: no VM is made any more")
-            if now.was_reset and (lost := await self._lost(target)):
-                return lost
             vm = await self._make(target, user_data)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
@@ -275,6 +278,14 @@ class MachineActivities:
             return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
         words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
         raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
+
+    async def _landed(self, target: Target, takes: str) -> MachineStatus | None:
+        """What the call of a former try has made after all: it may be on its way as long as a driver waits for an
+        answer. After it the deletion's own looks go on for the lag of the cloud's reads."""
+        if activity.info().attempt == 1:
+            return None
+        await asyncio.sleep(self.deps.cloud_settings(target.provider).call_timeout.total_seconds())
+        return await self._find(target, takes)
 
     async def _adopt(self, kube: Kube, input: CreateInput, target: Target, vm: MachineStatus) -> Target:
         """The target by the uid that the VM carries: a VM whose node has not joined yet needs the token of its own."""

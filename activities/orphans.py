@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
+from activities.clock import Clock
 from activities.deps import Deps
 from activities.records import uid_of
 from drivers.base import ListMachinesRequest, is_of
@@ -26,6 +28,8 @@ from resources.names import machine_id, provider_key
 
 PARALLEL = 10
 """Machines that are asked for at the same time."""
+LATE = timedelta(minutes=5)
+"""After its machine's end a VM may still be in a listing; no listing is so old, and no read lags so long."""
 
 
 class OrphanActivities:
@@ -99,8 +103,11 @@ class OrphanActivities:
             owned = await self._owns(found, vm)
         else:
             # It may have ended after the cloud was listed, or the listing lags: what a life that came to its end had
-            # is gone. A VM of another uid was left by a life before it.
-            owned = found.status == WorkflowExecutionStatus.COMPLETED and await self._ended(found) == vm.uid
+            # is gone. A VM of another uid was left by a life before it; one that is there long after the end was made
+            # after it, by a call that nobody had an answer to.
+            just = found.close_time is not None and Clock().now() - found.close_time < LATE
+            completed = found.status == WorkflowExecutionStatus.COMPLETED
+            owned = just and completed and await self._ended(found) == vm.uid
         if owned:
             return None
         status = found.status.name if found.status else ""

@@ -96,6 +96,13 @@ def rollout_id(cluster: str, pool: str, revision: int) -> str:
     return f"rollout/{cluster}/{pool}/{revision}"
 
 
+def id_parts(workflow_id: str, count: int) -> list[str]:
+    """What a workflow's id says after its kind, such as cluster and name. Where somebody has started it under an id of
+    another form, the last part is the whole id."""
+    parts = workflow_id.split("/", count)[1:]
+    return parts if len(parts) == count else [""] * (count - 1) + [workflow_id]
+
+
 POOL_USER = "pool/"
 
 

@@ -116,7 +116,8 @@ def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
     if life is not None and life.status == "COMPLETED":
         raise Refused(
             f"machine {name} came to its end by itself{since(life)}, and all it had is gone: there is nothing to "
-            "adopt. A VM that still carries its name was left by a life before that one: delete it at the cloud"
+            "adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
+            "answered after its end: delete it at the cloud"
         )
 
 

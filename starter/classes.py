@@ -246,7 +246,7 @@ def _applied(state: ClassState, intent: ClassIntent) -> ClassState:
 
 
 def _summary(execution: WorkflowExecution, state: ClassState | None) -> ClassSummary:
-    _, cluster, name = execution.id.split("/", 2)
+    cluster, name = names.id_parts(execution.id, 2)
     found = execution.typed_search_attributes
     return ClassSummary(
         name=name,

@@ -146,6 +146,10 @@ class Clusters:
             found = await live.described(handle)
         if found is None and name not in self._client.settings.clusters:
             raise await self._unknown(name)
+        if found is not None and found.status in FROM_OUTSIDE:  # a worker would begin it within a minute
+            with translated():
+                await start_cluster(self._temporal, self._client.settings, name)
+            return handle
         if found is None or not _runs(found):
             raise NotFound(f"cluster {name} is not watched: there is nothing to {purpose}")
         return handle

@@ -35,7 +35,7 @@ from resources.errors import TOO_EARLY
 from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, MachineResult, MachineState
 from resources.messages import AdoptIntent, DeleteIntent, Intent, RecreateIntent
-from resources.names import TAG_MACHINE
+from resources.names import TAG_MACHINE, id_parts
 from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from resources.starts import MEMO_CREATED
 from starter.errors import NoAnswer, NotFound, no_such_workflow
@@ -59,7 +59,7 @@ def machines_of(cluster: str | None, **where: str) -> str:
 
 
 async def summary_of(execution: WorkflowExecution) -> MachineSummary:
-    _, cluster, name = execution.id.split("/", 2)
+    cluster, name = id_parts(execution.id, 2)
     found = execution.typed_search_attributes
     created = await execution.memo_value(MEMO_CREATED, None)
     return MachineSummary(

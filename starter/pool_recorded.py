@@ -11,6 +11,7 @@ from temporalio.converter import DataConverter
 from resources import attributes
 from resources.machine_class import ClassNews
 from resources.messages import DeleteIntent, Intent
+from resources.names import id_parts
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, ScaleIntent
 from resources.starts import MEMO_CREATED
@@ -30,7 +31,7 @@ _MESSAGES: dict[str, type] = {
 
 async def listed(execution: WorkflowExecution) -> PoolListed:
     """As its search attributes show it."""
-    _, cluster, name = execution.id.split("/", 2)
+    cluster, name = id_parts(execution.id, 2)
     found = execution.typed_search_attributes
     created = await execution.memo_value(MEMO_CREATED, None)
     return PoolListed(

@@ -29,7 +29,7 @@ def query(cluster: str | None, pool: str | None) -> str:
 
 
 def listed(execution: WorkflowExecution, state: RolloutState | None, result: RolloutResult | None) -> RolloutListed:
-    _, cluster, pool, revision = execution.id.split("/", 3)
+    cluster, pool, revision = names.id_parts(execution.id, 3)
     found = execution.typed_search_attributes
     phase = found.get(attributes.PHASE, "")
     if execution.status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED):
@@ -38,7 +38,7 @@ def listed(execution: WorkflowExecution, state: RolloutState | None, result: Rol
     return RolloutListed(
         pool=pool,
         cluster=cluster,
-        revision=int(revision),
+        revision=int(revision) if revision.isdecimal() else 0,
         phase=str(result.outcome) if result else phase,
         began=began,
         ended=execution.close_time,

@@ -131,6 +131,18 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
         assert any("BackAgain" in line for line in described)
 
 
+async def test_a_pause_finds_a_cluster_that_somebody_has_terminated(place: Place) -> None:
+    """Its pools go on without it, so that is when somebody may need it."""
+    name = place.cluster
+    place.write_settings(clusters={name: {}})
+    async with serving(place):
+        await begin(place)
+        await place.client.get_workflow_handle(cluster_id(name)).terminate("by mistake")
+        (await place.run("pause", "cluster", name)).ok()
+        described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
+        assert any("BackAgain" in line for line in described)
+
+
 async def test_who_applies_something_then_does_not_end_its_pause(place: Place) -> None:
     """Nor does it need a worker to know of it."""
     name = place.cluster

@@ -82,17 +82,24 @@ async def test_a_time_without_a_zone_is_utc(kept: Kept) -> None:
 
 
 @pytest.mark.parametrize("name", ["preserve", "extend"])
-@pytest.mark.parametrize("long", [{"lasts": "87600000h"}, {"until": "9999-12-31T00:00:00Z"}], ids=["lasts", "until"])
-async def test_times_that_nobody_means_are_refused(kept: Kept, name: str, long: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("long", "words"),
+    [
+        pytest.param({"lasts": "87600000h"}, "lasts: longer than 87600h, ten years", id="lasts"),
+        pytest.param({"until": "9999-12-31T00:00:00Z"}, "until: 9999-12-31T00:00:00+00:00 is not between", id="until"),
+    ],
+)
+async def test_times_that_nobody_means_are_refused(kept: Kept, name: str, long: dict[str, str], words: str) -> None:
     await kept.run()
     if name == "extend":
         await kept.says("preserve", PreserveIntent())
         await kept.shows("Running:Preserved")
     refused = await kept.refuses(name, long)
-    assert refused == "that is more than 3650 days"
+    assert words in refused
     await kept.handle.signal(name, long)
     seen = await kept.noted("Refused")
-    assert noted(seen, "Refused") == [refused]
+    (noted_too,) = noted(seen, "Refused")
+    assert words in noted_too
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------

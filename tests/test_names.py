@@ -7,7 +7,7 @@ import pytest
 from activities.draining.calls import _ATTACHMENTS
 from activities.kube import KubeError, node_path, secret_path
 from resources.endpoints import in_clear
-from resources.names import is_label, is_name, is_segment
+from resources.names import id_parts, is_label, is_name, is_segment
 from resources.settings import CloudSettings
 
 
@@ -73,3 +73,16 @@ def test_a_clouds_endpoint_in_the_settings_is_not_in_clear() -> None:
     with pytest.raises(ValueError, match="would be sent in clear"):
         CloudSettings(endpoint="http://ec2.example")
     assert CloudSettings(endpoint="http://127.0.0.1:7644").endpoint == "http://127.0.0.1:7644"
+
+
+@pytest.mark.parametrize(
+    ("id", "parts"),
+    [
+        ("machine/demo/m-1", ["demo", "m-1"]),
+        ("machine/demo/a/b", ["demo", "a/b"]),
+        ("by-hand", ["", "by-hand"]),
+        ("machine/m-1", ["", "machine/m-1"]),
+    ],
+)
+def test_a_workflow_under_an_id_of_another_form_can_be_listed(id: str, parts: list[str]) -> None:
+    assert id_parts(id, 2) == parts

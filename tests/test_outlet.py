@@ -17,6 +17,9 @@ import pytest
 import yaml
 
 from resources.visible import visible, visible_json
+from starter.commands.doctor import ESCAPE
+from starter.commands.doctor import _page as page_of
+from starter.doctor import Finding, Level
 from starter.outlet import Formatter, complain, say, warn
 from starter.output import Table, dump, fields
 from worker import configure_logging
@@ -171,6 +174,15 @@ def on_a_terminal(*command: str) -> tuple[str, int]:
             got += chunk
     os.close(ours)
     return got.decode(), child.returncode
+
+
+def test_doctors_colours_are_the_only_escapes_of_its_page(capsys: pytest.CaptureFixture[str]) -> None:
+    found = [Finding("clouds", Level.OK, f"polled{EVIL}"), Finding("clouds", Level.PROBLEM, "no answer", f"ask{EVIL}")]
+    lines = page_of(found)
+    assert_safe("\n".join(lines))
+    assert any("\x1b[" in line for line in lines)
+    say(*lines, keep=ESCAPE)  # in a pipe
+    assert "x1b[3" not in capsys.readouterr().out
 
 
 OF_RICH = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK]|2K)")

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from resources.visible import visible, visible_json, visible_lines
 from starter.commands.common import ClusterOption, Globals, SettingsOption
 from starter.outlet import say, say_text
 
 if TYPE_CHECKING:
     from starter.doctor import Finding
 
+ESCAPE = "\x1b"
+"""Of colours, which a pipe is spared."""
 COLOURS = {"warning": typer.colors.YELLOW, "problem": typer.colors.RED}
 
 
@@ -41,12 +44,10 @@ def doctor(
     found = asyncio.run(_examine(ctx, cluster, settings))
     levels = Counter(f.level for f in found)
     if form is Form.JSON:
-        from resources.visible import visible_json
-
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
         say_text(visible_json({**whole, "findings": [asdict(f) for f in found]}, indent=2))
     else:
-        say(*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING]))
+        say(*_page(found), "", _summary(levels[Level.PROBLEM], levels[Level.WARNING]), keep=ESCAPE)
     if levels[Level.PROBLEM]:
         raise typer.Exit(1)
 
@@ -61,18 +62,18 @@ async def _examine(ctx: typer.Context, cluster: str | None, settings: SettingsOp
 
 
 def _page(found: Sequence[Finding]) -> list[str]:
-    """A block for each subject, in the order in which they come."""
+    """A block for each subject, in the order in which they come; its only escapes are our colours."""
     lines: list[str] = []
     for subject in dict.fromkeys(f.subject for f in found):
-        lines.append(subject)
+        lines.append(visible(subject))
         for f in found:
             if f.subject == subject:
                 level = typer.style(f"{f.level:8}", fg=COLOURS.get(f.level))
                 lines += [
                     f"  {level} {line}" if i == 0 else f"           {line}"
-                    for i, line in enumerate(f.message.splitlines())
+                    for i, line in enumerate(visible_lines(f.message))
                 ]
-                lines += [f"           → {f.remedy}"] if f.remedy else []
+                lines += [f"           → {visible(f.remedy)}"] if f.remedy else []
     return lines
 
 

@@ -168,9 +168,10 @@ async def test_p78_a_node_of_a_former_life_is_neither_news_nor_a_twin(machines: 
     ],
 )
 async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
-    one: OneMachine, phase: str, status: WorkflowExecutionStatus, words: str
+    one: OneMachine, monkeypatch: pytest.MonkeyPatch, phase: str, status: WorkflowExecutionStatus, words: str
 ) -> None:
     """The account in which the first try may have made one is told all the same."""
+    answers_within(one, monkeypatch, 0.1)
     one.cloud.frame.faults.append(FaultRule(service="ec2", operation="RunInstances", code="InternalError"))
     with pytest.raises(ApplicationError) as first:
         await one.create()
@@ -184,6 +185,24 @@ async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
     one.deeds.client.phase, one.deeds.client.status = "CrashLoopBackOff", WorkflowExecutionStatus.RUNNING
     await one.create()
     assert one.launches() == 2
+
+
+async def test_p79_what_a_former_try_makes_meanwhile_is_waited_for(
+    one: OneMachine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its call was on its way when the try was given up, and no look sees yet what it makes."""
+    answers_within(one, monkeypatch, 1.5)
+    one.cloud.frame.lag = one.cloud.frame.lag.model_copy(update={"describe_after_create": 1.0})
+    made = await one.create()
+    one.deeds.client.phase = "Terminating"
+    found = await one.create()
+    assert (found.provider_id, found.adopted, one.launches()) == (made.provider_id, True, 1)
+
+
+def answers_within(one: OneMachine, monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    clouds = one.deeds.deps.settings.clouds
+    patient = clouds["aws"].model_copy(update={"call_timeout": timedelta(seconds=seconds)})
+    monkeypatch.setitem(clouds, "aws", patient)
 
 
 async def test_p79_a_vm_that_is_there_is_found_whatever_the_machine_does(one: OneMachine) -> None:
