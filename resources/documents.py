@@ -52,6 +52,16 @@ class _Loader(yaml.SafeLoader):
         self._depth -= 1
         return node
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """PyYAML takes the last of two equal keys, and says nothing; YAML forbids them."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        keys = set()
+        for key in (k for k, _ in node.value if isinstance(k, yaml.ScalarNode)):
+            if (key.tag, key.value) in keys:
+                raise yaml.MarkedYAMLError(None, None, f"the key {key.value[:60]!r} is there twice", key.start_mark)
+            keys.add((key.tag, key.value))
+        return node
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)

@@ -205,6 +205,10 @@ def pool(field: str) -> str:
 
 SPECIAL: dict[str, tuple[Callable[[], str], str]] = {
     "an alias bomb": (lambda: of_class(bomb()), f"f.yaml:1\\d: not YAML: with its aliases .* than {EXPANDED_MOST}"),
+    "a key that is there twice": (
+        lambda: "kind: MachineDeployment\nspec:\n  replicas: 2\n  replicas: 0\n",
+        "f.yaml:4: not YAML: the key 'replicas' is there twice",
+    ),
     "a bomb of merges": (merges, "f.yaml:.*with its aliases written out"),
     "a small bomb": (lambda: of_class(bomb(3)), "providerSpec: more than 65536 bytes"),
     "a deep list": (lambda: "metadata: " + "[" * 20_000, f"f.yaml:1: not YAML: nested deeper than {DEPTH_MOST}"),
