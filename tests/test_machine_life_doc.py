@@ -226,4 +226,4 @@ def test_the_example_of_the_health_clock_is_what_the_planner_reckons() -> None:
 
 
 def _clock(text: str) -> datetime:
-    return datetime.strptime(text + " +0000", "%H:%M %z")
+    return datetime.strptime(f"2026-01-01 {text} +0000", "%Y-%m-%d %H:%M %z")
