@@ -58,7 +58,8 @@ def unreadable(value: Any, hint: Any) -> str:
 def read_words(error: ValidationError) -> str:
     """What does not fit, by its path. The input is not quoted: it may be long, and nobody knows what is in it."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    lines = [": ".join(filter(None, (".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")))) for e in found[:NAMED]]
+    said = [(".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")) for e in found[:NAMED]]
+    lines = [": ".join(filter(None, words)) for words in said]
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return short("; ".join(lines) + more)
 
