@@ -10,9 +10,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.deps import Deps
-from activities.records import last_words
 from resources import starts
 from resources.cluster import ClusterState, Ended
+from resources.histories import last_words
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse, Target
 from resources.names import cluster_id

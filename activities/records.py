@@ -1,21 +1,18 @@
 """What the server's own records say: how a machine's run stands, which uid each of its runs had, which of them a reset
-cut off, and what VM it knew; and what a cluster's workflow knew in the end."""
+cut off, and what VM it knew."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC
 from typing import TypeVar
 
 from temporalio import activity
-from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources.attributes import PHASE, PROVIDER_ID
-from resources.cluster import LAST_WORDS, ClusterState
 from resources.machine import MachineState, Phase
 from resources.messages import CreateInput, CreateOutput
 from resources.names import indexed
@@ -164,32 +161,3 @@ async def _chain(client: Client, workflow_id: str, run_id: str | None) -> str:
     """Id of the first run, which continue-as-new and resets keep."""
     described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
     return described.raw_description.workflow_execution_info.first_run_id
-
-
-async def last_words(client: Client, workflow_id: str, run_id: str | None) -> ClusterState | None:
-    """What a cluster's workflow knew at the end of a run; None when its history says nothing. Raises RPCError."""
-    state: ClusterState | None = None
-    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            payloads = event.workflow_execution_started_event_attributes.input.payloads
-            (state,) = await client.data_converter.decode(list(payloads), [ClusterState])
-            continue
-        name, said = _message(event)
-        if state is not None and name in LAST_WORDS and said:
-            try:
-                (argument,) = await client.data_converter.decode(said[:1], [LAST_WORDS[name]])
-            except (RuntimeError, ValueError, TypeError):
-                continue  # typed by hand, and wrong: the workflow refused it too
-            state = state.told(name, argument, event.event_time.ToDatetime(UTC))
-    return state
-
-
-def _message(event: HistoryEvent) -> tuple[str, list[Payload]]:
-    """Name and arguments, of a signal or an accepted update."""
-    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-        signal = event.workflow_execution_signaled_event_attributes
-        return signal.signal_name, list(signal.input.payloads)
-    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
-        call = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        return call.name, list(call.args.payloads)
-    return "", []

@@ -25,7 +25,7 @@ from temporalio.client import (
 from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
 
-from resources import attributes, names
+from resources import attributes, histories, names
 from resources.machine import ClassSnapshot
 from resources.machine_class import (
     ClassIntent,
@@ -220,7 +220,7 @@ _MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": 
 
 async def _fold(state: ClassState, event: HistoryEvent, converter: DataConverter) -> ClassState:
     """As the workflow will do it, as far as that is known without its planners: what it refuses changes nothing."""
-    if (told := await live.told_by(event, converter, _MESSAGES)) is None:
+    if (told := await histories.told_by(event, converter, _MESSAGES)) is None:
         return state
     match told[1]:
         case ClassIntent() as said:

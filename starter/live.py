@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-from temporalio.api.common.v1 import Payload
-from temporalio.api.enums.v1 import EventType, PendingActivityState, TaskQueueType
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.taskqueue.v1 import TaskQueue
 from temporalio.api.workflow.v1 import PendingActivityInfo
@@ -30,7 +29,7 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Ti
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources import attributes
+from resources import attributes, histories
 from resources.errors import TOO_EARLY
 from resources.hooks import HookIntent
 from resources.machine import ApplyIntent, MachineResult, MachineState
@@ -249,16 +248,8 @@ async def folded(
     kind: type[StateT],
     fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
 ) -> StateT:
-    """The state that a run began with, and what its events since have made of it, also messages that no worker has seen
-    yet. Raises NotFound without a history."""
-    state: StateT | None = None
-    converter = temporal.data_converter
-    async for event in temporal.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
-        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-            payloads = event.workflow_execution_started_event_attributes.input.payloads
-            (state,) = await converter.decode(list(payloads), [kind])
-        elif state is not None:
-            state = await fold(state, event, converter)
+    """As resources/histories.py has it. Raises NotFound without a history."""
+    state = await histories.folded(temporal, workflow_id, run_id, kind, fold)
     if state is None:
         raise NotFound(f"{workflow_id}: its history is gone")
     return state
@@ -279,36 +270,9 @@ _INTENTS: dict[str, type[Any]] = {
 }
 
 
-Message = tuple[str, Sequence[Payload]]
-
-
-def message_of(event: HistoryEvent) -> Message | None:
-    """Name and arguments of what a workflow was told by this event, by signal or by accepted update."""
-    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
-        signal = event.workflow_execution_signaled_event_attributes
-        return signal.signal_name, list(signal.input.payloads)
-    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
-        call = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
-        return call.name, list(call.args.payloads)
-    return None
-
-
-async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[str, type]) -> tuple[str, Any] | None:
-    """Name and argument of a message of one of these names that an event carries; None also for one that cannot be
-    read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
-    name, payloads = message_of(event) or ("", [])
-    if name not in kinds or not payloads:
-        return None
-    try:
-        (said,) = await converter.decode(list(payloads)[:1], [kinds[name]])
-    except (RuntimeError, ValueError, TypeError):
-        return None
-    return name, said
-
-
 async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
     """Name and payload of an operator's intent that an event carries."""
-    return await told_by(event, converter, _INTENTS)
+    return await histories.told_by(event, converter, _INTENTS)
 
 
 def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:

@@ -8,7 +8,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 
-from resources import attributes
+from resources import attributes, histories
 from resources.machine_class import ClassNews
 from resources.messages import DeleteIntent, Intent
 from resources.names import id_parts
@@ -68,7 +68,7 @@ async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:
 
 async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter) -> PoolState:
     """What the workflow refuses changes nothing, as far as that is known without it."""
-    told = await live.told_by(event, converter, _MESSAGES)
+    told = await histories.told_by(event, converter, _MESSAGES)
     if told is None or state.deleted:
         return state
     match told:

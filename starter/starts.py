@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.common import (
     SearchAttributePair,
@@ -12,10 +11,10 @@ from temporalio.common import (
     WorkflowIDConflictPolicy,
     WorkflowIDReusePolicy,
 )
-from temporalio.converter import DataConverter
 
 from resources import attributes, names, starts
-from resources.cluster import LAST_WORDS, ClusterState, Ended
+from resources.cluster import ClusterState, Ended
+from resources.histories import last_words
 from resources.machine import MachineState
 from resources.machine_class import ClassState
 from resources.markdown import plain
@@ -23,7 +22,6 @@ from resources.messages import AccountUse
 from resources.pool import PoolState
 from resources.settings import Settings
 from starter import live
-from starter.errors import NotFound
 
 
 async def start_machine(
@@ -87,10 +85,7 @@ async def start_cluster(temporal: Client, settings: Settings, name: str, use: Ac
     state = ClusterState.of(name, settings.queue_prefix, settings.timings)
     found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
     if found is not None and found.status in starts.FROM_OUTSIDE:
-        try:
-            former = await live.folded(temporal, found.id, found.run_id, ClusterState, _last_words)
-        except NotFound:
-            former = None
+        former = await last_words(temporal, found.id, found.run_id)
         state = state.after(former, Ended(time=found.close_time, how=found.status.name))
     await temporal.start_workflow(
         "ClusterWorkflow",
@@ -100,8 +95,3 @@ async def start_cluster(temporal: Client, settings: Settings, name: str, use: Ac
         start_signal="use_account" if use else None,
         start_signal_args=[use] if use else [],
     )
-
-
-async def _last_words(state: ClusterState, event: HistoryEvent, converter: DataConverter) -> ClusterState:
-    said = await live.told_by(event, converter, LAST_WORDS)
-    return state.told(*said, event.event_time.ToDatetime(UTC)) if said else state

@@ -30,6 +30,7 @@ from activities.marks import LISTED, MarkActivities
 from activities.pools import PoolActivities
 from resources import attributes as at
 from resources.cluster import PoolsInput
+from resources.histories import message_of
 from resources.machine import ClassSnapshot, MachineState
 from resources.machine_class import ClassState
 from resources.machine_deployment import MachineTemplate
@@ -63,7 +64,6 @@ from resources.preservation import PreservedBy
 from resources.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
-from starter.live import message_of
 from starter.starts import start_class
 
 CREATED = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)

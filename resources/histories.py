@@ -1,0 +1,73 @@
+"""What a workflow knew, from its history: it answers always, where a query needs a worker, code that can answer, and a
+run whose last news somebody has taken."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC
+from typing import Any, TypeVar
+
+from temporalio.api.common.v1 import Payload
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.converter import DataConverter
+
+from resources.cluster import LAST_WORDS, ClusterState
+
+StateT = TypeVar("StateT")
+Message = tuple[str, Sequence[Payload]]
+
+
+async def folded(
+    client: Client,
+    workflow_id: str,
+    run_id: str | None,
+    kind: type[StateT],
+    fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
+) -> StateT | None:
+    """The state that a run began with, and what its events since have made of it, also messages that no worker has seen
+    yet. None without a beginning. Raises RPCError."""
+    state: StateT | None = None
+    converter = client.data_converter
+    async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+            payloads = event.workflow_execution_started_event_attributes.input.payloads
+            (state,) = await converter.decode(list(payloads), [kind])
+        elif state is not None:
+            state = await fold(state, event, converter)
+    return state
+
+
+def message_of(event: HistoryEvent) -> Message | None:
+    """Name and arguments of what a workflow was told by this event, by signal or by accepted update."""
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+        signal = event.workflow_execution_signaled_event_attributes
+        return signal.signal_name, list(signal.input.payloads)
+    if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+        call = event.workflow_execution_update_accepted_event_attributes.accepted_request.input
+        return call.name, list(call.args.payloads)
+    return None
+
+
+async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[str, type]) -> tuple[str, Any] | None:
+    """Name and argument of a message of one of these names that an event carries; None also for one that cannot be
+    read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
+    name, payloads = message_of(event) or ("", [])
+    if name not in kinds or not payloads:
+        return None
+    try:
+        (said,) = await converter.decode(list(payloads)[:1], [kinds[name]])
+    except (RuntimeError, ValueError, TypeError):
+        return None
+    return name, said
+
+
+async def last_words(client: Client, workflow_id: str, run_id: str | None) -> ClusterState | None:
+    """What a cluster's workflow knew at the end of a run; None when its history says nothing. Raises RPCError."""
+    return await folded(client, workflow_id, run_id, ClusterState, _heard)
+
+
+async def _heard(state: ClusterState, event: HistoryEvent, converter: DataConverter) -> ClusterState:
+    said = await told_by(event, converter, LAST_WORDS)
+    return state.told(*said, event.event_time.ToDatetime(UTC)) if said else state
