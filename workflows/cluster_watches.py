@@ -213,7 +213,7 @@ class Watches(Entity):
             del s.classes[name]
         self._forget_accounts()
         for key in s.clouds.keys() - s.accounts.keys():
-            del s.clouds[key]  # the last word of a watch that had been ended, heard by a workflow that was before this one
+            del s.clouds[key]  # the last word of a watch that had been ended, heard by a former workflow
         s.looked = True
         if s.unused or found.unread or silent(s, s.accounts):
             self.deadlines["uses"] = workflow.now() + min(LOOK_AGAIN, s.watch_duration)
