@@ -376,7 +376,8 @@ class MachineState(Model):
             return {**data, "owner": {"name": data["pool"]}}
         return data
 
-    @computed_field
+    @computed_field  # type: ignore[prop-decorator]
+    @property
     def pool(self) -> str:
         """The owner's name, where it is a pool; else ""."""
         return self.owner.name if self.owner is not None and self.owner.kind is OwnerKind.POOL else ""
