@@ -8,9 +8,10 @@ from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_manifest import MachineSpec
+from resources.member import Keep, Trouble, Vm
 from resources.messages import DeleteIntent, RepairIntent
 from resources.owner import Owner
-from resources.pool import Keep, KeptTemplate, PoolState, Revision, Trouble, Vm
+from resources.pool import KeptTemplate, PoolState, Revision
 from resources.preservation import PreservedBy
 
 

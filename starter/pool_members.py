@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from temporalio.service import RPCError
 
 from resources.machine import MachineState, Phase
+from resources.member import Vm
 from resources.membership import MemberReport, member_state
 from resources.messages import OwnedVm
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
 from resources.owner import Owner
-from resources.pool import PoolState, Vm
+from resources.pool import PoolState
 from starter.errors import NotFound, Refused, no_such_workflow, translated
 from starter.results import Adopted, Life
 from starter.waiting import since

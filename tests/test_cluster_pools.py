@@ -34,6 +34,7 @@ from resources.cluster import ClusterState, Ended, Pause
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
+from resources.member import Member
 from resources.membership import PoolRef
 from resources.messages import (
     Account,
@@ -49,7 +50,7 @@ from resources.messages import (
     WatchInput,
 )
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
-from resources.pool import Member, PoolState, Revision
+from resources.pool import PoolState, Revision
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster_words import details, gap_words

@@ -13,7 +13,9 @@ SPEC = {"class": {"name": "c1"}}
 POOL = {"kind": "MachineDeployment", "name": "p1"}
 
 
-@pytest.mark.parametrize("said", [{"pool": "p1"}, {"owner": {"name": "p1"}}, {"owner": POOL}, {"owner": POOL, "pool": ""}])
+@pytest.mark.parametrize(
+    "said", [{"pool": "p1"}, {"owner": {"name": "p1"}}, {"owner": POOL}, {"owner": POOL, "pool": ""}]
+)
 def test_a_machine_of_a_pool(said: dict[str, Any]) -> None:
     """A person may name the pool alone; so does an older worker, which reads it so too."""
     state = MachineState.model_validate({"name": "m1", "spec": SPEC, **said})

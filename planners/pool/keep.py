@@ -15,7 +15,7 @@ from planners.pool import progress, steps
 from planners.pool.steps import TakeSlots, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Keep, Member, Released, Vm
+from resources.member import Keep, Member, Released, Vm
 from resources.preservation import PreservedBy
 
 

@@ -17,7 +17,8 @@ from planners.pool.pace import backing_off, dead
 from planners.pool.steps import Grant, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Gate, Member, Permit, Trouble, Vm
+from resources.member import Member, Permit, Trouble, Vm
+from resources.pool import Gate
 
 FLAKY = 3
 """New machines that may be lost in a row once one of the revision has been available."""

@@ -12,7 +12,8 @@ from planners.pool.order import deletion_key, preserved
 from planners.pool.steps import MarkNodes, Wait, named, some
 from planners.pool.view import Draft, View
 from resources.machine import Phase
-from resources.pool import Gate, Vm
+from resources.member import Vm
+from resources.pool import Gate
 
 
 def gate(view: View) -> Wait | None:

@@ -16,6 +16,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.pools import PoolActivities
     from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots, some
     from resources.machine import Phase
+    from resources.member import Keep as Wish
+    from resources.member import Member, Released, Vm, priority_of
+    from resources.member import Permit as Given
     from resources.membership import (
         MarkNodesInput,
         Permit,
@@ -30,9 +33,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.messages import DeleteIntent, RepairIntent
     from resources.names import cluster_queue, workflow_queue
-    from resources.pool import Keep as Wish
-    from resources.pool import Member, Released, Revision, Vm, priority_of
-    from resources.pool import Permit as Given
+    from resources.pool import Revision
     from resources.preservation import PreservedBy
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"

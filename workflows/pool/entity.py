@@ -23,9 +23,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.view import View
     from planners.waits import wait_after
     from resources import attributes as at
+    from resources.fleet import FleetWait
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.membership import PoolRef
-    from resources.pool import PoolState, PoolWait
+    from resources.pool import PoolState
     from resources.rollout import RolloutNews
 
 P = TypeVar("P")
@@ -211,9 +212,9 @@ class PoolEntity(Entity):
         await self.renew_if_due()
         self.s.waits = []
 
-    def trouble_of(self, since: datetime) -> PoolWait:
+    def trouble_of(self, since: datetime) -> FleetWait:
         words = f"{self.failure}; tried again at {self.deadlines['check']:%Y-%m-%d %H:%M:%S}"
-        return PoolWait(reason="PoolCallFailed", message=words, since=since)
+        return FleetWait(reason="PoolCallFailed", message=words, since=since)
 
     def since(self, reason: str) -> datetime:
         """Of a wait, or of now."""

@@ -16,10 +16,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan
     from planners.pool.steps import Step, named, some
+    from resources.fleet import FleetWait
     from resources.machine_class import concurrency_of
     from resources.membership import MembersFound
     from resources.names import workflow_queue
-    from resources.pool import PoolWait
 
 AT_ONCE = 500
 """Machines that are told of a template at the same time, whatever the annotation says: each is remembered by name."""
@@ -71,7 +71,7 @@ def decide(p: PoolEntity) -> None:
         return  # who is there is not known yet
     if s.news is None and "news" in p.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
-        s.waits = [PoolWait(reason="ClusterSilent", message=words, since=p.since("ClusterSilent"))]
+        s.waits = [FleetWait(reason="ClusterSilent", message=words, since=p.since("ClusterSilent"))]
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
@@ -104,21 +104,21 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
     for wait in made.waits:
         if wait.reason not in since:
             p.note(wait.reason, wait.message)
-    s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
     unsaid = s.unseen and all(w.reason != "Unreachable" for w in s.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
         words = f"{s.unseen}; nothing is replaced on old news"
-        s.waits.append(PoolWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
+        s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
         lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = (
             f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}; "
             f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
         )
-        s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
+        s.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
         words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
-        s.waits.append(PoolWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
+        s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if p.failure and "check" in p.deadlines:
         s.waits.append(p.trouble_of(since.get("PoolCallFailed", now)))
     s.waits.sort(key=lambda w: w.reason == "FailedPreserved")

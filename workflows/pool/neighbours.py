@@ -17,10 +17,10 @@ with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
     from activities.pools import PoolActivities
     from planners.pool.steps import named, some
+    from resources.fleet import FleetWait
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.membership import ForgetPoolInput, MembersFound
     from resources.names import pool_user, workflow_queue
-    from resources.pool import PoolWait
 
 CLASS, REGISTER = "class", "register"
 """What is not tried again before the next check."""
@@ -70,7 +70,7 @@ def expect(p: PoolEntity) -> None:
         p.deadlines.pop("expected", None)
         return
     words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
-    s.waits = [PoolWait(reason="MembersSilent", message=words, since=p.since("MembersSilent"))]
+    s.waits = [FleetWait(reason="MembersSilent", message=words, since=p.since("MembersSilent"))]
     if "expected" not in p.deadlines or p.due("expected"):
         p.deadlines["expected"] = now + PATIENCE
         carry_out.ask(p, s.expected)
@@ -105,7 +105,7 @@ async def ask_class(p: PoolEntity) -> None:
     if s.machine_class is None:
         name = s.spec.template.spec.class_.name
         words = f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}"
-        s.waits = [PoolWait(reason="ClassMissing", message=words, since=workflow.now())]
+        s.waits = [FleetWait(reason="ClassMissing", message=words, since=workflow.now())]
         handle = workflow.start_activity_method(
             ClassActivities.ask_class,
             ClassRef(cluster=s.cluster, name=name),

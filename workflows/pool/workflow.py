@@ -22,10 +22,11 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.steps import some
     from resources.machine_class import ClassNews
     from resources.machine_deployment import NAME_LENGTH
+    from resources.member import Keep
     from resources.membership import MemberReport
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
     from resources.names import is_name
-    from resources.pool import Keep, PoolState
+    from resources.pool import PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
 
