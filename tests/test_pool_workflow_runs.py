@@ -20,7 +20,7 @@ from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.member import Member, Vm
 from resources.pool import PoolState, Revision
-from workflows.pool.entity import REPLAYABLE
+from workflows.fleet.entity import REPLAYABLE
 
 
 @pytest_asyncio.fixture

@@ -14,8 +14,9 @@ from planners.pool import progress
 from planners.pool.keep import no_slot
 from planners.pool.order import in_deletion_order
 from planners.pool.pace import backing_off, dead
-from planners.pool.steps import Grant, Wait, named, some
+from planners.pool.steps import Grant, Wait
 from planners.pool.view import Draft, View
+from planners.words import named, some
 from resources.machine import Phase
 from resources.member import Member, Permit, Trouble, Vm
 from resources.pool import Gate

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from planners.pool import keep, progress, repair
 from planners.pool.order import deletion_key, preserved
-from planners.pool.steps import MarkNodes, Wait, named, some
+from planners.pool.steps import MarkNodes, Wait
 from planners.pool.view import Draft, View
+from planners.words import named, some
 from resources.machine import Phase
 from resources.member import Vm
 from resources.pool import Gate

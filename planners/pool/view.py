@@ -10,7 +10,8 @@ from typing import Any
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP, LEAVING, of
-from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
+from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait
+from planners.words import named, some
 from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
