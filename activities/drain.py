@@ -18,10 +18,10 @@ from activities.draining import calls
 from activities.draining.memory import Memory
 from activities.draining.sweep import Sweep
 from activities.draining.words import moment
-from activities.events import tell
-from activities.kube import Kube, node_path
-from activities.looks import labelled_nodes
-from activities.whose import Whose, whose
+from activities.kube.client import Kube, node_path
+from activities.kube.events import tell
+from activities.kube.looks import labelled_nodes
+from activities.kube.whose import Whose, whose
 from resources.base import read_time
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput

@@ -21,8 +21,8 @@ from activities.accounts import Cloud
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
-from activities.kube import KubeError
-from activities.patience import patiently
+from activities.kube.client import KubeError
+from activities.kube.patience import patiently
 from activities.records import has_vm
 from activities.secrets import SecretMissing
 from activities.vm_owners import all_machines

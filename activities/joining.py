@@ -6,10 +6,10 @@ import asyncio
 
 from temporalio import activity
 
-from activities.kube import Clusters, Kube, KubeError, node_path
-from activities.looks import labelled_node
-from activities.tokens import keep_token
-from activities.whose import is_of, provider_id_of, ready_status
+from activities.kube.client import Clusters, Kube, KubeError, node_path
+from activities.kube.looks import labelled_node
+from activities.kube.tokens import keep_token
+from activities.kube.whose import is_of, provider_id_of, ready_status
 from resources.messages import StatusInput, VmLookInput
 from resources.settings import SettingsError
 

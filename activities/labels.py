@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from activities.kube import Kube, KubeError, node_path
+from activities.kube.client import Kube, KubeError, node_path
 from resources.names import MACHINE_NAME_LABEL
 
 AT_ONCE = 20

@@ -16,7 +16,7 @@ from temporalio import activity
 from temporalio.client import WorkflowHandle
 
 from activities.clock import Clock
-from activities.kube import LIVEZ, Kube, KubeError
+from activities.kube.client import LIVEZ, Kube, KubeError
 from resources.messages import Note, Reachability
 
 PROBE_EVERY = 10.0  # seconds between two reads

@@ -15,10 +15,10 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.instances import GONE
 from activities.joining import why_not_joined
-from activities.kube import Kube, KubeError, node_path
+from activities.kube.client import Kube, KubeError, node_path
+from activities.kube.tokens import ensure_token, render, revoke_tokens
+from activities.kube.whose import is_of, provider_id_of
 from activities.records import cut_off, former_vm, standing
-from activities.tokens import ensure_token, render, revoke_tokens
-from activities.whose import is_of, provider_id_of
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,

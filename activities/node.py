@@ -10,14 +10,14 @@ from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
 from activities.draining.calls import attached, detach
-from activities.events import tell
-from activities.facts import project
-from activities.kube import Kube, KubeError, node_path
-from activities.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
+from activities.kube.client import Kube, KubeError, node_path
+from activities.kube.events import tell
+from activities.kube.facts import project
+from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
+from activities.kube.rewrite import Object, rewrite
+from activities.kube.tokens import revoke_tokens
+from activities.kube.whose import alive, is_of, provider_id_of, ready_status
 from activities.merge import template_patch
-from activities.rewrite import Object, rewrite
-from activities.tokens import revoke_tokens
-from activities.whose import alive, is_of, provider_id_of, ready_status
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,

@@ -7,8 +7,8 @@ import time
 from datetime import datetime
 from typing import Any
 
-from activities.kube import Kube, KubeError
-from activities.looks import lease_renewed
+from activities.kube.client import Kube, KubeError
+from activities.kube.looks import lease_renewed
 
 LEASES_EVERY = 10.0  # seconds: a kubelet that lives has renewed its Lease in between
 SILENT_AFTER = 40.0  # seconds without a renewal: so long a Lease lasts (kubelet's nodeLeaseDurationSeconds)

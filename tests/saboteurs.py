@@ -19,7 +19,7 @@ from temporalio.worker import WorkflowInboundInterceptor
 from activities import marks, merge, watch
 from activities.accounts import Cloud
 from activities.deps import Deps
-from activities.kube import Kube, node_path
+from activities.kube.client import Kube, node_path
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
 from drivers.aws import hotupdate, instances

@@ -16,7 +16,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import SPREAD
 from activities.instances import GONE, InstancesActivities
-from activities.kube import KubeError
+from activities.kube.client import KubeError
 from activities.machine import MachineActivities
 from drivers.errors import DriverError
 from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo

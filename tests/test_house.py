@@ -22,7 +22,7 @@ MAY = {
 # The plan of one resource's tags is a decision, the same for every cloud; the driver alone sees what is carried.
 PLANS_OF_DRIVERS = {"planners.hot_update"}
 # How a cluster is reached is one thing, for the worker and for whoever types a command.
-THE_COMMAND_LINES_TOO = {"activities.kubeconfig", "activities.credentialplugin"}
+THE_COMMAND_LINES_TOO = {"activities.kube.kubeconfig", "activities.kube.credentialplugin"}
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
 IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
 
@@ -76,7 +76,7 @@ def test_the_command_line_uses_no_other_activities() -> None:
 
 
 def test_a_wrong_arrow_is_seen() -> None:
-    assert wrong("planners", "def f():\n    from activities.kube import Kube\n") == {"activities"}
+    assert wrong("planners", "def f():\n    from activities.kube.client import Kube\n") == {"activities"}
     assert wrong("starter", "import drivers.base") == {"drivers"}
     assert wrong("resources", "import worker") == {"worker"}
 

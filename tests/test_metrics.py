@@ -31,7 +31,7 @@ from activities import census
 from activities.boundary import Boundary, NotYet
 from activities.census import Census
 from activities.deps import Deps
-from activities.kube import KubeError
+from activities.kube.client import KubeError
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED, MeteredDriver
 from activities.secrets import SecretMissing
 from drivers.base import (

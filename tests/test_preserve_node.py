@@ -14,10 +14,10 @@ from kube_wire import NODES, Obj
 from kube_world import new_world
 
 from activities.deps import Deps
-from activities.events import NAMESPACE
+from activities.kube.events import NAMESPACE
+from activities.kube.rewrite import CONFLICTS
 from activities.marks import MarkActivities
 from activities.preserve import PreserveActivities
-from activities.rewrite import CONFLICTS
 from resources.membership import MarkNodesInput
 from resources.messages import Happening, MachineRef, PreserveInput
 from resources.names import (

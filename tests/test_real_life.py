@@ -23,8 +23,8 @@ from test_life import knobs
 from test_life_births import user_data
 
 import activities.drain
-from activities.kube import Kube
-from activities.tokens import ensure_token, revoke_tokens, token_id
+from activities.kube.client import Kube
+from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from resources.machine import MachineResult, Phase
 from resources.messages import MachineRef
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS

@@ -17,7 +17,7 @@ from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world, provider_id
 
-import activities.kube
+import activities.kube.client
 import activities.watch
 from activities.labels import BACK_OFF
 from resources.messages import NodeFacts
@@ -81,7 +81,7 @@ async def test_history_lost_behind_a_silent_connection(impatient: World) -> None
 async def test_a_server_behind_which_everything_is_silent(impatient: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are accepted and carry nothing: said, after the patience with one call."""
     world = impatient
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     await world.watched()
     world.silent_door.silent = True
     world.silent_door.silence()
@@ -244,7 +244,7 @@ async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
 
 
 async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     async with new_world(temporal.client) as world, world.worker():
         slow = world.fault("list nodes", delay=3 * PATIENCE)
         await world.watch()

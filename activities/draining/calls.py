@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from activities.draining.pods import Pod
-from activities.draining.volumes import Attachments, attachments, disk_of
-from activities.kube import Kube, KubeError, segment
-from activities.rewrite import rewrite
+from activities.kube.client import Kube, KubeError, segment
+from activities.kube.rewrite import rewrite
+from activities.kube.volumes import Attachments, attachments, disk_of
 from resources.names import CORDON_ANNOTATION
 
 _ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"

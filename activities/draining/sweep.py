@@ -17,8 +17,8 @@ from activities.clock import Clock
 from activities.draining import budgets, calls, pods, words
 from activities.draining.memory import Memory, Move, Refused
 from activities.draining.pods import Pod, name_of, uid_of
-from activities.draining.volumes import Attachments, attachments, claim_of, disk_of
-from activities.kube import Kube, KubeError
+from activities.kube.client import Kube, KubeError
+from activities.kube.volumes import Attachments, attachments, claim_of, disk_of
 from resources.messages import DrainInput, DrainOutput
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
-from activities import looks
+from activities.kube import looks
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
 from resources.attributes import PHASE

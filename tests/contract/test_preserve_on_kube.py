@@ -11,7 +11,7 @@ from kube_wire import NODES, KubeTarget, unique
 from temporalio.testing import ActivityEnvironment
 
 from activities.deps import Deps
-from activities.kube import Kube
+from activities.kube.client import Kube
 from activities.preserve import PreserveActivities
 from resources.messages import Happening, MachineRef, PreserveInput
 from resources.names import (

@@ -1,6 +1,6 @@
 """Fresh reads of a machine's Nodes and their kubelets' Leases: a plain GET is answered by etcd's quorum, from no cache.
 
-Which Node is a machine's, and which counts where there are several, says `activities.whose`.
+Which Node is a machine's, and which counts where there are several, says `activities.kube.whose`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from activities.kube import Kube, KubeError, node_path, segment
-from activities.whose import Rival, Whose, is_of, provider_id_of, ready_status, the_one, whose
+from activities.kube.client import Kube, KubeError, node_path, segment
+from activities.kube.whose import Rival, Whose, is_of, provider_id_of, ready_status, the_one, whose
 from resources.base import read_time
 from resources.messages import AtNode
 from resources.names import MACHINE_NAME_LABEL, provider_key

@@ -16,7 +16,7 @@ from urllib.parse import quote
 
 from pydantic import SecretStr
 
-from activities.kube import Kube, KubeError, secret_path
+from activities.kube.client import Kube, KubeError, secret_path
 from resources.messages import MachineRef
 from resources.names import TAG_UID
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.kube import Kube, KubeError
+from activities.kube.client import Kube, KubeError
 from resources.messages import Happening, MachineRef
 from resources.reasons import is_warning
 

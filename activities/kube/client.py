@@ -13,9 +13,9 @@ from urllib.parse import quote
 import aiohttp
 from kubernetes.aio.client import ApiClient
 
-from activities.credentialplugin import CredentialsError
-from activities.kubeconfig import Access
-from activities.patience import patiently
+from activities.kube.credentialplugin import CredentialsError
+from activities.kube.kubeconfig import Access
+from activities.kube.patience import patiently
 from resources.base import cut, waited
 from resources.errors import ErrorClass
 from resources.names import is_segment

@@ -27,7 +27,7 @@ from kubernetes.aio import config as k8s_config
 from kubernetes.aio.config import incluster_config as pod
 from kubernetes.aio.config.kube_config import ConfigNode, KubeConfigMerger
 
-from activities.credentialplugin import CredentialsError, PluginCredentials, run_plugin
+from activities.kube.credentialplugin import CredentialsError, PluginCredentials, run_plugin
 from resources.endpoints import in_clear
 from resources.settings import ClusterSettings, SettingsError
 

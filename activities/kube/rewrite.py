@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from activities.kube import Kube, KubeError, node_path
+from activities.kube.client import Kube, KubeError, node_path
 
 Object = dict[str, Any]
 
