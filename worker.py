@@ -33,7 +33,7 @@ from activities import census
 from activities.boundary import Boundary
 from activities.classes import ClassActivities
 from activities.deps import Deps
-from activities.drain import DrainActivities
+from activities.drain.nodes import DrainActivities
 from activities.instances import InstancesActivities
 from activities.lost import looking
 from activities.machine import MachineActivities

@@ -91,5 +91,5 @@ async def blocked(client: Client, ids: list[str]) -> dict[str, bool]:
 
 
 def _refused(progress: Any) -> bool:
-    """By what activities.draining.memory keeps from one pass to the next."""
+    """By what activities.drain.memory keeps from one pass to the next."""
     return isinstance(progress, dict) and bool(progress.get("refused"))

@@ -9,7 +9,7 @@ from temporalio import activity
 from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
-from activities.draining.calls import attached, detach
+from activities.drain.calls import attached, detach
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.events import tell
 from activities.kube.facts import project

@@ -20,8 +20,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.drain import DrainActivities
-from activities.draining.words import moment
+from activities.drain.nodes import DrainActivities
+from activities.drain.words import moment
 from activities.node import NodeActivities
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput, ForgetInput, ForgetOutput, MachineRef

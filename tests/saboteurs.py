@@ -260,7 +260,7 @@ def break_i10() -> None:
         await kube.merge_patch(node_path(input.node_name), {"metadata": {"annotations": {USER_KEY: None}}})
         return DrainOutput()
 
-    from activities.drain import DrainActivities
+    from activities.drain.nodes import DrainActivities
 
     DrainActivities.drain_node = rude  # type: ignore[assignment]
 
@@ -288,12 +288,12 @@ def break_i11() -> None:
 
 def break_i12() -> None:
     """A drain that deletes instead of evicting."""
-    import activities.draining.calls
+    import activities.drain.calls
 
     async def kill(kube: Kube, pod: dict[str, Any], grace: int | None) -> None:
-        await activities.draining.calls.kill(kube, pod)
+        await activities.drain.calls.kill(kube, pod)
 
-    activities.draining.calls.evict = kill
+    activities.drain.calls.evict = kill
 
 
 def drain_again() -> None:

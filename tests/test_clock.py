@@ -9,7 +9,7 @@ import pytest
 from deedkit import CONSISTENCY, Deeds, deeds, ref, running
 from kube_wire import NODES
 
-from activities.drain import DrainActivities
+from activities.drain.nodes import DrainActivities
 from activities.instances import InstancesActivities
 from activities.machine import MachineActivities, until_next_look
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence

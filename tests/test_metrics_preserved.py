@@ -16,7 +16,7 @@ from test_metrics import Metered, metered, stubbed_machines
 
 from activities.census import Census
 from activities.census_preserved import KeptTally, blocked
-from activities.draining.memory import Memory, Refused
+from activities.drain.memory import Memory, Refused
 from resources import attributes
 from resources.machine import Phase
 from resources.messages import DrainInput, DrainOutput

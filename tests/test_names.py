@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from activities.draining.calls import _ATTACHMENTS
+from activities.drain.calls import _ATTACHMENTS
 from activities.kube.client import KubeError, node_path, secret_path
 from resources.endpoints import in_clear
 from resources.names import id_parts, is_label, is_name, is_segment

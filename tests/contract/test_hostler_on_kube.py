@@ -16,7 +16,7 @@ from kube_wire import NODES, PODS, KubeTarget
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.deps import Deps
-from activities.drain import DrainActivities
+from activities.drain.nodes import DrainActivities
 from activities.kube.client import Kube
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from activities.node import NodeActivities

@@ -15,7 +15,7 @@ from workflows.machine.entity import KEPT, MachineEntity, describe_failure
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
-    from activities.drain import DrainActivities
+    from activities.drain.nodes import DrainActivities
     from activities.machine import MachineActivities
     from activities.node import NodeActivities
     from planners.claims import WELL

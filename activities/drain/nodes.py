@@ -1,6 +1,6 @@
 """Draining a VM's Nodes: one short pass per attempt, until the pods are gone and their volumes are detached.
 
-What one pass must tell the next goes into the heartbeat (activities/draining/memory.py).
+What one pass must tell the next goes into the heartbeat (activities/drain/memory.py).
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from temporalio.exceptions import ApplicationError
 from activities.boundary import NotYet, last_progress, progress, translated
 from activities.clock import Clock
 from activities.deps import Deps
-from activities.draining import calls
-from activities.draining.memory import Memory
-from activities.draining.sweep import Sweep
-from activities.draining.words import moment
+from activities.drain import calls
+from activities.drain.memory import Memory
+from activities.drain.sweep import Sweep
+from activities.drain.words import moment
 from activities.kube.client import Kube, node_path
 from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from activities.draining.memory import Refused
+from activities.drain.memory import Refused
 
 SHOWN = 3
 

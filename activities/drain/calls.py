@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from activities.draining.pods import Pod
+from activities.drain.pods import Pod
 from activities.kube.client import Kube, KubeError, segment
 from activities.kube.rewrite import rewrite
 from activities.kube.volumes import Attachments, attachments, disk_of

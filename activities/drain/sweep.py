@@ -14,9 +14,9 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from activities.clock import Clock
-from activities.draining import budgets, calls, pods, words
-from activities.draining.memory import Memory, Move, Refused
-from activities.draining.pods import Pod, name_of, uid_of
+from activities.drain import budgets, calls, pods, words
+from activities.drain.memory import Memory, Move, Refused
+from activities.drain.pods import Pod, name_of, uid_of
 from activities.kube.client import Kube, KubeError
 from activities.kube.volumes import Attachments, attachments, claim_of, disk_of
 from resources.messages import DrainInput, DrainOutput
