@@ -35,7 +35,6 @@ from activities.classes import ClassActivities
 from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
 from activities.instances import InstancesActivities
-from activities.lost import looking
 from activities.machine import MachineActivities
 from activities.marks import MarkActivities
 from activities.news import NewsActivities
@@ -44,7 +43,8 @@ from activities.orphans import OrphanActivities
 from activities.pools import PoolActivities
 from activities.preserve import PreserveActivities
 from activities.uses import UsesActivities
-from activities.watch import WatchActivities
+from activities.watch.lost import looking
+from activities.watch.nodes import WatchActivities
 from resources import names
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter import limits

@@ -16,12 +16,13 @@ from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 from temporalio.worker import WorkflowInboundInterceptor
 
-from activities import marks, merge, watch
+from activities import marks, merge
 from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.kube.client import Kube, node_path
 from activities.machine import MachineActivities
 from activities.node import NodeActivities
+from activities.watch import nodes as watch
 from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError

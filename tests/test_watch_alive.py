@@ -19,8 +19,8 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world
 
 import activities.kube.client
-import activities.liveness
-import activities.watch
+import activities.watch.liveness
+import activities.watch.nodes
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings
 
@@ -34,7 +34,7 @@ async def probed(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch)
     """Behind a door that can go silent; the watch itself has its whole patience, the probe beside it has little."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
     for name, seconds in {"PROBE_EVERY": EVERY, "PROBE_PATIENCE": QUIET, "PROBE_AGAIN": 0.1}.items():
-        monkeypatch.setattr(activities.liveness, name, seconds)
+        monkeypatch.setattr(activities.watch.liveness, name, seconds)
     monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
@@ -135,7 +135,7 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins anew with the new one, and nobody hears of it."""
-    monkeypatch.setattr(activities.watch, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
+    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         next(tokens)
@@ -152,7 +152,7 @@ async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, mon
 
 async def test_a_watch_whose_token_is_revoked(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said as what it is, and the next token is taken by itself."""
-    monkeypatch.setattr(activities.watch, "SERVER_TIMEOUT", 2)
+    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         token = next(tokens)

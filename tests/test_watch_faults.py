@@ -18,8 +18,8 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world, provider_id
 
 import activities.kube.client
-import activities.watch
-from activities.labels import BACK_OFF
+import activities.watch.nodes
+from activities.watch.labels import BACK_OFF
 from resources.messages import NodeFacts
 from resources.names import MACHINE_NAME_LABEL
 from simulator.frame import Call
@@ -36,7 +36,7 @@ WELL = ("KubeletReady", "kubelet is posting ready status")
 async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Behind a door that can go silent; an API server that remembers two events; a watch that loses patience soon."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
-    monkeypatch.setattr(activities.watch, "READ_TIMEOUT", SILENCE)
+    monkeypatch.setattr(activities.watch.nodes, "READ_TIMEOUT", SILENCE)
     async with new_world(temporal.client, history=2) as world, world.worker():
         await world.watch()
         yield world
@@ -121,7 +121,7 @@ async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None
 
 async def test_a_list_refused_for_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of nodes is old then, whoever is to blame."""
-    monkeypatch.setattr(activities.watch, "BUSY_FOR", 0.5)
+    monkeypatch.setattr(activities.watch.nodes, "BUSY_FOR", 0.5)
     async with new_world(temporal.client) as world, world.worker():
         world.fault("list nodes", code="TooManyRequests", headers={"Retry-After": "1"}, times=2)
         await world.watch()
@@ -205,14 +205,14 @@ async def test_a_node_that_cannot_be_read_is_passed_over(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an API server of the future may send. It is said once, and the others are told."""
-    whole = activities.watch.project
+    whole = activities.watch.nodes.project
 
     def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
         if node["metadata"]["name"] == "n-1":
             node = {**node, "status": {"conditions": [{"status": "True"}]}}
         return whole(node, epoch, seq, twins)
 
-    monkeypatch.setattr(activities.watch, "project", project)
+    monkeypatch.setattr(activities.watch.nodes, "project", project)
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         await world.machine("m-1")

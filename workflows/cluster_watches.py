@@ -15,7 +15,7 @@ from workflows.entity import Entity
 with workflow.unsafe.imports_passed_through():
     from activities.instances import InstancesActivities
     from activities.uses import UsesActivities
-    from activities.watch import WatchActivities
+    from activities.watch.nodes import WatchActivities
     from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, UsesFound, UsesInput

@@ -24,11 +24,11 @@ from activities.deps import Deps
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.facts import digest, project
 from activities.kube.whose import Rival, provider_id_of, the_one
-from activities.labels import Labels
-from activities.liveness import Liveness
-from activities.told import Position
-from activities.twins import LEASES_EVERY, Leases
 from activities.vm_owners import all_machines, machines_of
+from activities.watch.labels import Labels
+from activities.watch.liveness import Liveness
+from activities.watch.told import Position
+from activities.watch.twins import LEASES_EVERY, Leases
 from resources.base import explained
 from resources.messages import Cursor, NodeFacts, Note, WatchInput
 from resources.names import machine_id, provider_key
