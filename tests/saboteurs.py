@@ -16,12 +16,12 @@ from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 from temporalio.worker import WorkflowInboundInterceptor
 
-from activities import marks, merge
 from activities.accounts import Cloud
+from activities.cluster import marks, merge
+from activities.cluster.node import NodeActivities
 from activities.deps import Deps
 from activities.kube.client import Kube, node_path
 from activities.machine import MachineActivities
-from activities.node import NodeActivities
 from activities.watch import nodes as watch
 from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
@@ -273,9 +273,9 @@ def break_i10_template() -> None:
         patch = merge.template_patch(node, last, wanted)
         return {**patch, "spec": {"taints": [t.model_dump(exclude_none=True) for t in wanted.spec.taints]}}
 
-    import activities.node
+    import activities.cluster.node
 
-    activities.node.template_patch = own
+    activities.cluster.node.template_patch = own
 
 
 def break_i11() -> None:

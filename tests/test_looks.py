@@ -14,10 +14,10 @@ from kube_wire import NODES
 from kube_world import SECRETS
 
 from activities import joining
+from activities.cluster.node import NodeActivities
 from activities.joining import NO_TOKEN
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from activities.machine import MESSAGE_LENGTH, MachineActivities
-from activities.node import NodeActivities
 from drivers.base import CreateMachineRequest, MachineStatus
 from resources.errors import ErrorClass, ErrorInfo
 from resources.manifests import NodeTemplate

@@ -25,8 +25,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.batch import PARALLEL
+from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
-from activities.marks import LISTED, MarkActivities
 from activities.pools import PoolActivities
 from resources import attributes as at
 from resources.cluster import PoolsInput

@@ -12,7 +12,7 @@ from temporalio import workflow
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.marks import MarkActivities
+    from activities.cluster.marks import MarkActivities
     from activities.pools import PoolActivities
     from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots, some
     from resources.machine import Phase

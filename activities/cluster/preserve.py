@@ -7,12 +7,12 @@ from dataclasses import replace
 
 from temporalio import activity
 
+from activities.cluster.protection import protection, protection_patch
 from activities.deps import Deps
 from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes, our_node
 from activities.kube.rewrite import Object, rewrite_if_there
 from activities.kube.whose import Whose, whose
-from activities.protection import protection, protection_patch
 from resources.messages import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 

@@ -8,6 +8,7 @@ from temporalio import activity
 
 from activities.classes import ClassActivities
 from activities.clock import Clock
+from activities.cluster.merge import template_patch
 from activities.deps import Deps
 from activities.drain.calls import attached, detach
 from activities.kube.client import Kube, KubeError, node_path
@@ -17,7 +18,6 @@ from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, 
 from activities.kube.rewrite import Object, rewrite
 from activities.kube.tokens import revoke_tokens
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
-from activities.merge import template_patch
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,

@@ -11,9 +11,9 @@ from dataclasses import replace
 from temporalio import activity
 
 from activities.batch import each
+from activities.cluster.protection import protection, protection_patch
 from activities.deps import Deps
 from activities.kube.rewrite import Object, rewrite_if_there
-from activities.protection import protection, protection_patch
 from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 
