@@ -31,7 +31,6 @@ from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from activities import census
 from activities.boundary import Boundary
-from activities.classes import ClassActivities
 from activities.cluster.marks import MarkActivities
 from activities.cluster.node import NodeActivities
 from activities.cluster.preserve import PreserveActivities
@@ -39,10 +38,11 @@ from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
 from activities.instances import InstancesActivities
 from activities.machine import MachineActivities
-from activities.news import NewsActivities
-from activities.orphans import OrphanActivities
-from activities.pools import PoolActivities
-from activities.uses import UsesActivities
+from activities.temporal.classes import ClassActivities
+from activities.temporal.news import NewsActivities
+from activities.temporal.orphans import OrphanActivities
+from activities.temporal.pools import PoolActivities
+from activities.temporal.uses import UsesActivities
 from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
 from resources import names

@@ -23,9 +23,9 @@ from activities.clock import Clock
 from activities.deps import Deps
 from activities.kube.client import KubeError
 from activities.kube.patience import patiently
-from activities.records import has_vm
 from activities.secrets import SecretMissing
-from activities.vm_owners import all_machines
+from activities.temporal.records import has_vm
+from activities.temporal.vm_owners import all_machines
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError, WrongAccount
 from resources.errors import PASSING, ErrorClass

@@ -8,9 +8,7 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 from temporalio import activity
 
-from activities.announce import account_of, admit, use_account
 from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
-from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.deps import Deps
 from activities.instances import GONE
@@ -18,7 +16,9 @@ from activities.joining import why_not_joined
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.tokens import ensure_token, render, revoke_tokens
 from activities.kube.whose import is_of, provider_id_of
-from activities.records import cut_off, former_vm, standing
+from activities.temporal.announce import account_of, admit, use_account
+from activities.temporal.classes import ClassActivities
+from activities.temporal.records import cut_off, former_vm, standing
 from drivers.base import (
     CreateMachineRequest,
     DeleteMachineRequest,

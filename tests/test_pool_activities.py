@@ -27,7 +27,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.batch import PARALLEL
 from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
-from activities.pools import PoolActivities
+from activities.temporal.pools import PoolActivities
 from resources import attributes as at
 from resources.cluster import PoolsInput
 from resources.histories import message_of

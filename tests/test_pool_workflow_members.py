@@ -15,7 +15,7 @@ from poolworkflowkit import DEAF, LINGERS, MUTE, Pool, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
-from activities.pools import PoolActivities
+from activities.temporal.pools import PoolActivities
 from planners.pool.brake import COOLDOWN
 from resources.errors import ErrorClass
 from resources.machine import Phase

@@ -15,7 +15,7 @@ from workflows.calls import SHORT, Urgency, failure_of, share
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orphans import OrphanActivities
+    from activities.temporal.orphans import OrphanActivities
     from resources.markdown import items, page, plain
     from resources.messages import (
         Account,

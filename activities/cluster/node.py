@@ -6,7 +6,6 @@ from typing import Any
 
 from temporalio import activity
 
-from activities.classes import ClassActivities
 from activities.clock import Clock
 from activities.cluster.merge import template_patch
 from activities.deps import Deps
@@ -18,6 +17,7 @@ from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, 
 from activities.kube.rewrite import Object, rewrite
 from activities.kube.tokens import revoke_tokens
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
+from activities.temporal.classes import ClassActivities
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,

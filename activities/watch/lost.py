@@ -16,8 +16,8 @@ from temporalio.client import WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.announce import beginning, described
 from activities.deps import Deps
+from activities.temporal.announce import beginning, described
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration

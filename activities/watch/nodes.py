@@ -24,7 +24,7 @@ from activities.deps import Deps
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.facts import digest, project
 from activities.kube.whose import Rival, provider_id_of, the_one
-from activities.vm_owners import all_machines, machines_of
+from activities.temporal.vm_owners import all_machines, machines_of
 from activities.watch.labels import Labels
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position

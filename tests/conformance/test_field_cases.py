@@ -23,7 +23,7 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
 from activities.cluster.node import NodeActivities
 from activities.deps import Deps
-from activities.orphans import OrphanActivities
+from activities.temporal.orphans import OrphanActivities
 from drivers.base import Evidence
 from drivers.errors import DriverError
 from planners.creation import after_failed_create

@@ -98,7 +98,7 @@ async def _try(m: MachineEntity) -> Retry | None:
 
 async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
     """Until it is answered, or a deletion is asked for: that shows at once, so that no later try of the call, before
-    which it asks how the machine stands (activities/records.py), makes a VM that nobody wants."""
+    which it asks how the machine stands (activities/temporal/records.py), makes a VM that nobody wants."""
 
     def leaves() -> bool:
         asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING

@@ -13,7 +13,7 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.marks import MarkActivities
-    from activities.pools import PoolActivities
+    from activities.temporal.pools import PoolActivities
     from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots, some
     from resources.machine import Phase
     from resources.membership import (

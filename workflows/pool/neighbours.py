@@ -14,8 +14,8 @@ from workflows.pool.entity import PATIENCE, PoolEntity
 from workflows.pool.revise import take_class
 
 with workflow.unsafe.imports_passed_through():
-    from activities.classes import ClassActivities
-    from activities.pools import PoolActivities
+    from activities.temporal.classes import ClassActivities
+    from activities.temporal.pools import PoolActivities
     from planners.pool.steps import named, some
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.membership import ForgetPoolInput, MembersFound

@@ -11,9 +11,9 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, Workflow
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.announce import account_of
 from activities.boundary import progress
 from activities.deps import Deps
+from activities.temporal.announce import account_of
 from resources.attributes import CLASS
 from resources.cluster import Left, LeftInput, UsesFound, UsesInput
 from resources.machine import ClassSnapshot, MachineState

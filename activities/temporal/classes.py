@@ -9,9 +9,9 @@ from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedErr
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.announce import account_of, use_account
 from activities.boundary import NotYet
 from activities.deps import Deps
+from activities.temporal.announce import account_of, use_account
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
 from resources.messages import AccountUse

@@ -12,10 +12,10 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.announce import tell_cluster
 from activities.batch import each
-from activities.classes import ClassActivities
 from activities.deps import Deps
+from activities.temporal.announce import tell_cluster
+from activities.temporal.classes import ClassActivities
 from resources import starts
 from resources.cluster import PoolsFound, PoolsInput
 from resources.machine_class import ClassRef

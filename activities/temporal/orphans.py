@@ -12,7 +12,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.accounts import Cloud
 from activities.clock import Clock
 from activities.deps import Deps
-from activities.records import uid_of
+from activities.temporal.records import uid_of
 from drivers.base import ListMachinesRequest, is_of
 from resources.attributes import PROVIDER_ID
 from resources.machine import MachineResult
