@@ -31,13 +31,13 @@ from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
 from activities import census
 from activities.boundary import Boundary
+from activities.cloud.instances import InstancesActivities
+from activities.cloud.machine import MachineActivities
 from activities.cluster.marks import MarkActivities
 from activities.cluster.node import NodeActivities
 from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
-from activities.instances import InstancesActivities
-from activities.machine import MachineActivities
 from activities.temporal.classes import ClassActivities
 from activities.temporal.news import NewsActivities
 from activities.temporal.orphans import OrphanActivities

@@ -17,11 +17,11 @@ from temporalio import activity
 from temporalio.worker import WorkflowInboundInterceptor
 
 from activities.accounts import Cloud
+from activities.cloud.machine import MachineActivities
 from activities.cluster import marks, merge
 from activities.cluster.node import NodeActivities
 from activities.deps import Deps
 from activities.kube.client import Kube, node_path
-from activities.machine import MachineActivities
 from activities.watch import nodes as watch
 from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest

@@ -13,11 +13,11 @@ from driver_clouds import Given, fault
 from kube_wire import NODES
 from kube_world import SECRETS
 
-from activities import joining
+from activities.cloud import joining
+from activities.cloud.joining import NO_TOKEN
+from activities.cloud.machine import MESSAGE_LENGTH, MachineActivities
 from activities.cluster.node import NodeActivities
-from activities.joining import NO_TOKEN
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
-from activities.machine import MESSAGE_LENGTH, MachineActivities
 from drivers.base import CreateMachineRequest, MachineStatus
 from resources.errors import ErrorClass, ErrorInfo
 from resources.manifests import NodeTemplate

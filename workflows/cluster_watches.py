@@ -13,7 +13,7 @@ from workflows.calls import Urgency, failure_of, poller, share
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.instances import InstancesActivities
+    from activities.cloud.instances import InstancesActivities
     from activities.temporal.uses import UsesActivities
     from activities.watch.nodes import WatchActivities
     from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by

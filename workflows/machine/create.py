@@ -14,7 +14,7 @@ from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
+    from activities.cloud.machine import MachineActivities
     from planners.claims import GONE
     from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash

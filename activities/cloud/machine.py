@@ -10,9 +10,9 @@ from temporalio import activity
 
 from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
 from activities.clock import Clock
+from activities.cloud.instances import GONE
+from activities.cloud.joining import why_not_joined
 from activities.deps import Deps
-from activities.instances import GONE
-from activities.joining import why_not_joined
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.tokens import ensure_token, render, revoke_tokens
 from activities.kube.whose import is_of, provider_id_of
