@@ -29,8 +29,8 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
-from activities import census
 from activities.boundary import Boundary
+from activities.census import census
 from activities.cloud.instances import InstancesActivities
 from activities.cloud.machine import MachineActivities
 from activities.cluster.marks import MarkActivities

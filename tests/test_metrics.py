@@ -27,9 +27,9 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from test_class_workflow import Classes, snapshot
 from test_worker import get
 
-from activities import census
 from activities.boundary import Boundary, NotYet
-from activities.census import Census
+from activities.census import census
+from activities.census.census import Census
 from activities.deps import Deps
 from activities.kube.client import KubeError
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED, MeteredDriver

@@ -6,7 +6,7 @@ from collections import Counter
 
 from temporalio.common import MetricMeter
 
-from activities.gauges import Gauges, Labels
+from activities.census.gauges import Gauges, Labels
 from resources.pool_intents import PoolSummary
 
 

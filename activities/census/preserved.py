@@ -11,7 +11,7 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.gauges import ASKED_AT_ONCE, TIMEOUT, Gauges, Labels
+from activities.census.gauges import ASKED_AT_ONCE, TIMEOUT, Gauges, Labels
 
 DRAINING = "Draining"
 """The reason of a machine whose Node is being drained (workflows.machine.terminate)."""

@@ -16,10 +16,10 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
-from activities.census_pools import PoolGauges, PoolTally
-from activities.census_preserved import KeptGauges, KeptTally, blocked
+from activities.census.gauges import Answers, Gauges, Labels, log
+from activities.census.pools import PoolGauges, PoolTally
+from activities.census.preserved import KeptGauges, KeptTally, blocked
 from activities.deps import Deps
-from activities.gauges import Answers, Gauges, Labels, log
 from resources import attributes
 from resources.base import format_duration
 from resources.machine_class import ClassProgress
