@@ -7,7 +7,6 @@ asked themselves, for their machines have no attribute for it. For people and al
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -16,10 +15,12 @@ from datetime import UTC, datetime, timedelta
 from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
+from activities.beside import beside
 from activities.census.gauges import Answers, Gauges, Labels, log
 from activities.census.pools import PoolGauges, PoolTally
 from activities.census.preserved import KeptGauges, KeptTally, blocked
 from activities.deps import Deps
+from activities.temporal.workflows import CLASS, MACHINE, POOL
 from resources import attributes
 from resources.base import format_duration
 from resources.machine_class import ClassProgress
@@ -31,7 +32,6 @@ NEAR = timedelta(minutes=10)
 PAGE = 500
 """Machines: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
 PAGE_TIMEOUT = timedelta(seconds=10)
-MACHINE, CLASS, POOL = "MachineWorkflow", "MachineClassWorkflow", "MachineDeploymentWorkflow"
 
 
 class Tally:
@@ -133,26 +133,6 @@ class Census:
         self.pools.show(tally.pools)
         self.time.set(int(tally.now.timestamp()))
 
-    async def run(self, interval: timedelta) -> None:
-        """Until it is cancelled. A failure is said once and tried again: a census must never stop a worker."""
-        failing = False
-        while True:
-            try:
-                await self.count()
-                if failing:
-                    log.info("machines are counted again")
-                failing = False
-            except Exception as e:
-                if not failing:
-                    log.warning(
-                        "machines cannot be counted: %s; hostler_machines and the other metrics of the census stand "
-                        "still meanwhile; trying again every %s. See whether `hostler get machines -A` answers",
-                        e or type(e).__name__,
-                        format_duration(interval),
-                    )
-                failing = True
-            await asyncio.sleep(interval.total_seconds())
-
 
 @contextlib.asynccontextmanager
 async def taking(deps: Deps) -> AsyncIterator[None]:
@@ -161,9 +141,9 @@ async def taking(deps: Deps) -> AsyncIterator[None]:
     if interval is None or deps.meter is MetricMeter.noop:
         yield
         return
-    task = asyncio.create_task(Census(deps).run(interval), name="census")
-    try:
+    trouble = (
+        "machines cannot be counted: %s; hostler_machines and the other metrics of the census stand still meanwhile; "
+        f"trying again every {format_duration(interval)}. See whether `hostler get machines -A` answers"
+    )
+    async with beside(Census(deps).count, interval, log, trouble, "machines are counted again"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

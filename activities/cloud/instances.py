@@ -7,7 +7,6 @@ that does not answer any more is known within half a minute.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -15,9 +14,10 @@ from typing import Any
 
 from pydantic import SecretStr
 from temporalio import activity
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
+from activities.base import Activities
+from activities.batch import each
 from activities.boundary import NotYet, last_progress, progress
 from activities.clock import Clock
 from activities.deps import Deps
@@ -26,6 +26,7 @@ from activities.kube.patience import patiently
 from activities.secrets import SecretMissing
 from activities.temporal.records import has_vm
 from activities.temporal.vm_owners import all_machines
+from activities.temporal.workflows import MACHINE, running, tell
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError, WrongAccount
 from resources.errors import PASSING, ErrorClass
@@ -35,8 +36,6 @@ from resources.packed import closed, opened
 
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
-PARALLEL = 10
-"""Machines that are told at the same time."""
 FORGOTTEN = "?"
 """In place of a state: what its machine was told last is not known any more."""
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
@@ -48,9 +47,8 @@ GIVE_UP = timedelta(hours=1)
 """Then a Secret that is not there will not come back: its classes have another, or the account has no machine."""
 
 
-class InstancesActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class InstancesActivities(Activities):
+    role = "cloud"
 
     @activity.defn
     async def watch_instances(self, input: InstancesInput) -> InstancesOutput:
@@ -193,10 +191,7 @@ class _Look:
         """Whether machines have VMs in the account that cannot be seen now. A machine has its VM until the account that
         it is in has said that it is gone; those that are past that are forgotten."""
         if not self.known:  # the watch was begun anew since
-            machines = (
-                "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
-                f"AND HostlerCluster = '{self.input.cluster}' AND HostlerProviderID IS NOT NULL"
-            )
+            machines = running(MACHINE, cluster=self.input.cluster, where="HostlerProviderID IS NOT NULL")
             return (await self.deps.client.count_workflows(machines)).count > 0
         for provider_id, name in list(self.known.items()):
             if await has_vm(self.deps.client, machine_id(self.input.cluster, name), provider_id):
@@ -211,13 +206,8 @@ class _Look:
         if opened == self.opened:
             return
         news = AccountNews(opened=opened, owner=self.owner, secret_ref=self.input.account.secret_ref)
-        slots = asyncio.Semaphore(PARALLEL)
-
-        async def tell(machine: str) -> None:
-            async with slots:
-                await self._signal(machine, "account_news", news)
-
-        await asyncio.gather(*map(tell, sorted(set(self.known.values()))))
+        machines = sorted(set(self.known.values()))
+        await each(machines, lambda machine: self._tell(machine, "account_news", news))
         self.opened = opened
 
     def details(self) -> dict[str, Any]:
@@ -269,19 +259,14 @@ class _Look:
             state=str(state),
             addresses=vm.addresses if vm else [],
         )
-        await self._signal(machine, "observe_vm", facts)
+        await self._tell(machine, "observe_vm", facts)
         if state in WELL:
             self.told.pop(provider_id, None)
         else:
             self.told[provider_id] = str(state)
 
-    async def _signal(self, machine: str, signal: str, news: VmFacts | AccountNews) -> None:
-        handle = self.deps.client.get_workflow_handle(machine_id(self.input.cluster, machine))
-        try:
-            await handle.signal(signal, news)
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:  # a machine that has ended is no error
-                raise
+    async def _tell(self, machine: str, signal: str, news: VmFacts | AccountNews) -> None:
+        await tell(self.deps.client, machine_id(self.input.cluster, machine), signal, news)
 
     async def remember(self) -> None:
         """The cluster keeps what was told for the watch of its next run. A watch that is asked to return between two

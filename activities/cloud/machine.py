@@ -8,16 +8,16 @@ from datetime import UTC, datetime, timedelta
 from pydantic import SecretStr
 from temporalio import activity
 
+from activities.base import Activities
 from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
 from activities.clock import Clock
 from activities.cloud.instances import GONE
 from activities.cloud.joining import why_not_joined
-from activities.deps import Deps
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.tokens import ensure_token, render, revoke_tokens
 from activities.kube.whose import is_of, provider_id_of
 from activities.temporal.announce import account_of, admit, use_account
-from activities.temporal.classes import ClassActivities
+from activities.temporal.classes import report_progress
 from activities.temporal.records import cut_off, former_vm, standing
 from drivers.base import (
     CreateMachineRequest,
@@ -68,10 +68,8 @@ _NO_ID = (
 )
 
 
-class MachineActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
-        self.classes = ClassActivities(deps)
+class MachineActivities(Activities):
+    role = "cloud"
 
     @activity.defn
     async def create_machine(self, input: CreateInput) -> CreateOutput:
@@ -233,7 +231,7 @@ class MachineActivities:
             return
         machine = input.target.machine
         report = ClassReport(user=machine.name, generation=input.generation, applied=applied, state=state, time=time)
-        await self.classes.report(ClassRef(cluster=machine.cluster, name=input.class_name), report)
+        await report_progress(self.deps.client, ClassRef(cluster=machine.cluster, name=input.class_name), report)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
         return await self.deps.call(

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 from temporalio import activity
 
+from activities.base import Activities
 from activities.batch import each
 from activities.cluster.protection import protection, protection_patch
-from activities.deps import Deps
 from activities.kube.rewrite import Object, rewrite_if_there
 from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
@@ -22,9 +22,8 @@ LISTED = 50
 TAINT = {"key": ROLLOUT_TAINT, "value": "True", "effect": "PreferNoSchedule"}
 
 
-class MarkActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class MarkActivities(Activities):
+    role = "cluster"
 
     @activity.defn
     async def mark_nodes(self, input: MarkNodesInput) -> None:

@@ -6,18 +6,18 @@ from typing import Any
 
 from temporalio import activity
 
+from activities.base import Activities
 from activities.clock import Clock
 from activities.cluster.merge import template_patch
-from activities.deps import Deps
-from activities.drain.calls import attached, detach
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.events import tell
 from activities.kube.facts import project
 from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
 from activities.kube.rewrite import Object, rewrite
 from activities.kube.tokens import revoke_tokens
+from activities.kube.volumes import detach, read_attachments
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
-from activities.temporal.classes import ClassActivities
+from activities.temporal.classes import forget_user
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,
@@ -38,10 +38,8 @@ LEFT_NAMED = 10
 """Nodes that stay, in words: whoever may write Nodes can give any number of them a machine's label."""
 
 
-class NodeActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
-        self.classes = ClassActivities(deps)
+class NodeActivities(Activities):
+    role = "cluster"
 
     @activity.defn
     async def join_node(self, input: JoinInput) -> None:
@@ -102,7 +100,7 @@ class NodeActivities:
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
         for name in input.classes:
-            await self.classes.forget_user(ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
+            await forget_user(self.deps.client, ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
         return ForgetOutput(left=left)
 
     @activity.defn
@@ -144,7 +142,7 @@ async def _detach(kube: Kube, nodes: list[dict[str, Any]]) -> None:
     """Their VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here."""
     try:
         if nodes:
-            await detach(kube, await attached(kube, nodes))
+            await detach(kube, await read_attachments(kube, nodes))
     except KubeError as e:
         if e.status != 403:
             raise

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from temporalio import activity
 
+from activities.base import Activities
 from activities.cluster.protection import protection, protection_patch
-from activities.deps import Deps
 from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes, our_node
 from activities.kube.rewrite import Object, rewrite_if_there
@@ -17,9 +17,8 @@ from resources.messages import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 
 
-class PreserveActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class PreserveActivities(Activities):
+    role = "cluster"
 
     @activity.defn
     async def preserve_node(self, input: PreserveInput) -> PreserveOutput:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from activities.drain.pods import Pod
 from activities.kube.client import Kube, KubeError, segment
 from activities.kube.rewrite import rewrite
-from activities.kube.volumes import Attachments, attachments, disk_of
+from activities.kube.volumes import disk_of
 from resources.names import CORDON_ANNOTATION
 
-_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 _GONE = (404, 409)  # 409: another pod of that name has come since
 
 
@@ -66,25 +65,12 @@ async def evict(kube: Kube, pod: Pod, grace: int | None) -> KubeError | None:
 
 
 async def kill(kube: Kube, pod: Pod) -> None:
-    await _delete(kube, _path(pod), {"gracePeriodSeconds": 0, "preconditions": {"uid": pod["metadata"]["uid"]}})
+    await kube.delete_this(_path(pod), pod, gracePeriodSeconds=0)
 
 
 async def budgets_of(kube: Kube, namespace: str) -> list[dict[str, Any]]:
     answer = await kube.get(f"/apis/policy/v1/namespaces/{segment(namespace)}/poddisruptionbudgets")
     return answer.get("items") or []
-
-
-async def attached(kube: Kube, nodes: Sequence[dict[str, Any]]) -> Attachments:
-    answer = await kube.get(_ATTACHMENTS)
-    return attachments(answer.get("items") or (), nodes)
-
-
-async def detach(kube: Kube, found: Attachments) -> None:
-    """Delete the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
-    may still write (Kubernetes, non-graceful node shutdown)."""
-    for attachment in found.here.values():
-        metadata = attachment["metadata"]
-        await _delete(kube, f"{_ATTACHMENTS}/{segment(metadata['name'])}", {"preconditions": {"uid": metadata["uid"]}})
 
 
 async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -102,14 +88,6 @@ async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str
 
 async def volume_of(kube: Kube, name: str) -> dict[str, Any] | None:
     return await kube.find(f"/api/v1/persistentvolumes/{segment(name)}")
-
-
-async def _delete(kube: Kube, path: str, options: dict[str, Any]) -> None:
-    try:
-        await kube.delete(path, options)
-    except KubeError as e:
-        if e.status not in _GONE:
-            raise
 
 
 def _path(pod: Pod) -> str:

@@ -11,9 +11,9 @@ from typing import Any
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
+from activities.base import Activities
 from activities.boundary import NotYet, last_progress, progress, translated
 from activities.clock import Clock
-from activities.deps import Deps
 from activities.drain import calls
 from activities.drain.memory import Memory
 from activities.drain.sweep import Sweep
@@ -33,9 +33,8 @@ LOOKS = 5
 ALIVE_WHEN = {"Ready": "True", "ReadonlyFilesystem": "False"}
 
 
-class DrainActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class DrainActivities(Activities):
+    role = "drain"
 
     @activity.defn
     async def drain_node(self, input: DrainInput) -> DrainOutput:

@@ -18,7 +18,7 @@ from activities.drain import budgets, calls, pods, words
 from activities.drain.memory import Memory, Move, Refused
 from activities.drain.pods import Pod, name_of, uid_of
 from activities.kube.client import Kube, KubeError
-from activities.kube.volumes import Attachments, attachments, claim_of, disk_of
+from activities.kube.volumes import Attachments, attachments, claim_of, disk_of, read_attachments
 from resources.messages import DrainInput, DrainOutput
 
 T = TypeVar("T")
@@ -256,7 +256,7 @@ class Sweep:
     async def _attached(self) -> Attachments:
         if self._attachments is None:
             known = attachments((), self.nodes)
-            self._attachments = await self._permitted(calls.attached(self.kube, self.nodes), known)
+            self._attachments = await self._permitted(read_attachments(self.kube, self.nodes), known)
         return self._attachments
 
     async def _permitted(self, call: Awaitable[T], otherwise: T) -> T:

@@ -151,6 +151,15 @@ class Kube:
             raise
         return True
 
+    async def delete_this(self, path: str, found: Object, **options: Any) -> bool:
+        """The very object that was read. False when it is gone, also where another one of its name has come since."""
+        try:
+            return await self.delete(path, {**options, "preconditions": {"uid": found["metadata"]["uid"]}})
+        except KubeError as e:
+            if e.status != 409:
+                raise
+            return False
+
     async def watch(self, path: str, read_timeout: float, **query: str) -> AsyncIterator[Object]:
         """Events `{"type": …, "object": …}` until the server ends the watch. It outlives the credentials it began with.
 

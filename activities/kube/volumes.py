@@ -1,4 +1,4 @@
-"""Which volumes are attached where. Pure."""
+"""Which volumes are attached where."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from activities.kube.client import Kube, segment
+
+VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 _IN_TREE = {"awsElasticBlockStore": "volumeID", "gcePersistentDisk": "pdName", "azureDisk": "diskURI"}
 """Sources that the API server keeps for old PersistentVolumes; they are attached by their CSI drivers."""
 
@@ -48,6 +51,19 @@ def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]
             elsewhere.add(volume)
     listed = tuple(v["name"] for n in nodes for v in (n.get("status") or {}).get("volumesAttached") or ())
     return Attachments(here, frozenset(elsewhere), listed)
+
+
+async def read_attachments(kube: Kube, nodes: Sequence[dict[str, Any]]) -> Attachments:
+    """As the API server has it now. Raises KubeError."""
+    answer = await kube.get(VOLUME_ATTACHMENTS)
+    return attachments(answer.get("items") or (), nodes)
+
+
+async def detach(kube: Kube, found: Attachments) -> None:
+    """Delete the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
+    may still write (Kubernetes, non-graceful node shutdown). Raises KubeError."""
+    for attachment in found.here.values():
+        await kube.delete_this(f"{VOLUME_ATTACHMENTS}/{segment(attachment['metadata']['name'])}", attachment)
 
 
 def disk_of(volume: dict[str, Any]) -> str | None:

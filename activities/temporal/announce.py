@@ -10,6 +10,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.deps import Deps
+from activities.temporal.workflows import CLUSTER, described
 from resources import starts
 from resources.cluster import ClusterState, Ended
 from resources.histories import last_words
@@ -64,7 +65,7 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
 
     By the workflow's memo: the server itself answers, and no worker is asked.
     """
-    found = await described(deps, cluster)
+    found = await described(deps.client, cluster_id(cluster))
     if found is None or found.status != WorkflowExecutionStatus.RUNNING:
         return ""
     owners: dict[str, str] = await found.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str])
@@ -73,9 +74,9 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
 
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
     """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
-    state = await beginning(deps, cluster, await described(deps, cluster))
+    state = await beginning(deps, cluster, await described(deps.client, cluster_id(cluster)))
     handle = await deps.client.start_workflow(
-        "ClusterWorkflow",
+        CLUSTER,
         state,
         **starts.of_cluster(state),
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -83,17 +84,6 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
         start_signal_args=[argument],
     )
     return handle.result_run_id
-
-
-async def described(deps: Deps, cluster: str, run: str | None = None) -> WorkflowExecutionDescription | None:
-    """The server's own record of the cluster's workflow, of its newest run unless another is named; None: there is
-    none. Raises RPCError."""
-    try:
-        return await deps.client.get_workflow_handle(cluster_id(cluster), run_id=run).describe()
-    except RPCError as e:
-        if e.status != RPCStatusCode.NOT_FOUND:
-            raise
-        return None
 
 
 async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescription | None) -> ClusterState:
@@ -113,7 +103,7 @@ async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescriptio
 
 async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
     """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
-    found = await described(deps, cluster, run)
+    found = await described(deps.client, cluster_id(cluster), run)
     if found is None or (run is None and found.status != WorkflowExecutionStatus.RUNNING):
         return ""
     return found.raw_description.workflow_execution_info.first_run_id

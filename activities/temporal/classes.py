@@ -5,13 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 
 from temporalio import activity
-from temporalio.client import WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.client import Client, WorkflowQueryFailedError, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.base import Activities
 from activities.boundary import NotYet
-from activities.deps import Deps
 from activities.temporal.announce import account_of, use_account
+from activities.temporal.workflows import MACHINE, POOL, running, tell
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
 from resources.messages import AccountUse
@@ -23,11 +24,8 @@ ASK_AGAIN = timedelta(seconds=5)
 """Between two looks for a class that is not there yet."""
 
 
-class ClassActivities:
-    """All of them use Temporal's client alone, and run on the queue of the workflows."""
-
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class ClassActivities(Activities):
+    role = "workflows"
 
     @activity.defn
     async def tell_users(self, input: TellUsersInput) -> TellUsersOutput:
@@ -37,15 +35,8 @@ class ClassActivities:
         if account := account_of(input.news.machine_class):
             use = AccountUse(machine_class=input.news.machine_class.name, account=account)
             await use_account(self.deps, input.cluster, use, start=False)
-        gone = []
-        for user in input.users:
-            try:
-                handle = self.deps.client.get_workflow_handle(user_id(input.cluster, user))
-                await handle.signal("class_changed", input.news)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
-                    raise
-                gone.append(user)
+        ids = {user: user_id(input.cluster, user) for user in input.users}
+        gone = [u for u, id in ids.items() if not await tell(self.deps.client, id, "class_changed", input.news)]
         return TellUsersOutput(gone=gone)
 
     @activity.defn
@@ -56,25 +47,8 @@ class ClassActivities:
             use = AccountUse(machine_class=input.machine_class.name, account=input.announcement.account)
             await use_account(self.deps, input.machine_class.cluster, use)
         for former in input.left:
-            await self.forget_user(former, input.report.user)
-        return await self.report(input.machine_class, input.report)
-
-    async def report(self, machine_class: ClassRef, report: ClassReport) -> bool:
-        """For other activities. False when there is no such class."""
-        return await self._signal(machine_class, "report", report)
-
-    async def forget_user(self, machine_class: ClassRef, user: str) -> bool:
-        """For other activities: the user is gone, or has taken another class. False when there is no such class."""
-        return await self._signal(machine_class, "forget_user", user)
-
-    async def _signal(self, ref: ClassRef, name: str, value: object) -> bool:
-        try:
-            await self.deps.client.get_workflow_handle(class_id(ref.cluster, ref.name)).signal(name, value)
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return False
-        return True
+            await forget_user(self.deps.client, former, input.report.user)
+        return await report_progress(self.deps.client, input.machine_class, input.report)
 
     @activity.defn
     async def ask_class(self, input: ClassRef) -> ClassSnapshot:
@@ -105,15 +79,22 @@ class ClassActivities:
 
         By visibility, and so only to have somebody to tell: whoever has another class meanwhile says so itself.
         """
-        named = (
-            "WorkflowType IN ('MachineWorkflow', 'MachineDeploymentWorkflow') AND ExecutionStatus = 'Running' "
-            f"AND HostlerCluster = '{input.cluster}' AND HostlerClass = '{input.name}'"
-        )
+        named = running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{input.name}'")
         ids = [execution.id async for execution in self.deps.client.list_workflows(named)]
         machine, pool = machine_id(input.cluster, ""), pool_id(input.cluster, "")
         users = [id.removeprefix(machine) for id in ids if id.startswith(machine)]
         users += [pool_user(id.removeprefix(pool)) for id in ids if id.startswith(pool)]
         return UsersFound(users=sorted(users))
+
+
+async def report_progress(client: Client, machine_class: ClassRef, report: ClassReport) -> bool:
+    """False when there is no such class, which holds up nobody."""
+    return await tell(client, class_id(machine_class.cluster, machine_class.name), "report", report)
+
+
+async def forget_user(client: Client, machine_class: ClassRef, user: str) -> bool:
+    """The user is gone, or has taken another class. False when there is no such class."""
+    return await tell(client, class_id(machine_class.cluster, machine_class.name), "forget_user", user)
 
 
 def _mute(ref: ClassRef, why: str) -> str:

@@ -3,33 +3,25 @@
 from __future__ import annotations
 
 from temporalio import activity
-from temporalio.service import RPCError, RPCStatusCode
 
+from activities.base import Activities
 from activities.batch import each
-from activities.deps import Deps
+from activities.temporal.workflows import MACHINE, running, tell
 from resources.messages import NewsInput
 
 
-class NewsActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class NewsActivities(Activities):
+    role = "workflows"
 
     @activity.defn
     async def tell_machines(self, input: NewsInput) -> int:
         """How many were told. Those that wait are found by visibility: it serves what people read, no decision."""
-        waiting = (
-            "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' AND HostlerReason IS NOT NULL "
-            f"AND HostlerCluster = '{input.cluster}'"
+        client = self.deps.client
+        waiting = running(MACHINE, cluster=input.cluster, where="HostlerReason IS NOT NULL")
+        machines = [found.id async for found in client.list_workflows(waiting)]
+        told = await each(
+            machines,
+            lambda machine: tell(client, machine, "cluster_news", input.api),
+            lambda n: f"{n} of {len(machines)} machines told",
         )
-
-        async def tell(machine: str) -> bool:
-            try:
-                await self.deps.client.get_workflow_handle(machine).signal("cluster_news", input.api)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:  # it has ended meanwhile
-                    raise
-                return False
-            return True
-
-        machines = [found.id async for found in self.deps.client.list_workflows(waiting)]
-        return sum(await each(machines, tell, lambda n: f"{n} of {len(machines)} machines told"))
+        return sum(told)

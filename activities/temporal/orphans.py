@@ -1,24 +1,20 @@
-"""VMs without a workflow: what carries our owner tags, and which of it no running workflow owns. Nothing is changed."""
+"""VMs without a workflow: which of those that carry our owner tags no running workflow owns. Nothing is changed."""
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 
 from temporalio import activity
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
-from temporalio.service import RPCError, RPCStatusCode
 
-from activities.accounts import Cloud
+from activities.base import Activities
+from activities.batch import each
 from activities.clock import Clock
-from activities.deps import Deps
 from activities.temporal.records import uid_of
-from drivers.base import ListMachinesRequest, is_of
+from activities.temporal.workflows import described
 from resources.attributes import PROVIDER_ID
 from resources.machine import MachineResult
 from resources.messages import (
-    ListVmsInput,
-    ListVmsOutput,
     Orphan,
     OwnedVm,
     OwnersInput,
@@ -26,53 +22,12 @@ from resources.messages import (
 )
 from resources.names import machine_id, provider_key
 
-PARALLEL = 10
-"""Machines that are asked for at the same time."""
 LATE = timedelta(minutes=5)
 """After its machine's end a VM may still be in a listing; no listing is so old, and no read lags so long."""
 
 
-class OrphanActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
-
-    @activity.defn
-    async def list_vms(self, input: ListVmsInput) -> ListVmsOutput:
-        """The VMs of one account and region that carry the cluster's owner tags, those that are going included.
-
-        One whose tag of name or uid somebody removed is told as well, with an empty one. What another installation has
-        made is only counted.
-        """
-        account = input.account
-        driver = self.deps.driver(account.provider)
-
-        async def request() -> ListMachinesRequest:
-            return ListMachinesRequest(
-                cluster=input.cluster,
-                provider_spec={"region": account.region},
-                secret=await self.deps.credentials(account.provider, account.secret_ref),
-            )
-
-        caller = self.deps.caller(account.provider, {"region": account.region}, account.secret_ref)
-        cloud = Cloud(driver, caller, account.secret_ref)
-        found = await cloud.call(driver.list_machines, request)
-        installation = await self.deps.installation()
-        ours = [vm for vm in found.machines if is_of(vm.installation, installation)]
-        return ListVmsOutput(
-            others=len(found.machines) - len(ours),
-            vms=[
-                OwnedVm(
-                    provider_id=vm.provider_id,
-                    machine=vm.name or "",
-                    uid=vm.uid or "",
-                    state=str(vm.state),
-                    account=account.key,
-                    account_id=vm.account_id,
-                    tagged=bool(vm.installation) or not installation,
-                )
-                for vm in ours
-            ],
-        )
+class OrphanActivities(Activities):
+    role = "workflows"
 
     @activity.defn
     async def find_owners(self, input: OwnersInput) -> OwnersOutput:
@@ -82,22 +37,13 @@ class OrphanActivities:
         so that none runs is sure at the first sight. No grace for young VMs is needed, as it is where the record of a
         VM comes after it (Karpenter's 30 seconds, field case P11).
         """
-        slots = asyncio.Semaphore(PARALLEL)
-
-        async def one(vm: OwnedVm) -> Orphan | None:
-            async with slots:
-                return await self._orphan(input.cluster, vm)
-
-        found = await asyncio.gather(*(one(vm) for vm in input.vms))
+        found = await each(input.vms, lambda vm: self._orphan(input.cluster, vm))
         return OwnersOutput(orphans=[orphan for orphan in found if orphan is not None])
 
     async def _orphan(self, cluster: str, vm: OwnedVm) -> Orphan | None:
         """None for a VM that has an owner."""
-        try:
-            found = await self.deps.client.get_workflow_handle(machine_id(cluster, vm.machine)).describe()
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
+        found = await described(self.deps.client, machine_id(cluster, vm.machine))
+        if found is None:
             return Orphan(vm=vm, workflow="")
         if found.status == WorkflowExecutionStatus.RUNNING:
             owned = await self._owns(found, vm)

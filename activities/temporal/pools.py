@@ -9,13 +9,13 @@ from __future__ import annotations
 from temporalio import activity
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
-from temporalio.exceptions import WorkflowAlreadyStartedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.exceptions import ApplicationError, WorkflowAlreadyStartedError
 
+from activities.base import Activities
 from activities.batch import each
-from activities.deps import Deps
 from activities.temporal.announce import tell_cluster
-from activities.temporal.classes import ClassActivities
+from activities.temporal.classes import forget_user
+from activities.temporal.workflows import MACHINE, POOL, ROLLOUT, described, listed, running, tell
 from resources import starts
 from resources.cluster import PoolsFound, PoolsInput
 from resources.machine_class import ClassRef
@@ -32,12 +32,8 @@ from resources.names import cluster_id, machine_id, pool_id, pool_user
 from resources.rollout import RolloutState
 
 
-class PoolActivities:
-    """All of them use Temporal's client alone, and run on the queue of the workflows."""
-
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
-        self.classes = ClassActivities(deps)
+class PoolActivities(Activities):
+    role = "workflows"
 
     @activity.defn
     async def start_machines(self, input: StartMachinesInput) -> StartMachinesOutput:
@@ -49,7 +45,7 @@ class PoolActivities:
             state = input.state.model_copy(update={"name": name})
             try:
                 await self.deps.client.start_workflow(
-                    "MachineWorkflow",
+                    MACHINE,
                     state,
                     **starts.of_machine(state, reason="CreatingVM", created=created),
                     id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -68,36 +64,23 @@ class PoolActivities:
         believe of its VM."""
         signal, arguments = _message(input)
 
-        async def tell(name: str) -> str | None:
+        async def one(name: str) -> str | None:
             """None when it was told; else how its workflow ended, "" when there is no trace of one."""
-            handle = self.deps.client.get_workflow_handle(machine_id(input.cluster, name))
-            try:
-                await handle.signal(signal, args=arguments)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
-                    raise
-                status = await self._status(handle.id)
-                if status is WorkflowExecutionStatus.RUNNING:
-                    raise  # it was started between the two calls: the next attempt reaches it
-                return status.name if status else ""
-            return None
+            client, id = self.deps.client, machine_id(input.cluster, name)
+            if await tell(client, id, signal, *arguments):
+                return None
+            found = await described(client, id)
+            if found is not None and found.status is WorkflowExecutionStatus.RUNNING:
+                raise ApplicationError(f"{id} was started a moment ago: the next attempt reaches it")
+            return found.status.name if found and found.status else ""
 
-        told = await each(input.names, tell, lambda n: f"{n} of {len(input.names)} machines told")
+        told = await each(input.names, one, lambda n: f"{n} of {len(input.names)} machines told")
         ends = {name: end for name, end in zip(input.names, told, strict=True) if end is not None}
         ended = WorkflowExecutionStatus.COMPLETED.name
         return TellMachinesOutput(
             gone=[name for name, end in ends.items() if end == ended],
             lost={name: end for name, end in ends.items() if end != ended},
         )
-
-    async def _status(self, workflow_id: str) -> WorkflowExecutionStatus | None:
-        """Of the newest run; None when the server knows none."""
-        try:
-            return (await self.deps.client.get_workflow_handle(workflow_id).describe()).status
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return None
 
     @activity.defn
     async def find_members(self, input: PoolRef) -> MembersFound:
@@ -106,22 +89,20 @@ class PoolActivities:
 
         By visibility, and so only to have somebody to ask: each answers with what it is.
         """
-        pool = f"HostlerCluster = '{input.cluster}' AND HostlerPool = '{input.name}'"
-        machines = await self._running("MachineWorkflow", pool, machine_id(input.cluster, ""))
-        rollouts = await self._running("RolloutWorkflow", pool, f"rollout/{input.cluster}/{input.name}/")
-        return MembersFound(names=machines, rollouts=sorted(int(n) for n in rollouts if n.isdigit()))
+        client, where = self.deps.client, f"HostlerPool = '{input.name}'"
+        machines = running(MACHINE, cluster=input.cluster, where=where)
+        rollouts = running(ROLLOUT, cluster=input.cluster, where=where)
+        revisions = await listed(client, rollouts, f"rollout/{input.cluster}/{input.name}/")
+        return MembersFound(
+            names=await listed(client, machines, machine_id(input.cluster, "")),
+            rollouts=sorted(int(revision) for revision in revisions if revision.isdigit()),
+        )
 
     @activity.defn
     async def find_pools(self, input: PoolsInput) -> PoolsFound:
         """Running pools of a cluster, for one whose former workflow was ended from outside. By visibility too."""
-        cluster = f"HostlerCluster = '{input.cluster}'"
-        return PoolsFound(names=await self._running("MachineDeploymentWorkflow", cluster, pool_id(input.cluster, "")))
-
-    async def _running(self, kind: str, where: str, prefix: str) -> list[str]:
-        """Names by visibility, which is about a second behind."""
-        query = f"WorkflowType = '{kind}' AND ExecutionStatus = 'Running' AND {where}"
-        found = [execution.id async for execution in self.deps.client.list_workflows(query)]
-        return sorted(id.removeprefix(prefix) for id in found if id.startswith(prefix))
+        pools = running(POOL, cluster=input.cluster)
+        return PoolsFound(names=await listed(self.deps.client, pools, pool_id(input.cluster, "")))
 
     @activity.defn
     async def register_pool(self, input: PoolRef) -> None:
@@ -132,18 +113,14 @@ class PoolActivities:
     async def forget_pool(self, input: ForgetPoolInput) -> None:
         """Told to its classes and its cluster; one that is not there has nothing to forget."""
         for name in input.classes:
-            await self.classes.forget_user(ClassRef(cluster=input.cluster, name=name), pool_user(input.name))
-        try:
-            await self.deps.client.get_workflow_handle(cluster_id(input.cluster)).signal("forget_pool", input.name)
-        except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
+            await forget_user(self.deps.client, ClassRef(cluster=input.cluster, name=name), pool_user(input.name))
+        await tell(self.deps.client, cluster_id(input.cluster), "forget_pool", input.name)
 
     @activity.defn
     async def start_rollout(self, input: RolloutState) -> None:
         """A revision that was rolled out before, and is once more after an undo, gets a new story."""
         await self.deps.client.start_workflow(
-            "RolloutWorkflow",
+            ROLLOUT,
             input,
             **starts.of_rollout(input),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,

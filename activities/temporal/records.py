@@ -12,6 +12,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.temporal.workflows import described
 from resources.attributes import PHASE, PROVIDER_ID
 from resources.machine import MachineState, Phase
 from resources.messages import CreateInput, CreateOutput
@@ -68,11 +69,8 @@ async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
 
 async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
     """Whether the machine of this workflow id runs, and this is its VM, or may be: its create call has not answered."""
-    try:
-        found = await client.get_workflow_handle(workflow_id).describe()
-    except RPCError as e:
-        if e.status != RPCStatusCode.NOT_FOUND:
-            raise
+    found = await described(client, workflow_id)
+    if found is None:
         return False
     vm = found.typed_search_attributes.get(PROVIDER_ID)
     return found.status is WorkflowExecutionStatus.RUNNING and vm in (None, indexed(provider_id))

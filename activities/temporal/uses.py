@@ -11,9 +11,10 @@ from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, Workflow
 from temporalio.common import QueryRejectCondition
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.base import Activities
 from activities.boundary import progress
-from activities.deps import Deps
 from activities.temporal.announce import account_of
+from activities.temporal.workflows import MACHINE, POOL, running
 from resources.attributes import CLASS
 from resources.cluster import Left, LeftInput, UsesFound, UsesInput
 from resources.machine import ClassSnapshot, MachineState
@@ -25,14 +26,10 @@ PATIENCE = timedelta(seconds=5)
 SOME = 5
 """Names in a message that are enough to go on with."""
 T = TypeVar("T")
-USERS = "WorkflowType IN ('MachineWorkflow', 'MachineDeploymentWorkflow')"
 
 
-class UsesActivities:
-    """All of them use Temporal's client alone, and run on the queue of the workflows."""
-
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class UsesActivities(Activities):
+    role = "workflows"
 
     @activity.defn
     async def find_uses(self, input: UsesInput) -> UsesFound:
@@ -52,16 +49,17 @@ class UsesActivities:
 
     async def _users(self, input: UsesInput) -> dict[str, bool]:
         """Classes, and whether a machine or pool names them."""
-        running = f"ExecutionStatus = 'Running' AND HostlerCluster = '{input.cluster}'"
         if input.classes is None:
             named: set[str] = set()
-            async for execution in self.deps.client.list_workflows(f"{USERS} AND {running}"):
+            async for execution in self.deps.client.list_workflows(running(MACHINE, POOL, cluster=input.cluster)):
                 named.add(execution.typed_search_attributes.get(CLASS) or "")
                 progress(f"{len(named)} classes of {input.cluster}")
             return dict.fromkeys(named - {""}, True)
         counts = {}
         for name in input.classes:
-            counts[name] = await self._count(f"{USERS} AND {running} AND HostlerClass = '{name}'")
+            counts[name] = await self._count(
+                running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{name}'")
+            )
         return {name: count > 0 for name, count in counts.items()}
 
     async def _accounts(self, cluster: str, name: str) -> list[Account] | None:
@@ -70,10 +68,7 @@ class UsesActivities:
         snapshot = await self._ask(handle, "snapshot", ClassSnapshot)
         if snapshot is not None:
             return _listed(snapshot)
-        machines = (
-            "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
-            f"AND HostlerCluster = '{cluster}' AND HostlerClass = '{name}'"
-        )
+        machines = running(MACHINE, cluster=cluster, where=f"HostlerClass = '{name}'")
         async for execution in self.deps.client.list_workflows(machines, limit=1):
             handle = self.deps.client.get_workflow_handle(execution.id)
             state = await self._ask(handle, "describe", MachineState)
@@ -99,9 +94,8 @@ class UsesActivities:
     @activity.defn
     async def find_left(self, input: LeftInput) -> Left:
         """Machines and pools of the cluster, by visibility, which is about a second behind."""
-        of = f"ExecutionStatus = 'Running' AND HostlerCluster = '{input.cluster}'"
-        kinds = {"machine": "MachineWorkflow", "pool": "MachineDeploymentWorkflow"}
-        found = [await self._some(f"WorkflowType = '{kind}' AND {of}", word) for word, kind in kinds.items()]
+        kinds = {"machine": MACHINE, "pool": POOL}
+        found = [await self._some(running(kind, cluster=input.cluster), word) for word, kind in kinds.items()]
         return Left(words=" and ".join(filter(None, found)))
 
     async def _some(self, query: str, kind: str) -> str:

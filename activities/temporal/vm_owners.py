@@ -10,6 +10,7 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from activities.temporal.workflows import MACHINE, running
 from resources.attributes import CLASS, NODE, PROVIDER_ID
 from resources.names import indexed, machine_id, provider_key
 
@@ -28,10 +29,7 @@ async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str])
     ordered, found, prefix = sorted(spellings), dict[str, str](), machine_id(cluster, "")
     for start in range(0, len(ordered), ASKED_AT_ONCE):
         some = ", ".join(f"'{p}'" for p in ordered[start : start + ASKED_AT_ONCE])
-        query = (
-            "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
-            f"AND HostlerCluster = '{cluster}' AND HostlerProviderID IN ({some})"
-        )
+        query = running(MACHINE, cluster=cluster, where=f"HostlerProviderID IN ({some})")
         try:
             async for execution in client.list_workflows(query):  # the newest first
                 vm = execution.typed_search_attributes.get(PROVIDER_ID)
@@ -57,10 +55,7 @@ async def all_machines(client: Client, cluster: str) -> AsyncIterator[Machine]:
     """Those of a cluster that have a VM, for a watch that does not know whom it has told what: what is not there any
     more can be told only to whom it was there for. Raises RPCError."""
     prefix = machine_id(cluster, "")
-    query = (
-        "WorkflowType = 'MachineWorkflow' AND ExecutionStatus = 'Running' "
-        f"AND HostlerCluster = '{cluster}' AND HostlerProviderID IS NOT NULL"
-    )
+    query = running(MACHINE, cluster=cluster, where="HostlerProviderID IS NOT NULL")
     async for execution in client.list_workflows(query):
         said = execution.typed_search_attributes
         name, vm = execution.id.removeprefix(prefix), said.get(PROVIDER_ID)

@@ -6,7 +6,6 @@ gone says nothing any more. It costs a call per cluster and one for all machines
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator
@@ -14,22 +13,22 @@ from datetime import timedelta
 
 from temporalio.client import WorkflowExecutionDescription
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
 
+from activities.beside import beside
 from activities.deps import Deps
-from activities.temporal.announce import beginning, described
+from activities.temporal.announce import beginning
+from activities.temporal.workflows import CLUSTER, MACHINE, POOL, described, running, tell
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration
 from resources.cluster import Ended
-from resources.names import machine_id, pool_id, workflow_queue
+from resources.names import cluster_id, machine_id, pool_id, workflow_queue
 
 log = logging.getLogger("hostler.lost")
 
 EVERY = timedelta(minutes=1)
 NEWEST = 200
 """Machines of one look; what more were ended within a minute, their pools find by themselves."""
-OF = "WorkflowType IN ('MachineWorkflow', 'MachineDeploymentWorkflow') AND ExecutionStatus = 'Running'"
 
 
 class Lost:
@@ -43,20 +42,6 @@ class Lost:
         await self.clusters()
         await self.machines()
 
-    async def run(self) -> None:
-        """Until it is cancelled. A failure is said once and tried again."""
-        failing = False
-        while True:
-            try:
-                await self.look()
-                failing = False
-            except Exception as e:  # it must never stop a worker
-                if not failing:
-                    words = "whether somebody has ended workflows cannot be seen: %s; tried again every %s"
-                    log.warning(words, e or type(e).__name__, format_duration(EVERY))
-                failing = True
-            await asyncio.sleep(EVERY.total_seconds())
-
     # -- clusters -----------------------------------------------------------------------------------------------------
 
     async def clusters(self) -> list[str]:
@@ -65,14 +50,14 @@ class Lost:
         return [name for name in sorted(self.deps.settings.clusters) if await self._begun_again(name)]
 
     async def _begun_again(self, cluster: str) -> bool:
-        found = await described(self.deps, cluster)
+        found = await described(self.deps.client, cluster_id(cluster))
         if not (found is None or found.status in starts.FROM_OUTSIDE) or not await self._left(cluster, found):
             return False
         state = await beginning(self.deps, cluster, found)
         if found is None:
             state = state.after(None, Ended(how="its record is deleted"))
         await self.deps.client.start_workflow(
-            "ClusterWorkflow",
+            CLUSTER,
             state,
             **starts.of_cluster(state),
             id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
@@ -83,8 +68,8 @@ class Lost:
     async def _left(self, cluster: str, found: WorkflowExecutionDescription | None) -> bool:
         """By visibility. Where there is no trace of a workflow, machines that have a Node have had one: a first machine
         is about to begin it."""
-        had = "" if found else " AND HostlerNode IS NOT NULL"
-        return (await self.deps.client.count_workflows(f"{OF} AND HostlerCluster = '{cluster}'{had}")).count > 0
+        left = running(MACHINE, POOL, cluster=cluster, where="" if found else "HostlerNode IS NOT NULL")
+        return (await self.deps.client.count_workflows(left)).count > 0
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
@@ -93,7 +78,7 @@ class Lost:
         which proves nothing: the pool asks the server. Raises RPCError."""
         statuses = ", ".join(f"'{name}'" for name in ("Terminated", "Canceled", "TimedOut", "Failed"))
         query = (
-            f"WorkflowType = 'MachineWorkflow' AND ExecutionStatus IN ({statuses}) AND HostlerPool IS NOT NULL "
+            f"WorkflowType = '{MACHINE}' AND ExecutionStatus IN ({statuses}) AND HostlerPool IS NOT NULL "
             f"AND TaskQueue = '{workflow_queue(self.deps.settings.queue_prefix)}'"
         )
         found = [execution async for execution in self.deps.client.list_workflows(query, limit=NEWEST)]
@@ -104,12 +89,7 @@ class Lost:
             if execution.run_id in self._known or cluster not in self.deps.settings.clusters:
                 continue
             name = execution.id.removeprefix(machine_id(cluster, ""))
-            handle = self.deps.client.get_workflow_handle(pool_id(cluster, pool))
-            try:
-                await handle.signal("member_ended", name)
-            except RPCError as e:
-                if e.status != RPCStatusCode.NOT_FOUND:
-                    raise
+            await tell(self.deps.client, pool_id(cluster, pool), "member_ended", name)
             told.append(name)
         self._known = {execution.run_id for execution in found}
         return told
@@ -118,9 +98,6 @@ class Lost:
 @contextlib.asynccontextmanager
 async def looking(deps: Deps) -> AsyncIterator[None]:
     """The look beside what runs inside."""
-    task = asyncio.create_task(Lost(deps).run(), name="lost")
-    try:
+    trouble = f"whether somebody has ended workflows cannot be seen: %s; tried again every {format_duration(EVERY)}"
+    async with beside(Lost(deps).look, EVERY, log, trouble, "whether somebody has ended workflows is seen again"):
         yield
-    finally:
-        task.cancel()
-        await asyncio.wait([task])

@@ -18,9 +18,9 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
+from activities.base import Activities
 from activities.boundary import last_progress, progress
 from activities.clock import Clock
-from activities.deps import Deps
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.facts import digest, project
 from activities.kube.whose import Rival, provider_id_of, the_one
@@ -62,9 +62,8 @@ class Unknown:
     ask_at: float
 
 
-class WatchActivities:
-    def __init__(self, deps: Deps) -> None:
-        self.deps = deps
+class WatchActivities(Activities):
+    role = "watch"
 
     @activity.defn
     async def watch_nodes(self, input: WatchInput) -> Cursor:
