@@ -1,4 +1,4 @@
-"""The one boundary between a deed and its workflow: heartbeats, errors in our own words, metrics.
+"""The one boundary between an activity and its workflow: heartbeats, errors in our own words, metrics.
 
 It is an interceptor, so that no activity can be registered without it.
 """

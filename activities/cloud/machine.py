@@ -1,4 +1,4 @@
-"""A machine's deeds at the cloud: create, post-start update, status watch, delete."""
+"""A machine's activities at the cloud: create, post-start update, status watch, delete."""
 
 from __future__ import annotations
 

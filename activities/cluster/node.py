@@ -1,4 +1,4 @@
-"""A machine's deeds at its Node: the template on joining, the ready taint, a fresh look, and the end."""
+"""A machine's activities at its Node: the template on joining, the ready taint, a fresh look, and the end."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _reason(ready: dict[str, Any]) -> str:
 
 def digest(facts: NodeFacts) -> str:
     """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
-    removal, which is our own deed; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
+    removal, which is our own doing; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
     which move with every report. Without what is seldom there it is what it was before that was known: an upgrade tells
     nobody the same again."""
     words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
