@@ -1,4 +1,4 @@
-"""What a pool does beyond its own workflow: it starts and tells its machines, its cluster and its rollouts by the client.
+"""What a pool does beyond its own workflow: it starts and tells machines, its cluster and its rollouts by the client.
 
 All of them are idempotent: a machine is started once whoever asks again, and every message is a snapshot or carries the
 id of an intent.
