@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -29,23 +29,25 @@ from temporalio.runtime import PrometheusConfig, Runtime, TelemetryConfig
 from temporalio.worker import Interceptor, PollerBehaviorSimpleMaximum, Worker, WorkerDeploymentConfig, WorkflowRunner
 from temporalio.worker.workflow_sandbox import SandboxRestrictions
 
-from activities import census
+from activities.base import Activities, methods
 from activities.boundary import Boundary
-from activities.classes import ClassActivities
+from activities.census import census
+from activities.cloud.instances import InstancesActivities
+from activities.cloud.listing import ListingActivities
+from activities.cloud.machine import MachineActivities
+from activities.cluster.marks import MarkActivities
+from activities.cluster.node import NodeActivities
+from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
-from activities.drain import DrainActivities
-from activities.instances import InstancesActivities
-from activities.lost import looking
-from activities.machine import MachineActivities
-from activities.marks import MarkActivities
-from activities.news import NewsActivities
-from activities.node import NodeActivities
-from activities.orphans import OrphanActivities
-from activities.pools import PoolActivities
-from activities.preserve import PreserveActivities
-from activities.uses import UsesActivities
-from activities.watch import WatchActivities
-from resources import names
+from activities.drain.nodes import DrainActivities
+from activities.temporal.classes import ClassActivities
+from activities.temporal.news import NewsActivities
+from activities.temporal.orphans import OrphanActivities
+from activities.temporal.pools import PoolActivities
+from activities.temporal.uses import UsesActivities
+from activities.watch.lost import looking
+from activities.watch.nodes import WatchActivities
+from resources.queues import queues
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
 from starter import limits
 from starter.connection import connect, followed
@@ -68,6 +70,21 @@ WORKFLOWS = [
     ClusterWorkflow,
     OrphanSweepWorkflow,
 ]
+ACTIVITIES: tuple[type[Activities], ...] = (
+    MachineActivities,
+    InstancesActivities,
+    ListingActivities,
+    NodeActivities,
+    MarkActivities,
+    PreserveActivities,
+    WatchActivities,
+    DrainActivities,
+    ClassActivities,
+    PoolActivities,
+    NewsActivities,
+    UsesActivities,
+    OrphanActivities,
+)
 OURS = ("activities", "drivers", "planners", "resources", "workflows")
 POLLERS = 5
 GIVEN_UP_AFTER = 10.0
@@ -100,11 +117,9 @@ def build(
     """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's; `tasks`
     are what the threads of workflows are at."""
     ours = settings.worker
-    machine, node, drain = MachineActivities(deps), NodeActivities(deps), DrainActivities(deps)
-    watch, instances, news = WatchActivities(deps), InstancesActivities(deps), NewsActivities(deps)
-    orphans, classes = OrphanActivities(deps), ClassActivities(deps)
-    uses = UsesActivities(deps)
-    pools, marks, preserve = PoolActivities(deps), MarkActivities(deps), PreserveActivities(deps)
+    served: dict[Role, list[Callable[..., Any]]] = {role: [] for role in ROLES}
+    for each in ACTIVITIES:
+        served[each.role] += methods(each(deps))
     common: dict[str, Any] = {
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
@@ -113,83 +128,27 @@ def build(
         "max_heartbeat_throttle_interval": timedelta(seconds=5),
         "activity_task_poller_behavior": PollerBehaviorSimpleMaximum(POLLERS),
     }
-    workers = []
-    if "workflows" in ours.roles:
-        workers.append(
-            Worker(
-                client,
-                task_queue=names.workflow_queue(settings.queue_prefix),
-                workflows=WORKFLOWS,
-                activities=[
-                    news.tell_machines,
-                    uses.find_uses,
-                    uses.find_left,
-                    orphans.find_owners,
-                    classes.tell_users,
-                    classes.report_to_class,
-                    classes.ask_class,
-                    classes.find_users,
-                    pools.start_machines,
-                    pools.tell_members,
-                    pools.find_members,
-                    pools.find_pools,
-                    pools.register_pool,
-                    pools.forget_pool,
-                    pools.start_rollout,
-                ],
-                workflow_runner=sandbox(ours.strict_sandbox, tasks),
-                max_cached_workflows=ours.max_cached_workflows,
-                max_concurrent_workflow_tasks=ours.max_concurrent_workflow_tasks,
-                sticky_queue_schedule_to_start_timeout=ours.sticky_timeout,
-                workflow_task_poller_behavior=PollerBehaviorSimpleMaximum(4 * POLLERS),
-                deployment_config=_deployment(settings),
-                **common,
-            )
+    of_workflows: dict[str, Any] = {
+        "workflows": WORKFLOWS,
+        "workflow_runner": sandbox(ours.strict_sandbox, tasks),
+        "max_cached_workflows": ours.max_cached_workflows,
+        "max_concurrent_workflow_tasks": ours.max_concurrent_workflow_tasks,
+        "sticky_queue_schedule_to_start_timeout": ours.sticky_timeout,
+        "workflow_task_poller_behavior": PollerBehaviorSimpleMaximum(4 * POLLERS),
+        "deployment_config": _deployment(settings),
+    }
+    return [
+        Worker(
+            client,
+            task_queue=queue.name,
+            activities=served[queue.role],
+            max_task_queue_activities_per_second=queue.per_second,
+            **common,
+            **(of_workflows if queue.role == "workflows" else {}),
         )
-    for cluster in settings.clusters:
-        per_role: dict[Role, tuple[str, list[Any]]] = {
-            "cluster": (
-                names.cluster_queue(cluster, settings.queue_prefix),
-                [
-                    node.join_node,
-                    node.tell_node,
-                    node.remove_ready_taint,
-                    node.look_at_node,
-                    node.forget_machine,
-                    node.remove_stale_node,
-                    marks.mark_nodes,
-                    preserve.preserve_node,
-                ],
-            ),
-            "watch": (names.watch_queue(cluster, settings.queue_prefix), [watch.watch_nodes]),
-            "drain": (names.drain_queue(cluster, settings.queue_prefix), [drain.drain_node]),
-        }
-        workers += [
-            Worker(client, task_queue=queue, activities=activities, **common)
-            for role, (queue, activities) in per_role.items()
-            if role in ours.roles
-        ]
-    if "cloud" in ours.roles:
-        for provider, cloud in settings.clouds.items():
-            workers.append(
-                Worker(
-                    client,
-                    task_queue=names.cloud_queue(provider, settings.queue_prefix),
-                    activities=[
-                        machine.create_machine,
-                        machine.find_machine,
-                        machine.update_machine,
-                        machine.watch_machine,
-                        machine.look_at_vm,
-                        machine.delete_machine,
-                        instances.watch_instances,
-                        orphans.list_vms,
-                    ],
-                    max_task_queue_activities_per_second=cloud.calls_per_second,
-                    **common,
-                )
-            )
-    return workers
+        for queue in queues(settings, settings.clusters)
+        if queue.role in ours.roles
+    ]
 
 
 def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:

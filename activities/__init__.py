@@ -1,1 +1,1 @@
-"""The deeds: idempotent side effects, thin; each translates errors at its boundary."""
+"""The activities: idempotent side effects, thin. Each is behind one boundary, which translates its errors."""

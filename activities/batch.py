@@ -1,4 +1,4 @@
-"""One deed for many things, some at a time."""
+"""One call for each of many things, some at a time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 
-async def each(items: Sequence[A], deed: Callable[[A], Awaitable[T]], words: Callable[[int], str]) -> list[T]:
-    """The answers, in the order of the items. `words` tell how far it is.
+async def each(
+    items: Sequence[A], call: Callable[[A], Awaitable[T]], words: Callable[[int], str] | None = None
+) -> list[T]:
+    """The answers, in the order of the items. `words` tell the heartbeat how far it is.
 
     All are tried; then the first error is raised, if there was one: one in trouble must not keep the others from being
     reached, and a repetition finds them done.
@@ -27,9 +29,10 @@ async def each(items: Sequence[A], deed: Callable[[A], Awaitable[T]], words: Cal
     async def one(item: A) -> T:
         nonlocal done
         async with slots:
-            answer = await deed(item)
+            answer = await call(item)
         done += 1
-        progress(words(done))
+        if words is not None:
+            progress(words(done))
         return answer
 
     answers: list[T] = []

@@ -1,4 +1,4 @@
-"""The one boundary between a deed and its workflow: heartbeats, errors in our own words, metrics.
+"""The one boundary between an activity and its workflow: heartbeats, errors in our own words, metrics.
 
 It is an interceptor, so that no activity can be registered without it.
 """
@@ -18,7 +18,7 @@ from temporalio.client import Client
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
-from activities.kube import KubeError
+from activities.kube.client import KubeError
 from activities.secrets import SecretMissing
 from drivers.errors import DriverError, IdempotencyMismatch, NameTaken, PartialUpdate, WrongAccount
 from resources.errors import (

@@ -18,7 +18,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Blocking, Cloud
-from activities.kube import Clusters
+from activities.kube.client import Clusters
 from activities.metered import MeteredDriver
 from activities.places import Places
 from activities.secrets import SecretMissing, Secrets

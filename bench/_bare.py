@@ -12,9 +12,9 @@ from datetime import timedelta
 from temporalio import activity, workflow
 
 with workflow.unsafe.imports_passed_through():
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
     from activities.deps import Deps
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
     from resources import attributes
     from resources.base import Value
     from resources.machine import ClassSnapshot

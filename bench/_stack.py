@@ -24,7 +24,7 @@ import yaml
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.kube import Clusters, secret_path
+from activities.kube.client import Clusters, secret_path
 from resources.converter import data_converter
 from resources.manifests import Loaded, load_manifests
 from resources.settings import Settings, load_settings

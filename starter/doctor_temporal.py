@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
@@ -22,7 +21,7 @@ from temporalio.api.workflowservice.v1 import (
 from temporalio.service import RPCError
 
 from resources import names
-from resources.settings import Role, Settings
+from resources.queues import Queue, queues
 from starter.client import HostlerClient
 from starter.doctor import Finding, attempt, clock, ok, problem, warning
 from starter.errors import HostlerError, translated
@@ -50,31 +49,6 @@ WAY_OUT = (
     "it out: temporal workflow reset -w ID --type LastWorkflowTask --reapply-exclude Signal --reason …, then "
     "hostler renew (docs/runbook.md, WorkflowTaskFailed)"
 )
-
-
-@dataclass(frozen=True)
-class Queue:
-    name: str
-    role: Role
-    """Of the worker that polls it."""
-    per_account: float | None = None
-    """Calls a second of each account, as the settings want it."""
-
-    @property
-    def type(self) -> TaskQueueType.ValueType:
-        return _WORKFLOW if self.role == "workflows" else _ACTIVITY
-
-
-def queues(settings: Settings, clusters: Sequence[str]) -> Iterator[Queue]:
-    """What workers of these settings poll between them (worker.py, build)."""
-    prefix = settings.queue_prefix
-    yield Queue(names.workflow_queue(prefix), "workflows")
-    for cluster in clusters:
-        yield Queue(names.cluster_queue(cluster, prefix), "cluster")
-        yield Queue(names.watch_queue(cluster, prefix), "watch")
-        yield Queue(names.drain_queue(cluster, prefix), "drain")
-    for provider, cloud in settings.clouds.items():
-        yield Queue(names.cloud_queue(provider, prefix), "cloud", cloud.calls_per_second_per_account)
 
 
 async def examine(client: HostlerClient, clusters: Sequence[str]) -> list[Finding]:
@@ -119,7 +93,7 @@ async def _attributes(client: HostlerClient) -> list[Finding]:
 
 async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
     with translated():
-        answer = await _describe(client, queue.name, queue.type)
+        answer = await _describe(client, queue.name, _WORKFLOW if queue.role == "workflows" else _ACTIVITY)
     subject, now = f"queue {queue.name}", datetime.now(UTC)
     backlog, waited = answer.stats.approximate_backlog_count, answer.stats.approximate_backlog_age.ToTimedelta()
     waiting = f"{backlog} task{'s' if backlog != 1 else ''} waiting" if backlog else "nothing waiting"

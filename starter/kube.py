@@ -14,8 +14,8 @@ from urllib.parse import quote
 
 import aiohttp
 
-from activities.credentialplugin import CredentialsError
-from activities.kubeconfig import Access
+from activities.kube.credentialplugin import CredentialsError
+from activities.kube.kubeconfig import Access
 from resources.names import is_segment
 from resources.settings import Settings, SettingsError
 from starter.errors import HostlerError, Unreachable

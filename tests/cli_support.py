@@ -26,8 +26,8 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from typer.testing import CliRunner
 
-from activities.classes import ClassActivities
 from activities.deps import Deps
+from activities.temporal.classes import ClassActivities
 from resources import attributes
 from resources.cluster import ClusterState
 from resources.errors import NOT_PRESERVED, NOT_YET

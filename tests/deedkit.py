@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -54,7 +54,7 @@ class NoServer:
     def __init__(self) -> None:
         self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
         self.started: list[str] = []
-        self.signals: list[tuple[str, Any]] = []
+        self.signals: list[tuple[Any, ...]] = []
         self.owners: dict[str, str] = {}
         """What the memo of clusters says; Temporal's own are asked by `described`."""
         self.described: list[str] = []
@@ -70,8 +70,8 @@ class NoServer:
         return SimpleNamespace(result_run_id="run")
 
     def get_workflow_handle(self, id: str, run_id: str | None = None) -> Any:
-        async def signal(name: str, argument: Any) -> None:
-            self.signals.append((name, argument))
+        async def signal(name: str, *arguments: Any, args: Sequence[Any] = ()) -> None:
+            self.signals.append((name, *arguments, *args))
 
         async def memo_value(key: str, default: Any, type_hint: type) -> Any:
             return self.owners or default

@@ -19,10 +19,10 @@ from temporalio.testing import ActivityEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 
 from activities.boundary import Boundary
+from activities.cluster.node import NodeActivities
 from activities.deps import Deps
-from activities.drain import DrainActivities
-from activities.draining.words import moment
-from activities.node import NodeActivities
+from activities.drain.nodes import DrainActivities
+from activities.drain.words import moment
 from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput, ForgetInput, ForgetOutput, MachineRef
 from resources.settings import ClusterSettings, Settings

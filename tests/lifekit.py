@@ -260,7 +260,7 @@ async def plant(stack: Stack) -> None:
 
 
 async def write_secret(stack: Stack, name: str, values: dict[str, bytes]) -> None:
-    from activities.kube import Clusters, secret_path
+    from activities.kube.client import Clusters, secret_path
 
     clusters = Clusters(stack.settings)
     try:

@@ -16,9 +16,9 @@ from temporalio import activity
 from temporalio.client import Client
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from activities.classes import ClassActivities
 from activities.deps import Deps
-from activities.pools import PoolActivities
+from activities.temporal.classes import ClassActivities
+from activities.temporal.pools import PoolActivities
 from resources.machine import Phase
 from resources.machine_class import TellUsersInput, TellUsersOutput
 from resources.member import Trouble, Vm

@@ -33,7 +33,7 @@ from temporalio.worker import (
 import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.pools import PoolActivities
+from activities.temporal.pools import PoolActivities
 from resources import starts
 from resources.converter import data_converter
 from resources.machine import ClassSnapshot, MachineState, Phase

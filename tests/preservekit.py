@@ -20,9 +20,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Replayer
 
 import worker
-from activities.facts import project
-from activities.preserve import preserve_patch
-from activities.whose import ready_status
+from activities.cluster.preserve import preserve_patch
+from activities.kube.facts import project
+from activities.kube.whose import ready_status
 from resources import names
 from resources.converter import data_converter
 from resources.machine import MachineState, Phase

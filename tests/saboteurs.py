@@ -16,12 +16,13 @@ from invariants import FOREIGN_TAG, LATE, USER_KEY
 from temporalio import activity
 from temporalio.worker import WorkflowInboundInterceptor
 
-from activities import marks, merge, watch
 from activities.accounts import Cloud
+from activities.cloud.machine import MachineActivities
+from activities.cluster import marks, merge
+from activities.cluster.node import NodeActivities
 from activities.deps import Deps
-from activities.kube import Kube, node_path
-from activities.machine import MachineActivities
-from activities.node import NodeActivities
+from activities.kube.client import Kube, node_path
+from activities.watch import nodes as watch
 from drivers.aws import hotupdate, instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
@@ -260,7 +261,7 @@ def break_i10() -> None:
         await kube.merge_patch(node_path(input.node_name), {"metadata": {"annotations": {USER_KEY: None}}})
         return DrainOutput()
 
-    from activities.drain import DrainActivities
+    from activities.drain.nodes import DrainActivities
 
     DrainActivities.drain_node = rude  # type: ignore[assignment]
 
@@ -272,9 +273,9 @@ def break_i10_template() -> None:
         patch = merge.template_patch(node, last, wanted)
         return {**patch, "spec": {"taints": [t.model_dump(exclude_none=True) for t in wanted.spec.taints]}}
 
-    import activities.node
+    import activities.cluster.node
 
-    activities.node.template_patch = own
+    activities.cluster.node.template_patch = own
 
 
 def break_i11() -> None:
@@ -288,12 +289,12 @@ def break_i11() -> None:
 
 def break_i12() -> None:
     """A drain that deletes instead of evicting."""
-    import activities.draining.calls
+    import activities.drain.calls
 
     async def kill(kube: Kube, pod: dict[str, Any], grace: int | None) -> None:
-        await activities.draining.calls.kill(kube, pod)
+        await activities.drain.calls.kill(kube, pod)
 
-    activities.draining.calls.evict = kill
+    activities.drain.calls.evict = kill
 
 
 def drain_again() -> None:

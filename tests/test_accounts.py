@@ -15,9 +15,9 @@ from temporalio.exceptions import ActivityError, RetryState, TimeoutError, Timeo
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.boundary import SPREAD
-from activities.instances import GONE, InstancesActivities
-from activities.kube import KubeError
-from activities.machine import MachineActivities
+from activities.cloud.instances import GONE, InstancesActivities
+from activities.cloud.machine import MachineActivities
+from activities.kube.client import KubeError
 from drivers.errors import DriverError
 from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
 from resources.manifests import SecretRef

@@ -9,7 +9,7 @@ from lifekit import eventually
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from test_class_workflow import Classes, classes, idle, names, refused, snapshot
 
-from activities.classes import ClassActivities
+from activities.temporal.classes import ClassActivities
 from planners.class_rollout import to_tell
 from resources import attributes
 from resources.machine_class import ClassRef, ClassState, UpdateState, User, user_words, users_words

@@ -21,8 +21,8 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
 from activities.boundary import Boundary
-from activities.classes import ClassActivities
 from activities.deps import Deps
+from activities.temporal.classes import ClassActivities
 from planners import class_rollout
 from resources import attributes
 from resources.converter import data_converter

@@ -25,8 +25,8 @@ from temporalio.worker import Worker
 import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.pools import PoolActivities
-from activities.uses import UsesActivities
+from activities.temporal.pools import PoolActivities
+from activities.temporal.uses import UsesActivities
 from resources import attributes
 from resources.messages import Note, Reachability
 from resources.names import cluster_id, pool_id

@@ -9,9 +9,9 @@ import pytest
 from deedkit import CONSISTENCY, Deeds, deeds, ref, running
 from kube_wire import NODES
 
-from activities.drain import DrainActivities
-from activities.instances import InstancesActivities
-from activities.machine import MachineActivities, until_next_look
+from activities.cloud.instances import InstancesActivities
+from activities.cloud.machine import MachineActivities, until_next_look
+from activities.drain.nodes import DrainActivities
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
 from resources.errors import NOT_YET
 from resources.manifests import SecretRef

@@ -21,12 +21,12 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
-from activities.announce import owner_of
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.lost import Lost
-from activities.pools import PoolActivities
-from activities.uses import UsesActivities
+from activities.temporal.announce import owner_of
+from activities.temporal.pools import PoolActivities
+from activities.temporal.uses import UsesActivities
+from activities.watch.lost import Lost
 from planners.cluster_accounts import classes_only_of, used_by
 from planners.cluster_news import news_of, to_search, untold
 from resources import attributes as at

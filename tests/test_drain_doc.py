@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from reasonkit import ROOT
 
-from activities.drain import ALIVE_WHEN, DEAD_AFTER
-from activities.draining import budgets, pods, words
-from activities.draining.memory import Refused
-from activities.draining.sweep import LONGEST_WAIT
+from activities.drain import budgets, pods, words
+from activities.drain.memory import Refused
+from activities.drain.nodes import ALIVE_WHEN, DEAD_AFTER
+from activities.drain.sweep import LONGEST_WAIT
 from resources.base import format_duration
 from resources.machine_manifest import MachineSpec
 from resources.messages import DrainInput

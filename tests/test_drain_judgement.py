@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from activities.draining import budgets, pods, words
-from activities.draining.memory import Memory, Move, Refused
-from activities.draining.volumes import Attachments, attachments, claim_of, disk_of
+from activities.drain import budgets, pods, words
+from activities.drain.memory import Memory, Move, Refused
+from activities.kube.volumes import Attachments, attachments, claim_of, disk_of
 
 NOW = datetime(2031, 1, 1, 14, 0, tzinfo=UTC)
 DAEMON = {"kind": "DaemonSet", "controller": True}

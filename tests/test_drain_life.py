@@ -13,7 +13,7 @@ from kube_wire import pod
 from lifekit import Stack, eventually
 from temporalio.client import Client
 
-from activities.draining.words import moment
+from activities.drain.words import moment
 from resources.machine import Phase
 from resources.messages import DeleteIntent
 from resources.names import CORDON_ANNOTATION

@@ -12,7 +12,7 @@ from drainkit import CSI, NODE, Drain, new_drain
 from kube_wire import NODES, PODS
 from temporalio.testing import WorkflowEnvironment
 
-from activities.draining import sweep
+from activities.drain import sweep
 from resources.errors import ErrorClass
 from resources.messages import DrainOutput
 from simulator.frame import FaultRule

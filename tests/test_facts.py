@@ -9,7 +9,7 @@ import pytest
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world
 
-from activities.facts import digest, project
+from activities.kube.facts import digest, project
 from resources.names import (
     MARKED_ANNOTATION,
     PRESERVE_ANNOTATION,

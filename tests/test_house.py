@@ -15,14 +15,25 @@ MAY = {
     "drivers": {"resources", "planners"},  # of the planners only those of PLANS_OF_DRIVERS
     "activities": {"drivers", "resources"},
     "workflows": {"planners", "resources", "activities"},
-    "starter": {"resources", "workflows", "activities"},  # of the activities only THE_COMMAND_LINES_TOO
+    "starter": {"resources", "workflows", "activities"},  # of the activities only kube/
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
 # The plan of one resource's tags is a decision, the same for every cloud; the driver alone sees what is carried.
 PLANS_OF_DRIVERS = {"planners.hot_update"}
 # How a cluster is reached is one thing, for the worker and for whoever types a command.
-THE_COMMAND_LINES_TOO = {"activities.kubeconfig", "activities.credentialplugin"}
+THE_COMMAND_LINES_TOO = "activities.kube."
+# Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.
+MAY_WITHIN = {
+    "kube": set(),
+    "": {"kube"},
+    "temporal": {""},
+    "cloud": {"", "kube", "temporal"},
+    "cluster": {"", "kube", "temporal"},
+    "watch": {"", "kube", "temporal"},
+    "drain": {"", "kube"},
+    "census": {"", "temporal"},
+}
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
 IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
 
@@ -72,7 +83,29 @@ def test_drivers_use_no_other_plans() -> None:
 
 def test_the_command_line_uses_no_other_activities() -> None:
     used = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("activities")}
-    assert used == THE_COMMAND_LINES_TOO
+    assert used
+    assert all(m.startswith(THE_COMMAND_LINES_TOO) for m in used), used
+
+
+def within(source: str, folder: str) -> set[str]:
+    """The other folders of activities that a module of one imports; "" is what stands beside them."""
+    parts = [m.split(".") for m in modules(source) if m.startswith("activities.")]
+    return {p[1] if p[1] in MAY_WITHIN else "" for p in parts} - {folder}
+
+
+def test_a_role_knows_no_other() -> None:
+    wrong, seen = {}, set()
+    for file in files("activities"):
+        folder = "" if file.parent.name == "activities" else file.parent.name
+        seen.add(folder)
+        if more := within(file.read_text(), folder) - MAY_WITHIN[folder]:
+            wrong[str(file.relative_to(ROOT))] = more
+    assert not wrong
+    assert seen == set(MAY_WITHIN)
+    assert within("from activities.cluster.node import NodeActivities\nimport activities.deps", "cloud") == {
+        "cluster",
+        "",
+    }
 
 
 def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
@@ -82,7 +115,7 @@ def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
 
 
 def test_a_wrong_arrow_is_seen() -> None:
-    assert wrong("planners", "def f():\n    from activities.kube import Kube\n") == {"activities"}
+    assert wrong("planners", "def f():\n    from activities.kube.client import Kube\n") == {"activities"}
     assert wrong("starter", "import drivers.base") == {"drivers"}
     assert wrong("resources", "import worker") == {"worker"}
 

@@ -12,8 +12,8 @@ from deedkit import Deeds, deeds, running
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.exceptions import ApplicationError
 
-from activities import instances
-from activities.instances import PROBE_EVERY, InstancesActivities
+from activities.cloud import instances
+from activities.cloud.instances import PROBE_EVERY, InstancesActivities
 from drivers.base import (
     GetAccountRequest,
     GetMachineStatusRequest,

@@ -17,8 +17,8 @@ from credentialkit import VERSION, Plugin, write_kubeconfig
 from kube_wire import ADMIN_TOKEN, NODES, KubeTarget, serving
 from kubernetes.aio.config import incluster_config
 
-from activities import credentialplugin, kubeconfig
-from activities.kube import Kube, KubeError
+from activities.kube import credentialplugin, kubeconfig
+from activities.kube.client import Kube, KubeError
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings, Settings, SettingsError
 from simulator.frame import Frame

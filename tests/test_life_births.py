@@ -13,7 +13,7 @@ from lifekit import Stack, eventually, examples, write_secret
 from test_life import fault, knobs, node
 from test_life_troubles import described, details, instance, nothing_is_left, reasons, story
 
-from activities.tokens import token_id
+from activities.kube.tokens import token_id
 from planners.waits import GROWING, SPREAD, WAIT
 from resources.errors import Code, ErrorClass
 from resources.machine import MachineState, Phase

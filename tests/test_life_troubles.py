@@ -21,7 +21,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_life import fault, knobs, node
 from watchkit import Door
 
-import activities.drain
+import activities.drain.nodes
 from resources.machine import MachineState, Phase
 from resources.timings import Timings
 from starter.client import HostlerClient
@@ -103,7 +103,7 @@ async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") 
 
 async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown, two fresh looks, Failed and drained there; every page says what, why and what can be done."""
-    monkeypatch.setattr(activities.drain, "DEAD_AFTER", timedelta(seconds=2))  # so long it is silent, else 5 min
+    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=2))  # so long it is silent, else 5 min
     running = await with_a_pod(stack, health_timeout=SOON)
     node_name = str(running.status.node_name)
     knobs(stack, dies_after=0.0)

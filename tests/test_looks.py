@@ -13,11 +13,11 @@ from driver_clouds import Given, fault
 from kube_wire import NODES
 from kube_world import SECRETS
 
-from activities import joining
-from activities.joining import NO_TOKEN
-from activities.machine import MESSAGE_LENGTH, MachineActivities
-from activities.node import NodeActivities
-from activities.tokens import ensure_token, revoke_tokens, token_id
+from activities.cloud import joining
+from activities.cloud.joining import NO_TOKEN
+from activities.cloud.machine import MESSAGE_LENGTH, MachineActivities
+from activities.cluster.node import NodeActivities
+from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from drivers.base import CreateMachineRequest, MachineStatus
 from resources.errors import ErrorClass, ErrorInfo
 from resources.manifests import NodeTemplate
@@ -90,7 +90,7 @@ async def test_p35_a_node_under_another_name_is_found_by_label_and_provider_id(d
 
 
 async def test_of_two_nodes_of_one_vm_the_same_counts_as_in_the_watch(deeds: Deeds) -> None:
-    """`activities.whose.the_one` has the rows."""
+    """`activities.kube.whose.the_one` has the rows."""
     labels = {MACHINE_NAME_LABEL: "worker-1"}
     uids = {}
     for name in ("a-1", "b-2"):  # in this order also when both are of the same second

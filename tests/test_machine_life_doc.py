@@ -15,7 +15,7 @@ from reasonkit import ROOT, everything, find
 from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 
-from activities.machine import RAREST
+from activities.cloud.machine import RAREST
 from planners.claims import RAREST as CLAIM_RAREST
 from planners.health import KUBELET_REPORTS, fails_at, fall_ill, judge
 from planners.waits import REASON, WAIT

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from activities.merge import merge_map, merge_taints, template_patch
+from activities.cluster.merge import merge_map, merge_taints, template_patch
 from resources.manifests import NodeTemplate, Taint
 
 

@@ -27,11 +27,11 @@ from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 from test_class_workflow import Classes, snapshot
 from test_worker import get
 
-from activities import census
 from activities.boundary import Boundary, NotYet
-from activities.census import Census
+from activities.census import census
+from activities.census.census import Census
 from activities.deps import Deps
-from activities.kube import KubeError
+from activities.kube.client import KubeError
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED, MeteredDriver
 from activities.secrets import SecretMissing
 from drivers.base import (
@@ -366,7 +366,7 @@ async def test_a_failing_visibility_is_said_once_and_tried_again(
 
 async def test_no_census_where_it_is_not_wanted_or_not_seen(metered: Metered, temporal: WorkflowEnvironment) -> None:
     def running() -> bool:
-        return "census" in [t.get_name() for t in asyncio.all_tasks()]
+        return "hostler.census" in [t.get_name() for t in asyncio.all_tasks()]
 
     unseen = Deps(Settings(queue_prefix="t"), temporal.client)  # its runtime serves no metrics
     for deps, expected in ((metered.deps("t", timedelta(hours=1)), True), (metered.deps("t"), False), (unseen, False)):

@@ -20,7 +20,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_worker import change_settings, get, worker_process
 
 import worker
-from activities.census_preserved import BLOCKED, RUNNING
+from activities.census.preserved import BLOCKED, RUNNING
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED
 from resources.errors import ErrorClass
 from resources.machine import Phase

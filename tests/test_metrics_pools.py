@@ -15,8 +15,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from test_metrics import NOW, Metered, Visibility, listed, metered
 
-from activities.census import Census
-from activities.census_pools import PoolTally
+from activities.census.census import Census
+from activities.census.pools import PoolTally
 from resources import attributes
 from resources.fleet import FleetWait
 from resources.machine import Phase

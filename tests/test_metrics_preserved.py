@@ -14,9 +14,9 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from test_machine_workflow import a_delete, running
 from test_metrics import Metered, metered, stubbed_machines
 
-from activities.census import Census
-from activities.census_preserved import KeptTally, blocked
-from activities.draining.memory import Memory, Refused
+from activities.census.census import Census
+from activities.census.preserved import KeptTally, blocked
+from activities.drain.memory import Memory, Refused
 from resources import attributes
 from resources.machine import Phase
 from resources.messages import DrainInput, DrainOutput

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from activities.draining.calls import _ATTACHMENTS
-from activities.kube import KubeError, node_path, secret_path
+from activities.kube.client import KubeError, node_path, secret_path
+from activities.kube.volumes import VOLUME_ATTACHMENTS
 from resources.endpoints import in_clear
 from resources.names import id_parts, is_label, is_name, is_segment
 from resources.settings import CloudSettings
@@ -43,7 +43,7 @@ def test_what_no_object_can_be_called_is_not_asked_for(name: str) -> None:
 def test_every_other_sign_is_quoted() -> None:
     assert node_path("a?watch=true#x y\u202e") == "/api/v1/nodes/a%3Fwatch%3Dtrue%23x%20y%E2%80%AE"
     assert secret_path("ns") == "/api/v1/namespaces/ns/secrets"
-    assert _ATTACHMENTS.endswith("/volumeattachments")
+    assert VOLUME_ATTACHMENTS.endswith("/volumeattachments")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 import worker
-from activities.events import _event
+from activities.kube.events import _event
 from resources.cluster import ClusterState
 from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
 from resources.machine import (

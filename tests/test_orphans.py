@@ -11,7 +11,7 @@ import pytest
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import ActivityEnvironment
 
-from activities.orphans import LATE, OrphanActivities
+from activities.temporal.orphans import LATE, OrphanActivities
 from resources.messages import OwnedVm, OwnersInput
 
 VM = OwnedVm(provider_id="aws:///eu-west-1/i-1", machine="m-1", uid="u-1", state="running", account="AWS/eu-west-1")

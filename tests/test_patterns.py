@@ -25,8 +25,8 @@ SCANS = {"search", "sub", "findall", "finditer", "split", "subn"}
 LIMITS = {
     "resources/base.py:_PART": 100,
     "resources/machine_manifest.py:_HOOK_NAME": 256,
-    "activities/credentialplugin.py:_SECRET": 2048,
-    "activities/credentialplugin.py:_NAMED": 2048,
+    "activities/kube/credentialplugin.py:_SECRET": 2048,
+    "activities/kube/credentialplugin.py:_NAMED": 2048,
     "starter/selectors.py:_COMMA": 1000,
     "starter/selectors.py:_COMPARED": 1000,
     "starter/selectors.py:_SET": 1000,

@@ -25,9 +25,9 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 from activities.batch import PARALLEL
+from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
-from activities.marks import LISTED, MarkActivities
-from activities.pools import PoolActivities
+from activities.temporal.pools import PoolActivities
 from resources import attributes as at
 from resources.cluster import PoolsInput
 from resources.histories import message_of
@@ -286,11 +286,11 @@ async def test_one_that_was_started_meanwhile_is_told_by_the_next_attempt(pool: 
     async def nobody(*_: Any, **__: Any) -> None:
         raise RPCError("not found", RPCStatusCode.NOT_FOUND, b"")
 
-    def handle(id: str) -> Any:
+    def handle(id: str, **_: Any) -> Any:
         return SimpleNamespace(id=id, signal=nobody, describe=server.get_workflow_handle(id).describe)
 
     pool.deeds.deps.client = SimpleNamespace(get_workflow_handle=handle)  # type: ignore[assignment]
-    with pytest.raises(RPCError):
+    with pytest.raises(ApplicationError, match="started a moment ago"):
         await pool.tell("a")
     pool.deeds.deps.client = server
     assert await pool.tell("a") == TellMachinesOutput()

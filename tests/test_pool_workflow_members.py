@@ -15,7 +15,7 @@ from poolworkflowkit import DEAF, LINGERS, MUTE, Pool, new_pool, snapshot, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
-from activities.pools import PoolActivities
+from activities.temporal import workflows
 from planners.pool.brake import COOLDOWN
 from resources.errors import ErrorClass
 from resources.machine import Phase
@@ -279,12 +279,10 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
 
 async def listed(pool: Pool, *names: str) -> None:
     """Visibility is late."""
-    found = PoolActivities(pool.deps)
+    machines = workflows.running(workflows.MACHINE, cluster=pool.cluster)
 
     async def look() -> list[str]:
-        return await found._running(
-            "MachineWorkflow", f"HostlerCluster = '{pool.cluster}'", machine_id(pool.cluster, "")
-        )
+        return await workflows.listed(pool.client, machines, machine_id(pool.cluster, ""))
 
     await eventually(look, lambda seen: seen == sorted(names), "visibility")
 

@@ -13,11 +13,11 @@ from deedkit import CLUSTER, Deeds, NoServer
 from kube_wire import NODES, Obj
 from kube_world import new_world
 
+from activities.cluster.marks import MarkActivities
+from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
-from activities.events import NAMESPACE
-from activities.marks import MarkActivities
-from activities.preserve import PreserveActivities
-from activities.rewrite import CONFLICTS
+from activities.kube.events import NAMESPACE
+from activities.kube.rewrite import CONFLICTS
 from resources.membership import MarkNodesInput
 from resources.messages import Happening, MachineRef, PreserveInput
 from resources.names import (

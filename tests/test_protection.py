@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from activities.marks import marks_patch
-from activities.preserve import preserve_patch
-from activities.rewrite import Object
+from activities.cluster.marks import marks_patch
+from activities.cluster.preserve import preserve_patch
+from activities.kube.rewrite import Object
 from resources.messages import MachineRef, PreserveInput
 from resources.names import (
     ROLLOUT_TAINT,

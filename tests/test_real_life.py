@@ -22,9 +22,9 @@ from temporalio.testing import WorkflowEnvironment
 from test_life import knobs
 from test_life_births import user_data
 
-import activities.drain
-from activities.kube import Kube
-from activities.tokens import ensure_token, revoke_tokens, token_id
+import activities.drain.nodes
+from activities.kube.client import Kube
+from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from resources.machine import MachineResult, Phase
 from resources.messages import MachineRef
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS
@@ -193,7 +193,7 @@ async def test_a_kubelet_that_stays_silent_is_failed(
 ) -> None:
     """Two fresh looks at what a real API server has of Node and Lease; the pod is evicted in Failed, and not waited
     for."""
-    monkeypatch.setattr(activities.drain, "DEAD_AFTER", timedelta(seconds=1))  # 5 min else
+    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=1))  # 5 min else
     await stack.create("m-1", health_timeout=timedelta(seconds=5))
     running = await stack.phase(Phase.RUNNING, "m-1")
     name, pod = node_name_of(running), unique("web")

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.boundary import translated
 from activities.deps import Deps
-from activities.kube import Clusters, KubeError
+from activities.kube.client import Clusters, KubeError
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import GetMachineStatusRequest
 from resources.errors import MISSING_CREDENTIALS

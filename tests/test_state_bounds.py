@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lifekit import examples
 
-from activities.facts import project
+from activities.kube.facts import project
 from planners.membership import mark_of, report_of
 from planners.pool.hearing import first_heard
 from planners.pool.revisions import KEPT, Wanted, revise

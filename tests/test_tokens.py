@@ -14,8 +14,8 @@ from kube_wire import Obj
 from kube_world import SECRETS, World, new_world
 from pydantic import SecretStr
 
-from activities.kube import Kube, KubeError
-from activities.tokens import ensure_token, keep_token, render, revoke_tokens, token_id
+from activities.kube.client import Kube, KubeError
+from activities.kube.tokens import ensure_token, keep_token, render, revoke_tokens, token_id
 from resources.messages import MachineRef
 from resources.names import TAG_UID
 from resources.settings import ClusterSettings

@@ -21,9 +21,10 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world, provider_id
 
 import worker
-from activities import twins, watch
-from activities.told import Position
-from activities.watch import ASK_EVERY
+from activities.watch import nodes as watch
+from activities.watch import twins
+from activities.watch.nodes import ASK_EVERY
+from activities.watch.told import Position
 from resources import attributes
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH

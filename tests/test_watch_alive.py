@@ -18,9 +18,9 @@ from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world
 
-import activities.kube
-import activities.liveness
-import activities.watch
+import activities.kube.client
+import activities.watch.liveness
+import activities.watch.nodes
 from resources.errors import ErrorClass
 from resources.settings import ClusterSettings
 
@@ -34,8 +34,8 @@ async def probed(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch)
     """Behind a door that can go silent; the watch itself has its whole patience, the probe beside it has little."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
     for name, seconds in {"PROBE_EVERY": EVERY, "PROBE_PATIENCE": QUIET, "PROBE_AGAIN": 0.1}.items():
-        monkeypatch.setattr(activities.liveness, name, seconds)
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+        monkeypatch.setattr(activities.watch.liveness, name, seconds)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         yield world
@@ -97,7 +97,7 @@ async def test_what_is_no_silence(probed: World, livez: dict[str, Any]) -> None:
 async def test_an_event_loop_that_is_held_up_is_no_silent_server(probed: World) -> None:
     """An answer that came while others had the loop has not been looked at yet."""
     world = probed
-    kube = await activities.kube.Clusters(world.settings).get(world.name)
+    kube = await activities.kube.client.Clusters(world.settings).get(world.name)
     probe = asyncio.create_task(kube.alive(QUIET))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -108,7 +108,7 @@ async def test_an_event_loop_that_is_held_up_is_no_silent_server(probed: World) 
 
 async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Its beginning is no answer."""
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
@@ -119,9 +119,9 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
     kubeconfig = yaml.safe_load(KubeTarget("http://x", "t", tmp_path).kubeconfig())
     kubeconfig["clusters"][0]["cluster"] = {"server": f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"}
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(kubeconfig))
-    kube = await activities.kube.Kube.connect("demo", ClusterSettings(), str(tmp_path / "kubeconfig"))
+    kube = await activities.kube.client.Kube.connect("demo", ClusterSettings(), str(tmp_path / "kubeconfig"))
     try:
-        with pytest.raises(activities.kube.KubeError) as e:
+        with pytest.raises(activities.kube.client.KubeError) as e:
             await kube.get(NODES)
         assert e.value.silent
         assert e.value.error_class == ErrorClass.TRANSIENT  # as any outage: a look that meets it decides nothing (F5)
@@ -135,7 +135,7 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
 
 async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It begins anew with the new one, and nobody hears of it."""
-    monkeypatch.setattr(activities.watch, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
+    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         next(tokens)
@@ -152,7 +152,7 @@ async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, mon
 
 async def test_a_watch_whose_token_is_revoked(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is said as what it is, and the next token is taken by itself."""
-    monkeypatch.setattr(activities.watch, "SERVER_TIMEOUT", 2)
+    monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
         token = next(tokens)

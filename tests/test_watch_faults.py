@@ -17,9 +17,9 @@ from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 from watchkit import SilentDoor, World, new_world, provider_id
 
-import activities.kube
-import activities.watch
-from activities.labels import BACK_OFF
+import activities.kube.client
+import activities.watch.nodes
+from activities.watch.labels import BACK_OFF
 from resources.messages import NodeFacts
 from resources.names import MACHINE_NAME_LABEL
 from simulator.frame import Call
@@ -36,7 +36,7 @@ WELL = ("KubeletReady", "kubelet is posting ready status")
 async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     """Behind a door that can go silent; an API server that remembers two events; a watch that loses patience soon."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
-    monkeypatch.setattr(activities.watch, "READ_TIMEOUT", SILENCE)
+    monkeypatch.setattr(activities.watch.nodes, "READ_TIMEOUT", SILENCE)
     async with new_world(temporal.client, history=2) as world, world.worker():
         await world.watch()
         yield world
@@ -81,7 +81,7 @@ async def test_history_lost_behind_a_silent_connection(impatient: World) -> None
 async def test_a_server_behind_which_everything_is_silent(impatient: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Connections are accepted and carry nothing: said, after the patience with one call."""
     world = impatient
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     await world.watched()
     world.silent_door.silent = True
     world.silent_door.silence()
@@ -121,7 +121,7 @@ async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None
 
 async def test_a_list_refused_for_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known of nodes is old then, whoever is to blame."""
-    monkeypatch.setattr(activities.watch, "BUSY_FOR", 0.5)
+    monkeypatch.setattr(activities.watch.nodes, "BUSY_FOR", 0.5)
     async with new_world(temporal.client) as world, world.worker():
         world.fault("list nodes", code="TooManyRequests", headers={"Retry-After": "1"}, times=2)
         await world.watch()
@@ -205,14 +205,14 @@ async def test_a_node_that_cannot_be_read_is_passed_over(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What an API server of the future may send. It is said once, and the others are told."""
-    whole = activities.watch.project
+    whole = activities.watch.nodes.project
 
     def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
         if node["metadata"]["name"] == "n-1":
             node = {**node, "status": {"conditions": [{"status": "True"}]}}
         return whole(node, epoch, seq, twins)
 
-    monkeypatch.setattr(activities.watch, "project", project)
+    monkeypatch.setattr(activities.watch.nodes, "project", project)
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         await world.machine("m-1")
@@ -244,7 +244,7 @@ async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
 
 
 async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(activities.kube, "CALL_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     async with new_world(temporal.client) as world, world.worker():
         slow = world.fault("list nodes", delay=3 * PATIENCE)
         await world.watch()

@@ -32,9 +32,9 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import Door, World, new_world, provider_id
 
 import worker
-from activities.announce import use_account
 from activities.deps import Deps
-from activities.labels import AT_ONCE as LABELS_AT_ONCE
+from activities.temporal.announce import use_account
+from activities.watch.labels import AT_ONCE as LABELS_AT_ONCE
 from resources import attributes
 from resources.cluster import ClusterState
 from resources.converter import data_converter

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from activities.whose import Rival, Whose, alive, the_one, whose
+from activities.kube.whose import Rival, Whose, alive, the_one, whose
 
 VM, SPELLED, OTHER_VM = "aws:///eu-west-1/i-1", "aws:///eu-west-1a/i-1", "aws:///eu-west-1/i-2"
 NOW = datetime(2030, 1, 1, 12, 0, tzinfo=UTC)

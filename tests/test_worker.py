@@ -22,9 +22,10 @@ from ports import free_port
 from temporalio.testing import WorkflowEnvironment
 
 import worker
+from activities.base import Activities, methods
 from activities.deps import Deps
 from resources.machine import Phase
-from resources.settings import SettingsError, load_settings
+from resources.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parent.parent
 
@@ -162,6 +163,39 @@ async def test_roles_split_the_queues(bare: Stack, roles: list[str], queues: lis
     deps = Deps(settings, bare.client)
     built = worker.build(bare.client, settings, deps)
     assert [w.task_queue for w in built] == [settings.queue_prefix + q for q in queues]
+
+
+ROLES: dict[str, set[str]] = {
+    "workflows": {
+        *("tell_users", "report_to_class", "ask_class", "find_users"),
+        *("start_machines", "tell_members", "find_members", "find_pools", "register_pool", "forget_pool"),
+        *("start_rollout", "tell_machines", "find_uses", "find_left", "find_owners"),
+    },
+    "cluster": {
+        *("join_node", "tell_node", "remove_ready_taint", "look_at_node", "forget_machine", "remove_stale_node"),
+        *("mark_nodes", "preserve_node"),
+    },
+    "watch": {"watch_nodes"},
+    "drain": {"drain_node"},
+    "cloud": {
+        *("create_machine", "find_machine", "update_machine", "watch_machine", "look_at_vm", "delete_machine"),
+        *("watch_instances", "list_vms"),
+    },
+}
+"""What runs where. Histories and older workers know these names, and on which queue each is asked for."""
+
+
+def test_each_activity_runs_where_its_class_says(temporal: WorkflowEnvironment) -> None:
+    """A class of activities is in its role's folder, and the worker has all of them."""
+    found: dict[str, set[str]] = {}
+    for each in worker.ACTIVITIES:
+        assert each.__module__.split(".")[1] == {"workflows": "temporal"}.get(each.role, each.role)
+        activities = methods(each(Deps(Settings(), temporal.client)))
+        found.setdefault(each.role, set()).update(a.__name__ for a in activities)
+    assert found == ROLES
+    assert set(worker.ACTIVITIES) == set(Activities.__subclasses__())
+    written = [f for f in (ROOT / "activities").rglob("*.py") if "(Activities):" in f.read_text()]
+    assert len(written) == len(worker.ACTIVITIES)
 
 
 async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:

@@ -34,7 +34,7 @@ from temporalio.worker import Worker
 import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
-from activities.uses import UsesActivities
+from activities.temporal.uses import UsesActivities
 from resources import attributes
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, MachineState

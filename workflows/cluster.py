@@ -20,9 +20,9 @@ from workflows.entity import unheard
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from activities.news import NewsActivities
-    from activities.pools import PoolActivities
-    from activities.uses import UsesActivities
+    from activities.temporal.news import NewsActivities
+    from activities.temporal.pools import PoolActivities
+    from activities.temporal.uses import UsesActivities
     from planners.cluster_news import news_of, to_search, untold
     from resources import attributes as at
     from resources.base import format_duration, whole_seconds

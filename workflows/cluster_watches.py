@@ -13,9 +13,9 @@ from workflows.calls import Urgency, failure_of, poller, share
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.instances import InstancesActivities
-    from activities.uses import UsesActivities
-    from activities.watch import WatchActivities
+    from activities.cloud.instances import InstancesActivities
+    from activities.temporal.uses import UsesActivities
+    from activities.watch.nodes import WatchActivities
     from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, UsesFound, UsesInput
@@ -237,7 +237,7 @@ class Watches(Entity):
             self.note("AccountForgotten", f"{key}: no class names it any more")
 
     def _tell_owners(self) -> None:
-        """Where whoever makes a VM reads them without asking a worker: `activities.announce.owner_of`."""
+        """Where whoever makes a VM reads them without asking a worker: `activities.temporal.announce.owner_of`."""
         if self._owners_changed():
             self._owners = owners(self.s)
             workflow.upsert_memo({MEMO_OWNERS: self._owners})

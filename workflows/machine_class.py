@@ -19,7 +19,7 @@ from workflows.entity import NEVER, Entity
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from activities.classes import ClassActivities
+    from activities.temporal.classes import ClassActivities
     from planners.class_rollout import OPEN, behind, next_look, to_tell, until_next, when_told
     from planners.hot_update import compare
     from resources import attributes as at

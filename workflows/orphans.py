@@ -15,7 +15,8 @@ from workflows.calls import SHORT, Urgency, failure_of, share
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from activities.orphans import OrphanActivities
+    from activities.cloud.listing import ListingActivities
+    from activities.temporal.orphans import OrphanActivities
     from resources.markdown import items, page, plain
     from resources.messages import (
         Account,
@@ -68,7 +69,7 @@ class OrphanSweepWorkflow:
         queue = cloud_queue(account.provider, input.queue_prefix)
         try:
             output = await workflow.execute_activity_method(
-                OrphanActivities.list_vms,
+                ListingActivities.list_vms,
                 ListVmsInput(cluster=input.cluster, account=account),
                 task_queue=queue,
                 schedule_to_start_timeout=TAKEN,

@@ -13,8 +13,8 @@ from driver_clouds import AwsCloud, Given, calls, mutating
 from kube_wire import NODES
 from kube_world import SECRETS, World
 
-from activities.machine import MachineActivities
-from activities.tokens import token_id
+from activities.cloud.machine import MachineActivities
+from activities.kube.tokens import token_id
 from planners.creation import token_of
 from resources.messages import CreateInput, CreateOutput, MachineRef, Target
 

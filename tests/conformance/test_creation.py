@@ -17,7 +17,7 @@ from stubs import NODE, VM, Machines, classified
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from activities.tokens import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN, render
+from activities.kube.tokens import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN, render
 from planners.creation import after_failed_create, token_of
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine import OperationState, OperationType, Phase

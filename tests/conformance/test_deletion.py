@@ -31,7 +31,7 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker
 
 import worker
-from activities.node import NodeActivities
+from activities.cluster.node import NodeActivities
 from resources.errors import ErrorClass
 from resources.machine import ApplyIntent, LastOperation, OperationState, OperationType, Phase
 from resources.messages import DeleteOutput, ForgetInput

@@ -13,7 +13,7 @@ import pytest
 from drainkit import CLAIMS, VOLUMES, Drain
 from kube_wire import PODS
 
-from activities.draining.budgets import misconfigured
+from activities.drain.budgets import misconfigured
 from resources.messages import DrainOutput
 
 OTHER = "n-2"

@@ -21,9 +21,9 @@ from stubs import NODE, VM, Machines, classified, looked
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
+from activities.cluster.node import NodeActivities
 from activities.deps import Deps
-from activities.node import NodeActivities
-from activities.orphans import OrphanActivities
+from activities.temporal.orphans import OrphanActivities
 from drivers.base import Evidence
 from drivers.errors import DriverError
 from planners.creation import after_failed_create

@@ -15,9 +15,9 @@ from stubs import NODE, VM, Handle, Machines, classified, phase, reason, state
 from temporalio.client import WorkflowExecutionStatus
 from temporalio.exceptions import ApplicationError
 
-from activities import looks
-from activities.machine import MachineActivities
-from activities.node import NodeActivities
+from activities.cloud.machine import MachineActivities
+from activities.cluster.node import NodeActivities
+from activities.kube import looks
 from resources.attributes import PHASE
 from resources.errors import NOT_WANTED, ErrorClass, ErrorInfo
 from resources.machine import MachineState, Phase

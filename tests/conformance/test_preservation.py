@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from preserveplay import ASKED, AUTO, FULL, NOBODY, F, R, U, machine, settle
 
-from activities.preserve import preserve_patch
+from activities.cluster.preserve import preserve_patch
 from planners.preservation import AskPool, Preserve
 from resources.messages import MachineRef, PreserveInput
 from resources.names import (

@@ -18,8 +18,10 @@ from process_support import children
 from temporalio.testing import WorkflowEnvironment
 from watchkit import World, new_world
 
-from activities import kubeconfig, liveness, watch
-from activities.kube import Kube
+from activities.kube import kubeconfig
+from activities.kube.client import Kube
+from activities.watch import liveness
+from activities.watch import nodes as watch
 from resources.settings import ClusterSettings
 
 BINDINGS = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"

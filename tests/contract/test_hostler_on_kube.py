@@ -15,11 +15,11 @@ from drainkit import BUDGETS, NODE, VM, Drain
 from kube_wire import NODES, PODS, KubeTarget
 from temporalio.testing import ActivityEnvironment, WorkflowEnvironment
 
+from activities.cluster.node import NodeActivities
 from activities.deps import Deps
-from activities.drain import DrainActivities
-from activities.kube import Kube
-from activities.node import NodeActivities
-from activities.tokens import ensure_token, revoke_tokens, token_id
+from activities.drain.nodes import DrainActivities
+from activities.kube.client import Kube
+from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from resources.manifests import NodeTemplate
 from resources.messages import Happening, JoinInput, MachineRef, ReadyInput
 from resources.names import CORDON_ANNOTATION, INSTANCE_NOT_READY_TAINT

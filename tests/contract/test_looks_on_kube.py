@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from kube_wire import NODES, KubeTarget
 
-from activities.kube import Kube
-from activities.looks import find_node, lease_renewed
-from activities.tokens import ensure_token, keep_token, revoke_tokens
-from activities.whose import ready_status
+from activities.kube.client import Kube
+from activities.kube.looks import find_node, lease_renewed
+from activities.kube.tokens import ensure_token, keep_token, revoke_tokens
+from activities.kube.whose import ready_status
 from resources.messages import MachineRef
 from resources.names import MACHINE_NAME_LABEL
 from resources.settings import ClusterSettings

@@ -11,9 +11,9 @@ from kube_wire import NODES, KubeTarget
 from temporalio.testing import ActivityEnvironment
 
 from activities import boundary
+from activities.cluster.marks import MarkActivities, marks_patch
 from activities.deps import Deps
-from activities.kube import Kube
-from activities.marks import MarkActivities, marks_patch
+from activities.kube.client import Kube
 from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
 

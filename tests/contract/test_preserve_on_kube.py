@@ -10,9 +10,9 @@ import pytest
 from kube_wire import NODES, KubeTarget, unique
 from temporalio.testing import ActivityEnvironment
 
+from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
-from activities.kube import Kube
-from activities.preserve import PreserveActivities
+from activities.kube.client import Kube
 from resources.messages import Happening, MachineRef, PreserveInput
 from resources.names import (
     CORDON_ANNOTATION,

@@ -12,7 +12,7 @@ from workflows.fleet import members
 from workflows.fleet.entity import PATIENCE, FleetEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.pools import PoolActivities
+    from activities.temporal.pools import PoolActivities
     from planners.words import named, some
     from resources.membership import MembersFound
     from resources.names import workflow_queue

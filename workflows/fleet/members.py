@@ -10,7 +10,7 @@ from temporalio import workflow
 from workflows.fleet.entity import FleetEntity, chunks
 
 with workflow.unsafe.imports_passed_through():
-    from activities.pools import PoolActivities
+    from activities.temporal.pools import PoolActivities
     from planners.words import some
     from resources.machine import Phase
     from resources.member import Permit as Given

@@ -12,8 +12,8 @@ from workflows.entity import NEVER
 from workflows.fleet.entity import FleetEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.classes import ClassActivities
-    from activities.pools import PoolActivities
+    from activities.temporal.classes import ClassActivities
+    from activities.temporal.pools import PoolActivities
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 

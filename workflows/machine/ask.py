@@ -11,7 +11,7 @@ from workflows.calls import failure_of
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.classes import ClassActivities
+    from activities.temporal.classes import ClassActivities
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef
     from resources.names import workflow_queue

@@ -14,7 +14,7 @@ from workflows.machine.find import find_node
 from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
+    from activities.cloud.machine import MachineActivities
     from planners.claims import GONE
     from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
@@ -98,7 +98,7 @@ async def _try(m: MachineEntity) -> Retry | None:
 
 async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
     """Until it is answered, or a deletion is asked for: that shows at once, so that no later try of the call, before
-    which it asks how the machine stands (activities/records.py), makes a VM that nobody wants."""
+    which it asks how the machine stands (activities/temporal/records.py), makes a VM that nobody wants."""
 
     def leaves() -> bool:
         asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING

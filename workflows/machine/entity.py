@@ -16,7 +16,7 @@ from workflows.machine.details import details
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from activities.node import NodeActivities
+    from activities.cluster.node import NodeActivities
     from planners.claims import CONTRADICTION
     from planners.creation import Retry
     from planners.waits import REASON, Tries, wait_after

@@ -12,8 +12,8 @@ from workflows.machine import terminate
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
     from planners.claims import GONE
     from planners.creation import plan_attempt
     from resources.messages import FindInput, FoundVm, LookInput, VmFacts

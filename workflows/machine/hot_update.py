@@ -18,7 +18,7 @@ from workflows.machine.entity import HotUpdate, MachineEntity, describe_failure,
 from workflows.machine.report import NO_VM, differs, fields_of
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
+    from activities.cloud.machine import MachineActivities
     from planners.hot_update import Difference, applied_after, compare, may_carry
     from planners.provider_spec import spec_hash
     from planners.waits import wait_after_update

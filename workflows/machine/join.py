@@ -13,8 +13,8 @@ from workflows.machine.entity import MachineEntity
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
     from planners.claims import GONE, has_node
     from planners.health import judge_joining
     from resources.machine import OperationState, OperationType, Phase

@@ -13,8 +13,8 @@ from workflows.machine import membership
 from workflows.machine.entity import Looking, MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
     from resources.messages import LookInput, NodeFacts, NodeLook, VmLook, VmLookInput
     from resources.names import cluster_queue
 

@@ -11,7 +11,7 @@ from workflows.machine.entity import MachineEntity, reason_of
 from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
+    from activities.cloud.machine import MachineActivities
     from planners.claims import GONE, has_node
     from planners.creation import Retry, after_failed_update, again_after_update, may_update_after_start
     from resources.errors import ErrorInfo

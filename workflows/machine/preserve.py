@@ -15,7 +15,7 @@ from workflows.entity import unheard
 from workflows.machine.entity import KEPT, MachineEntity, NodeCall, reason_of
 
 with workflow.unsafe.imports_passed_through():
-    from activities.preserve import PreserveActivities
+    from activities.cluster.preserve import PreserveActivities
     from planners.health import judge, plan_health
     from planners.membership import has_vm, is_drained
     from planners.preservation import (

@@ -10,7 +10,7 @@ from workflows.entity import unheard
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.classes import ClassActivities
+    from activities.temporal.classes import ClassActivities
     from planners.hot_update import compare, updatable_hash
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState

@@ -11,8 +11,8 @@ from workflows.calls import Urgency, failure_of
 from workflows.machine.entity import MachineEntity, describe_failure
 
 with workflow.unsafe.imports_passed_through():
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
     from planners.claims import GONE
     from resources.messages import StaleNode, StaleNodeInput, VmLookInput
     from resources.names import cluster_queue

@@ -15,9 +15,9 @@ from workflows.machine.entity import KEPT, MachineEntity, describe_failure
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
-    from activities.drain import DrainActivities
-    from activities.machine import MachineActivities
-    from activities.node import NodeActivities
+    from activities.cloud.machine import MachineActivities
+    from activities.cluster.node import NodeActivities
+    from activities.drain.nodes import DrainActivities
     from planners.claims import WELL
     from planners.deletion import way_out
     from resources.base import later

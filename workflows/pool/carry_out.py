@@ -14,7 +14,7 @@ from workflows.fleet.members import AT_ONCE
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.marks import MarkActivities
+    from activities.cluster.marks import MarkActivities
     from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots
     from planners.words import some
     from resources.member import Keep as Wish

@@ -14,7 +14,7 @@ from workflows.pool import carry_out, story
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.pools import PoolActivities
+    from activities.temporal.pools import PoolActivities
     from planners.pool import brake, progress
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan

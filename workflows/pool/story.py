@@ -13,7 +13,7 @@ from temporalio import workflow
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from activities.pools import PoolActivities
+    from activities.temporal.pools import PoolActivities
     from planners.pool import progress
     from planners.pool.plan import complete
     from planners.pool.steps import Step

@@ -1,0 +1,40 @@
+"""What a worker does again and again, beside the activities that it runs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from datetime import timedelta
+
+
+@contextlib.asynccontextmanager
+async def beside(
+    call: Callable[[], Awaitable[None]], every: timedelta, log: logging.Logger, trouble: str, well: str
+) -> AsyncIterator[None]:
+    """`call` is made now and every so often, beside what runs inside. A failure never stops a worker: it is said once
+    (`trouble`, with a %s for the error), tried again, and what follows it is said too (`well`)."""
+    task = asyncio.create_task(_again_and_again(call, every, log, trouble, well), name=log.name)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def _again_and_again(
+    call: Callable[[], Awaitable[None]], every: timedelta, log: logging.Logger, trouble: str, well: str
+) -> None:
+    failing = False
+    while True:
+        try:
+            await call()
+            if failing:
+                log.info(well)
+            failing = False
+        except Exception as e:
+            if not failing:
+                log.warning(trouble, e or type(e).__name__)
+            failing = True
+        await asyncio.sleep(every.total_seconds())

@@ -1,0 +1,149 @@
+"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near; how far the
+machines of each class are with its changes; how each pool is; and what is preserved or drained.
+
+Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; classes and pools are
+asked themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+from temporalio.client import WorkflowExecution
+from temporalio.common import MetricMeter
+
+from activities.beside import beside
+from activities.census.gauges import Answers, Gauges, Labels, log
+from activities.census.pools import PoolGauges, PoolTally
+from activities.census.preserved import KeptGauges, KeptTally, blocked
+from activities.deps import Deps
+from activities.temporal.workflows import CLASS, MACHINE, POOL
+from resources import attributes
+from resources.base import format_duration
+from resources.machine_class import ClassProgress
+from resources.names import workflow_queue
+from resources.pool_intents import PoolSummary
+
+NEAR = timedelta(minutes=10)
+"""Time for a person to look before a deadline strikes."""
+PAGE = 500
+"""Machines: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
+PAGE_TIMEOUT = timedelta(seconds=10)
+
+
+class Tally:
+    """Machines and classes by labels at a moment, for one gauge each."""
+
+    def __init__(self, now: datetime) -> None:
+        self.now = now
+        self.machines: Counter[Labels] = Counter()
+        self.near: Counter[Labels] = Counter()
+        self.classes: Counter[Labels] = Counter()
+        self.users: Counter[Labels] = Counter()
+        self.unfinished: Counter[Labels] = Counter()
+        self.asked: dict[str, Labels] = {}
+        """Classes that can tell of their machines: workflow id to cluster and name."""
+        self.pools = PoolTally()
+        self.kept = KeptTally()
+        self.asked_pools: list[str] = []
+        """Their workflow ids."""
+
+    def add(self, found: WorkflowExecution) -> None:
+        """One that was started with plain JSON has no attributes until a worker takes it up: its phase is empty."""
+        said = found.typed_search_attributes
+        cluster = said.get(attributes.CLUSTER) or _cluster_of(found.id)
+        phase, reason = said.get(attributes.PHASE, ""), said.get(attributes.REASON, "")
+        place, why = (("cluster", cluster), ("phase", phase)), ("reason", reason)
+        if found.workflow_type == CLASS:
+            self.classes[(*place, why)] += 1
+            name = said.get(attributes.CLASS) or found.id.rpartition("/")[2]
+            self.asked[found.id] = (("cluster", cluster), ("class", name))
+            return
+        if found.workflow_type == POOL:
+            self.pools.pools[(*place, why)] += 1
+            self.asked_pools.append(found.id)
+            return
+        self.machines[(*place, why)] += 1
+        pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
+        self.kept.add(found.id, cluster, pool, phase, reason, until)
+        deadline = said.get(attributes.DEADLINE)
+        # Added also when it is 0, so that the series is there before an alert needs it. A deadline that has passed has
+        # struck; the attribute is written anew with the machine's next news.
+        self.near[place] += deadline is not None and self.now <= deadline <= self.now + NEAR
+
+    def add_progress(self, of: Labels, progress: ClassProgress) -> None:
+        for state, reason, number in progress.states:
+            self.users[(*of, ("state", str(state)), ("reason", reason))] += number
+        since = progress.unfinished_since
+        self.unfinished[of] = int(since.timestamp()) if since else 0  # also 0, as `near`
+
+
+def _cluster_of(workflow_id: str) -> str:
+    parts = workflow_id.split("/")
+    return parts[1] if len(parts) > 1 else ""
+
+
+class Census:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+        # Of this installation's machines only: others in the namespace have workers, and numbers, of their own.
+        queue = workflow_queue(deps.settings.queue_prefix)
+        types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}')"
+        self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
+        self.machines = Gauges(deps.meter.create_gauge("hostler_machines", "Machines by phase and reason"))
+        self.near = Gauges(
+            deps.meter.create_gauge("hostler_deadlines_near", "Machines whose deadline strikes within 10 minutes")
+        )
+        self.classes = Gauges(deps.meter.create_gauge("hostler_classes", "Classes by phase and reason"))
+        self.users = Gauges(
+            deps.meter.create_gauge("hostler_class_machines", "Machines of a class by how far they are with it")
+        )
+        self.unfinished = Gauges(
+            deps.meter.create_gauge(
+                "hostler_class_unfinished_timestamp_seconds",
+                "Unix time of a class's oldest change that a machine still has to take",
+            )
+        )
+        self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
+        self.pools = PoolGauges(deps.meter)
+        self.kept = KeptGauges(deps.meter)
+        self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
+        self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
+
+    async def count(self) -> None:
+        """One listing, all pages. The gauges move only when every page has been read: half a list would look like
+        machines that are gone. Raises RPCError."""
+        tally = Tally(datetime.now(UTC))
+        async for found in self.deps.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
+            tally.add(found)
+        tally.kept.add_drains(await blocked(self.deps.client, sorted(tally.kept.draining)))
+        self.kept.show(tally.kept)
+        self.machines.show(tally.machines)
+        self.near.show(tally.near)
+        self.classes.show(tally.classes)
+        for workflow_id, progress in (await self._classes.ask(sorted(tally.asked))).items():
+            tally.add_progress(tally.asked[workflow_id], progress)
+        self.users.show(tally.users)
+        self.unfinished.show(tally.unfinished)
+        for summary in (await self._pools.ask(sorted(tally.asked_pools))).values():
+            tally.pools.add(summary)
+        self.pools.show(tally.pools)
+        self.time.set(int(tally.now.timestamp()))
+
+
+@contextlib.asynccontextmanager
+async def taking(deps: Deps) -> AsyncIterator[None]:
+    """The census beside what runs inside; not where the settings say null, or nobody would see the numbers."""
+    interval = deps.settings.worker.census
+    if interval is None or deps.meter is MetricMeter.noop:
+        yield
+        return
+    trouble = (
+        "machines cannot be counted: %s; hostler_machines and the other metrics of the census stand still meanwhile; "
+        f"trying again every {format_duration(interval)}. See whether `hostler get machines -A` answers"
+    )
+    async with beside(Census(deps).count, interval, log, trouble, "machines are counted again"):
+        yield

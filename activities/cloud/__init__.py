@@ -1,0 +1,1 @@
+"""The role cloud: what is asked of a cloud's driver."""

@@ -1,0 +1,369 @@
+"""A machine's activities at the cloud: create, post-start update, status watch, delete."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from pydantic import SecretStr
+from temporalio import activity
+
+from activities.base import Activities
+from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
+from activities.clock import Clock
+from activities.cloud.instances import GONE
+from activities.cloud.joining import why_not_joined
+from activities.kube.client import Kube, KubeError, node_path
+from activities.kube.tokens import ensure_token, render, revoke_tokens
+from activities.kube.whose import is_of, provider_id_of
+from activities.temporal.announce import account_of, admit, use_account
+from activities.temporal.classes import report_progress
+from activities.temporal.records import cut_off, former_vm, standing
+from drivers.base import (
+    CreateMachineRequest,
+    DeleteMachineRequest,
+    DeleteMachineResponse,
+    Evidence,
+    GetMachineStatusRequest,
+    MachineStatus,
+    UpdateMachineRequest,
+    VmState,
+)
+from drivers.errors import DriverError, NameTaken, Unimplemented
+from resources.errors import ErrorClass
+from resources.machine_class import ClassRef, ClassReport, UpdateState
+from resources.messages import (
+    AccountUse,
+    CreateInput,
+    CreateOutput,
+    DeleteInput,
+    DeleteOutput,
+    FindInput,
+    FoundVm,
+    StaleNode,
+    StatusInput,
+    StatusOutput,
+    Target,
+    UpdateInput,
+    UpdateOutput,
+    VmLook,
+    VmLookInput,
+)
+from resources.names import TAG_UID
+
+FIRST_LOOK = timedelta(seconds=1)
+GROWTH = 1.5
+RAREST = 4
+"""Looks at a VM whose node does not join become rarer, up to so many intervals: many such VMs would use up the
+account's calls."""
+REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
+"""Answers of a cloud that has not made a VM with this token; after the others there may be one."""
+VMS = "vms"
+"""In a deletion's progress: what its passes have found, as in DeleteOutput."""
+MESSAGE_LENGTH = 1000
+"""Characters of what is said of a VM, before the word "console"."""
+_NO_ID = (
+    "the {provider} driver answered without a providerID, so nobody can say which VM it made: it is looked for by the "
+    "tag of uid {uid} at the next try; if that does not help, look for it in the cloud's console and report the driver"
+)
+
+
+class MachineActivities(Activities):
+    role = "cloud"
+
+    @activity.defn
+    async def create_machine(self, input: CreateInput) -> CreateOutput:
+        """Token, user data, status, create, stale node, announcement: one idempotent step.
+
+        The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
+        "not found" nothing is created (seed 000, triggerCreationFlow). Nor beside a VM that lives and carries its name,
+        which is adopted only where it is known to be this workflow's.
+        """
+        target, clock = input.target, Clock()
+        # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
+        await self._report(input, UpdateState.PENDING, 0, clock.now())
+        kube = await self.deps.clusters.get(target.machine.cluster)
+        token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
+        secret = await self.deps.secrets.get(target.secret_ref)
+        user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
+        former = target.account_id or last_progress().get(ACCOUNT, "")
+        target = target.model_copy(update={"account_id": former})
+        vm = await self._find(target, input.takes)
+        now = await standing(self.deps.client) if vm is None else None
+        if now is not None and now.leaving:  # a try after the deletion, or the deadline, of which no call is told
+            vm = await self._landed(target, input.takes)
+            if vm is None:
+                raise NotWanted(f"{now.leaving}: no VM is made any more")
+        adopted = vm is not None
+        if vm is not None:
+            target = await self._adopt(kube, input, target, vm)
+        elif now is not None and now.was_reset and (lost := await self._lost(target)):
+            return lost
+        else:
+            vm = await self._make(target, user_data)
+        if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
+            raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
+        stale = await self._stale_node(kube, input, vm)
+        if stale is not None:
+            await self._delete(target, vm.provider_id)
+        else:
+            await self._announce(input)
+            await self._report(input, UpdateState.UPDATED, input.generation, clock.now())
+        return CreateOutput(
+            provider_id=vm.provider_id,
+            node_name=vm.node_name,
+            addresses=vm.addresses,
+            adopted=adopted,
+            uid=target.machine.uid if target.machine.uid != input.target.machine.uid else "",
+            stale_node=stale.name if stale else None,
+            stale=stale,
+            user_data_version=secret.version,
+            account_id=vm.account_id,
+        )
+
+    @activity.defn
+    async def find_machine(self, input: FindInput) -> FoundVm:
+        """The VM of a machine that knows none, as create_machine would adopt it; else what a run that was reset knew of
+        one. That one which only has its name is another's is no error here: it stays."""
+        try:
+            vm = await self._find(input.target, input.takes)
+        except NameTaken:
+            vm = None
+        if vm is None:
+            lost = await self._lost(input.target) if (await standing(self.deps.client)).was_reset else None
+            if lost is None:
+                return FoundVm()
+            vm_id, account_id = lost.provider_id, lost.account_id
+            return FoundVm(provider_id=vm_id, gone=True, node_name=lost.node_name, account_id=account_id)
+        uid = vm.uid if vm.uid and vm.uid != input.target.machine.uid else ""
+        return FoundVm(provider_id=vm.provider_id, uid=uid, node_name=vm.node_name, addresses=vm.addresses)
+
+    @activity.defn
+    async def update_machine(self, input: UpdateInput) -> UpdateOutput:
+        """The post-start update, after a fresh look, or a hot update, which reads what it changes.
+
+        A driver that has none says so in the answer: the post-start update is done then, a hot update is not.
+        """
+        target = input.target
+        vm = await self._look(target) if input.last_applied is None else None
+        try:
+            response = await self.deps.call(
+                self.deps.driver(target.provider).update_machine,
+                UpdateMachineRequest,
+                target,
+                provider_id=target.provider_id,
+                last_applied_provider_spec=input.last_applied,
+                untagged=vm is not None and not vm.installation,
+            )
+        except Unimplemented:
+            return UpdateOutput(supported=False)
+        return UpdateOutput(changed=response.changed, resources=response.resources)
+
+    @activity.defn
+    async def watch_machine(self, input: StatusInput) -> StatusOutput:
+        """Looks at the VM of a Pending machine until it is cancelled; ends only with bad news.
+
+        In the message: the VM's state, why its node has not joined, the provider's own health checks, and the console's
+        last lines. The attempt's bootstrap token is made to live until `input.deadline`.
+        """
+        target = input.target
+        try:
+            vm = await self._look(target, diagnose=True)
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            # By the server's clock, and from before the read.
+            if activity.info().started_time - input.since < target.consistency:
+                raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", input.interval) from None
+            return StatusOutput(gone=True, message=e.message)
+        if vm.state in (VmState.STOPPING, VmState.STOPPED, VmState.TERMINATING):
+            return StatusOutput(gone=vm.state == VmState.TERMINATING, message=f"{vm.provider_id} is {vm.state}")
+        joining = await why_not_joined(self.deps.clusters, input, vm.provider_id)
+        again = until_next_look(activity.info().attempt, RAREST * input.interval, first=input.interval)
+        raise NotYet(_words(vm, joining), again)
+
+    @activity.defn
+    async def look_at_vm(self, input: VmLookInput) -> VmLook:
+        """A fresh look by id, without which no machine is Failed. Only the cloud's own "not found" is `gone`: whatever
+        else goes wrong is an error."""
+        try:
+            vm = await self._look(input.target, diagnose=input.diagnose)
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            return VmLook(state=GONE, message=e.message)
+        joining = "" if input.attempt is None else await why_not_joined(self.deps.clusters, input, vm.provider_id)
+        return VmLook(state=str(vm.state), message=_words(vm), joining=joining, account_id=vm.account_id)
+
+    @activity.defn
+    async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
+        """One pass per attempt, until gone.
+
+        Gone: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag window.
+        """
+        target, clock = input.target, Clock()
+        account_id = target.account_id or last_progress().get(ACCOUNT, "")
+        found = await self._delete(target.model_copy(update={"account_id": account_id}), target.provider_id)
+        before: dict[str, str] = last_progress().get(VMS, {})
+        vms = before | {vm: name or before.get(vm, "") for vm, name in found.vms.items()}
+        where = {ACCOUNT: found.account_id or account_id, VMS: vms}
+        if found.evidence == Evidence.TERMINATED:
+            return DeleteOutput(kept=found.kept, vms=vms)
+        if found.evidence == Evidence.PRESENT:
+            words = f"still there: {', '.join(found.left)}"
+            progress(message=words, **where)  # without the time: what was absent and is there again was a lagging read
+            raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
+        now = clock.now()
+        first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
+        progress(message="the cloud finds nothing of it", absentSince=first.timestamp(), **where)
+        over = first + target.consistency
+        if clock.started <= over:  # this pass has read after its start, the first one before `first`
+            again = max(over - now, timedelta(0)) + timedelta(seconds=0.1)
+            raise NotYet("the cloud finds nothing of it; looking again after the lag window", again)
+        return DeleteOutput(kept=found.kept, vms=vms)
+
+    async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
+        """How far the machine is with its class; one that nobody applied as a class has nobody to tell.
+
+        `time` is of one clock for both reports of an activity: of two, the later may tell an earlier time.
+        """
+        if not input.class_name:
+            return
+        machine = input.target.machine
+        report = ClassReport(user=machine.name, generation=input.generation, applied=applied, state=state, time=time)
+        await report_progress(self.deps.client, ClassRef(cluster=machine.cluster, name=input.class_name), report)
+
+    async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
+        return await self.deps.call(
+            self.deps.driver(target.provider).get_machine_status,
+            GetMachineStatusRequest,
+            target,
+            provider_id=target.provider_id,
+            token=target.token,
+            diagnose=diagnose,
+        )
+
+    async def _find(self, target: Target, takes: str) -> MachineStatus | None:
+        """The VM that is there already: by its uid; by its name the one that a run of this workflow made before it was
+        reset, or that a person wants to be taken over."""
+        try:
+            return await self._look(target)
+        except NameTaken as e:
+            vm, *more = e.vms
+            if more or not vm.uid or not (vm.uid == takes or await cut_off(self.deps.client, vm.uid)):
+                raise
+            return vm
+        except DriverError as e:
+            if e.error_class == ErrorClass.NOT_FOUND:
+                return None
+            raise
+
+    async def _lost(self, target: Target) -> CreateOutput | None:
+        """The VM that the machine knew before it was reset, and that the account which made it does not find any more:
+        no second one is made under its uid. None where it never knew one.
+
+        Raises DriverError where that account cannot be asked, and where it does find it, without the machine's tags.
+        """
+        known = await former_vm(self.deps.client, target.machine.uid)
+        if known is None:
+            return None
+        where = {"provider_id": known.provider_id, "account_id": known.account_id or target.account_id}
+        try:
+            vm = await self._look(target.model_copy(update=where))
+        except DriverError as e:
+            if e.error_class != ErrorClass.NOT_FOUND:
+                raise
+            return known.model_copy(update={"gone": True, "stale_node": None, "stale": None})
+        words = f"{vm.provider_id} was this machine's before it was reset, and its tags do not say so any more"
+        raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
+
+    async def _landed(self, target: Target, takes: str) -> MachineStatus | None:
+        """What the call of a former try has made after all: it may be on its way as long as a driver waits for an
+        answer. After it the deletion's own looks go on for the lag of the cloud's reads."""
+        if activity.info().attempt == 1:
+            return None
+        await asyncio.sleep(self.deps.cloud_settings(target.provider).call_timeout.total_seconds())
+        return await self._find(target, takes)
+
+    async def _adopt(self, kube: Kube, input: CreateInput, target: Target, vm: MachineStatus) -> Target:
+        """The target by the uid that the VM carries: a VM whose node has not joined yet needs the token of its own."""
+        if vm.uid in (None, "", target.machine.uid):
+            return target
+        await revoke_tokens(kube, target.machine, input.attempt)
+        target = target.model_copy(update={"machine": target.machine.model_copy(update={"uid": vm.uid})})
+        await ensure_token(kube, target.machine, input.attempt, input.deadline)
+        return target
+
+    async def _delete(self, target: Target, provider_id: str | None) -> DeleteMachineResponse:
+        """One pass."""
+        driver = self.deps.driver(target.provider)
+        return await self.deps.call(
+            driver.delete_machine, DeleteMachineRequest, target, provider_id=provider_id, token=target.token
+        )
+
+    async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
+        """In the account that the cluster's VMs of this Secret are in, where there are any.
+
+        The server knows before the call in which account a VM may be from now on, so that no later try believes another
+        account that there is none; but not after a refusal, which makes nothing."""
+        cloud = self.deps.cloud(target)
+        request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
+        opened = await cloud.account(request)
+        cloud.check(opened)
+        await admit(self.deps, cloud, opened, target)
+        message = f"the VM is being made in account {opened}"
+        await remember(self.deps.client, message, **{ACCOUNT: opened})
+        try:
+            vm = await cloud.once(cloud.driver.create_machine, request)
+        except DriverError as e:
+            if e.error_class in REFUSALS and not target.account_id:
+                progress(message)
+            raise
+        return vm if vm.account_id else vm.model_copy(update={"account_id": opened})
+
+    async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
+        """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).
+
+        Not when the name is the machine's own: such a node may have joined before the create call answered (MCM #707).
+        """
+        if not vm.node_name or vm.node_name == input.target.machine.name:
+            return None
+        try:
+            node = await kube.find(node_path(vm.node_name))
+        except KubeError as e:  # the one thing that nobody else can say by now
+            words = f"{e.message}; {vm.provider_id} is there, and counts once node {vm.node_name} has been looked at"
+            raise KubeError(e.status, e.reason, words, e.retry_after) from None
+        if node is None:
+            return None
+        created = datetime.fromisoformat(node["metadata"]["creationTimestamp"])
+        if is_of(node, vm.provider_id):
+            return None
+        provider_id = provider_id_of(node)
+        if created >= input.started.replace(microsecond=0):  # the API server cuts its times to whole seconds
+            return None
+        return StaleNode(name=vm.node_name, uid=node["metadata"]["uid"], provider_id=provider_id)
+
+    async def _announce(self, input: CreateInput) -> None:
+        """Tell the cluster in which account the VM is, for its watches."""
+        if account := account_of(input.target):
+            use = AccountUse(machine_class=input.class_name, account=account)
+            await use_account(self.deps, input.target.machine.cluster, use)
+
+
+def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:
+    """Between two looks at a VM. At one that goes they are dense at first, for some clouds need seconds only, and the
+    next machine of a rollout may wait for it."""
+    return min(longest, first * GROWTH ** min(attempt - 1, 20))
+
+
+def _words(vm: MachineStatus, *more: str) -> str:
+    """The VM's state, what else is known, the cloud's health checks, and last, as it is the longest, the console.
+
+    It becomes a failure's message, which every look writes anew: the console's beginning gives way.
+    """
+    words = [f"{vm.provider_id} is {vm.state}", *more]
+    if vm.impaired:
+        words.append(f"the cloud says: {vm.impaired}")
+    text = "; ".join(words)[:MESSAGE_LENGTH]
+    room = MESSAGE_LENGTH - len(text)
+    return f"{text}; console: {vm.console[-room:]}" if vm.console and room > 0 else text

@@ -1,0 +1,1 @@
+"""The role cluster: what a machine and a rollout do at Nodes."""

@@ -1,0 +1,68 @@
+"""What a preserved machine's Node carries: cluster-autoscaler leaves it alone, and what a person asked for is there
+until it has ended."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from temporalio import activity
+
+from activities.base import Activities
+from activities.cluster.protection import protection, protection_patch
+from activities.kube.events import tell
+from activities.kube.looks import labelled_nodes, our_node
+from activities.kube.rewrite import Object, rewrite_if_there
+from activities.kube.whose import Whose, whose
+from resources.messages import PreserveInput, PreserveOutput
+from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
+
+
+class PreserveActivities(Activities):
+    role = "cluster"
+
+    @activity.defn
+    async def preserve_node(self, input: PreserveInput) -> PreserveOutput:
+        """A Node that is gone, or that another VM has registered, has nothing to change."""
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        node = await our_node(kube, input)
+        node = await rewrite_if_there(kube, node, lambda found: preserve_patch(found, input))
+        if input.uncordon and input.provider_id:  # a drain has cordoned its twins, too
+            for twin in await labelled_nodes(kube, input.machine.name, input.provider_id):
+                if twin["metadata"]["name"] != input.node_name:
+                    await rewrite_if_there(kube, twin, lambda found: preserve_patch(found, input))
+        if node is None or not _ours(node, input):
+            return PreserveOutput()
+        await tell(kube, node, input.machine, input.story)
+        return PreserveOutput(value=(node["metadata"].get("annotations") or {}).get(PRESERVE_ANNOTATION, ""))
+
+
+def preserve_patch(node: Object, input: PreserveInput) -> Object:
+    """The merge patch that makes a Node as it shall be; empty when it is. It carries the resourceVersion: a person may
+    ask anew, or cordon, at the same time."""
+    if not _ours(node, input):
+        return {}
+    metadata = node["metadata"]
+    there: dict[str, str] = metadata.get("annotations") or {}
+    annotations = _protection(there, input.machine.name, input.on)
+    if input.clear and there.get(PRESERVE_ANNOTATION) == input.clear:
+        annotations[PRESERVE_ANNOTATION] = None
+    lifts = input.uncordon and there.get(CORDON_ANNOTATION) == input.machine.name
+    if lifts:
+        annotations[CORDON_ANNOTATION] = None
+    if not annotations:
+        return {}
+    patch: Object = {"metadata": {"resourceVersion": metadata["resourceVersion"], "annotations": annotations}}
+    if lifts and (node.get("spec") or {}).get("unschedulable"):
+        patch["spec"] = {"unschedulable": None}
+    return patch
+
+
+def _protection(there: dict[str, str], machine: str, on: bool) -> dict[str, str | None]:
+    now = protection(there)
+    if on:
+        return protection_patch(there, replace(now, machine=machine))
+    return protection_patch(there, replace(now, machine="")) if now.machine == machine else {}
+
+
+def _ours(node: Object, input: PreserveInput) -> bool:
+    return whose(node, input.provider_id, input.node_uid) is Whose.OURS

@@ -1,0 +1,1 @@
+"""The role drain: a VM's Nodes are emptied, one short pass per attempt."""

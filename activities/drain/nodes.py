@@ -1,0 +1,119 @@
+"""Draining a VM's Nodes: one short pass per attempt, until the pods are gone and their volumes are detached.
+
+What one pass must tell the next goes into the heartbeat (activities/drain/memory.py).
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from activities.base import Activities
+from activities.boundary import NotYet, last_progress, progress, translated
+from activities.clock import Clock
+from activities.drain import calls
+from activities.drain.memory import Memory
+from activities.drain.sweep import Sweep
+from activities.drain.words import moment
+from activities.kube.client import Kube, node_path
+from activities.kube.events import tell
+from activities.kube.looks import labelled_nodes
+from activities.kube.whose import Whose, whose
+from resources.base import read_time
+from resources.errors import NOT_YET
+from resources.messages import DrainInput, DrainOutput
+
+DEAD_AFTER = timedelta(minutes=5)
+"""MCM: a node NotReady for so long has a dead kubelet; nobody will confirm that its pods have stopped."""
+LOOKS = 5
+"""How often a Node that was drained before is tried to be looked at: it must not keep a VM."""
+ALIVE_WHEN = {"Ready": "True", "ReadonlyFilesystem": "False"}
+
+
+class DrainActivities(Activities):
+    role = "drain"
+
+    @activity.defn
+    async def drain_node(self, input: DrainInput) -> DrainOutput:
+        try:
+            with translated():
+                return await self._pass(input)
+        except ApplicationError as e:
+            last = input.force or (input.again and activity.info().attempt >= LOOKS)
+            if e.type == NOT_YET or not last:
+                raise
+            # Tried again here it would be tried for ever: the workflow backs off by itself, and goes on when it may.
+            raise ApplicationError(e.message, *e.details, type=e.type, non_retryable=True) from None
+
+    async def _pass(self, input: DrainInput) -> DrainOutput:
+        clock, attempt = Clock(), activity.info().attempt
+        kube = await self.deps.clusters.get(input.machine.cluster)
+        memory = Memory.model_validate(last_progress())
+        nodes, unsure = await _nodes(kube, input, memory, attempt)
+        if not nodes:
+            return _over(input, DrainOutput(), unsure)
+        cordoned = all(map(calls.is_cordoned, nodes))
+        if input.again and not cordoned:
+            return DrainOutput(uncordoned=True)
+        for node in nodes:
+            if attempt == 1:
+                await tell(kube, node, input.machine, input.story)
+            await calls.cordon(kube, node, input.machine.name)
+        # Of a VM with several Nodes one kubelet that lives is enough to confirm that pods have stopped.
+        dead = input.dead or all(_kubelet_is_dead(node, clock.now()) for node in nodes)
+        sweep = Sweep(kube, input, nodes, memory, clock, dead=dead)
+        # Where the cordon is there already a first attempt may follow another drain of this node.
+        sweep.in_order = memory.attempt == attempt - 1 and (attempt > 1 or not cordoned)
+        await sweep.look()
+        try:
+            output = await sweep.act()
+            memory.attempt = attempt
+        finally:
+            # Also of a pass that failed half-way: what it did is done.
+            progress(sweep.words, **memory.model_dump(mode="json", by_alias=True, exclude_defaults=True))
+        if output is None:
+            raise NotYet(sweep.words, input.poll)
+        return _over(input, output, unsure)
+
+
+async def _nodes(kube: Kube, input: DrainInput, memory: Memory, attempt: int) -> tuple[list[dict[str, Any]], bool]:
+    """The VM's Nodes: the one that is named, and its twins, which are looked for at the first attempt. And whether
+    there is one of the name of which nobody can say whose it is."""
+    if input.provider_id and (attempt == 1 or memory.attempt == 0):
+        labelled = await labelled_nodes(kube, input.machine.name, input.provider_id)
+        memory.nodes = sorted({n["metadata"]["name"] for n in labelled} - {input.node_name})
+    found, unsure = [], False
+    for name in (input.node_name, *memory.nodes):
+        node = await kube.find(node_path(name))
+        whom = Whose.ANOTHERS if node is None else whose(node, input.provider_id, input.node_uid)
+        if node is not None and whom is Whose.OURS:
+            found.append(node)
+        unsure |= whom is Whose.UNSURE
+    return found, unsure
+
+
+def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
+    """A Node of the name without a providerID is most likely the VM's own, registered anew, while the VM runs; but it
+    may be another's by now, and nobody's pods are evicted for a name. Raises NotYet while that may become known."""
+    if not unsure:
+        return output
+    words = (
+        f"node {input.node_name} has no providerID and is not the object that joined, so whether it is this VM's "
+        "nobody can say: waiting for the cloud-controller-manager (or kubelet --provider-id)"
+    )
+    if input.force or input.dead or input.again:
+        return output.model_copy(update={"left": [*output.left, f"node {input.node_name}: whose it is is not known"]})
+    end = f", not for longer than {moment(input.deadline, Clock().now())}" if input.deadline else ""
+    raise NotYet(f"{words}{end}", input.poll)
+
+
+def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
+    """Or its file system is read-only, so that it cannot end a pod either (MCM D7, D8)."""
+    for condition in (node.get("status") or {}).get("conditions") or ():
+        well, since = ALIVE_WHEN.get(condition.get("type")), read_time(condition.get("lastTransitionTime"))
+        if well and condition.get("status") != well and since and now - since > DEAD_AFTER:
+            return True
+    return False

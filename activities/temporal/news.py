@@ -1,0 +1,27 @@
+"""What concerns every machine of a cluster that waits: told once when it changes, so that each can say so."""
+
+from __future__ import annotations
+
+from temporalio import activity
+
+from activities.base import Activities
+from activities.batch import each
+from activities.temporal.workflows import MACHINE, running, tell
+from resources.messages import NewsInput
+
+
+class NewsActivities(Activities):
+    role = "workflows"
+
+    @activity.defn
+    async def tell_machines(self, input: NewsInput) -> int:
+        """How many were told. Those that wait are found by visibility: it serves what people read, no decision."""
+        client = self.deps.client
+        waiting = running(MACHINE, cluster=input.cluster, where="HostlerReason IS NOT NULL")
+        machines = [found.id async for found in client.list_workflows(waiting)]
+        told = await each(
+            machines,
+            lambda machine: tell(client, machine, "cluster_news", input.api),
+            lambda n: f"{n} of {len(machines)} machines told",
+        )
+        return sum(told)

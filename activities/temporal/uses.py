@@ -1,0 +1,118 @@
+"""What a cluster's workflow cannot know by itself: which classes are in use and where their VMs are, and what is left
+of the cluster. By visibility, and by asking those that know."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.client import WorkflowHandle, WorkflowQueryFailedError, WorkflowQueryRejectedError
+from temporalio.common import QueryRejectCondition
+from temporalio.service import RPCError, RPCStatusCode
+
+from activities.base import Activities
+from activities.boundary import progress
+from activities.temporal.announce import account_of
+from activities.temporal.workflows import MACHINE, POOL, running
+from resources.attributes import CLASS
+from resources.cluster import Left, LeftInput, UsesFound, UsesInput
+from resources.machine import ClassSnapshot, MachineState
+from resources.messages import Account, AccountUse
+from resources.names import class_id
+
+PATIENCE = timedelta(seconds=5)
+"""With one workflow that is asked: a class whose code fails must not keep the others from being found."""
+SOME = 5
+"""Names in a message that are enough to go on with."""
+T = TypeVar("T")
+
+
+class UsesActivities(Activities):
+    role = "workflows"
+
+    @activity.defn
+    async def find_uses(self, input: UsesInput) -> UsesFound:
+        """Of each class in use the account that its VMs are in now."""
+        users = await self._users(input)
+        found: dict[str, list[Account] | None] = {}
+        for name in sorted(name for name, there in users.items() if there):
+            found[name] = await self._accounts(input.cluster, name)
+            progress(f"{len(found)} classes of {input.cluster}")
+        return UsesFound(
+            uses=[
+                AccountUse(machine_class=name, account=a) for name, accounts in found.items() for a in accounts or ()
+            ],
+            unused=sorted(name for name, there in users.items() if not there),
+            unread=sorted(name for name, accounts in found.items() if accounts is None),
+        )
+
+    async def _users(self, input: UsesInput) -> dict[str, bool]:
+        """Classes, and whether a machine or pool names them."""
+        if input.classes is None:
+            named: set[str] = set()
+            async for execution in self.deps.client.list_workflows(running(MACHINE, POOL, cluster=input.cluster)):
+                named.add(execution.typed_search_attributes.get(CLASS) or "")
+                progress(f"{len(named)} classes of {input.cluster}")
+            return dict.fromkeys(named - {""}, True)
+        counts = {}
+        for name in input.classes:
+            counts[name] = await self._count(
+                running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{name}'")
+            )
+        return {name: count > 0 for name, count in counts.items()}
+
+    async def _accounts(self, cluster: str, name: str) -> list[Account] | None:
+        """By the class; of machines that were started without one, by the newest of them. None: nobody answers."""
+        handle = self.deps.client.get_workflow_handle(class_id(cluster, name))
+        snapshot = await self._ask(handle, "snapshot", ClassSnapshot)
+        if snapshot is not None:
+            return _listed(snapshot)
+        machines = running(MACHINE, cluster=cluster, where=f"HostlerClass = '{name}'")
+        async for execution in self.deps.client.list_workflows(machines, limit=1):
+            handle = self.deps.client.get_workflow_handle(execution.id)
+            state = await self._ask(handle, "describe", MachineState)
+            if state is not None and state.machine_class is not None:
+                return _listed(state.machine_class)
+        return None
+
+    async def _ask(self, handle: WorkflowHandle[Any, Any], query: str, kind: type[T]) -> T | None:
+        """None: it is not there, or does not answer now."""
+        try:
+            answer: T = await handle.query(
+                query,
+                result_type=kind,
+                reject_condition=QueryRejectCondition.NOT_OPEN,
+                rpc_timeout=PATIENCE,
+            )
+        except (RPCError, WorkflowQueryFailedError, WorkflowQueryRejectedError) as e:
+            if not isinstance(e, RPCError) or e.status != RPCStatusCode.NOT_FOUND:
+                activity.logger.info("%s does not answer: %s", handle.id, e)
+            return None
+        return answer
+
+    @activity.defn
+    async def find_left(self, input: LeftInput) -> Left:
+        """Machines and pools of the cluster, by visibility, which is about a second behind."""
+        kinds = {"machine": MACHINE, "pool": POOL}
+        found = [await self._some(running(kind, cluster=input.cluster), word) for word, kind in kinds.items()]
+        return Left(words=" and ".join(filter(None, found)))
+
+    async def _some(self, query: str, kind: str) -> str:
+        names = [
+            execution.id.rsplit("/", 1)[-1] async for execution in self.deps.client.list_workflows(query, limit=SOME)
+        ]
+        if not names:
+            return ""
+        count = max(await self._count(query), len(names))
+        some = ", ".join(sorted(names)) + (", …" if count > len(names) else "")
+        return f"{count} {kind}{'s' if count > 1 else ''} ({some})"
+
+    async def _count(self, query: str) -> int:
+        return (await self.deps.client.count_workflows(query)).count
+
+
+def _listed(machine_class: ClassSnapshot) -> list[Account]:
+    """None of a class without a region: there is nothing that could be listed."""
+    account = account_of(machine_class)
+    return [account] if account else []

@@ -1,0 +1,103 @@
+"""Workflows that somebody has ended from outside: a worker looks for them, and tells or begins who has to do with it.
+
+Nobody else would notice soon: pools and machines hear from their cluster, and seldom speak to it; and a machine that is
+gone says nothing any more. It costs a call per cluster and one for all machines a minute, whatever their number.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+from temporalio.client import WorkflowExecutionDescription
+from temporalio.common import WorkflowIDConflictPolicy
+
+from activities.beside import beside
+from activities.deps import Deps
+from activities.temporal.announce import beginning
+from activities.temporal.workflows import CLUSTER, MACHINE, POOL, described, running, tell
+from resources import attributes as at
+from resources import starts
+from resources.base import format_duration
+from resources.cluster import Ended
+from resources.names import cluster_id, machine_id, pool_id, workflow_queue
+
+log = logging.getLogger("hostler.lost")
+
+EVERY = timedelta(minutes=1)
+NEWEST = 200
+"""Machines of one look; what more were ended within a minute, their pools find by themselves."""
+
+
+class Lost:
+    def __init__(self, deps: Deps) -> None:
+        self.deps = deps
+        self._known: set[str] = set()
+        """Runs of machines that were seen at the last look."""
+
+    async def look(self) -> None:
+        """Raises RPCError."""
+        await self.clusters()
+        await self.machines()
+
+    # -- clusters -----------------------------------------------------------------------------------------------------
+
+    async def clusters(self) -> list[str]:
+        """Those of the settings that were begun again. One that a person has removed stays so, and one of which nothing
+        is left. Raises RPCError."""
+        return [name for name in sorted(self.deps.settings.clusters) if await self._begun_again(name)]
+
+    async def _begun_again(self, cluster: str) -> bool:
+        found = await described(self.deps.client, cluster_id(cluster))
+        if not (found is None or found.status in starts.FROM_OUTSIDE) or not await self._left(cluster, found):
+            return False
+        state = await beginning(self.deps, cluster, found)
+        if found is None:
+            state = state.after(None, Ended(how="its record is deleted"))
+        await self.deps.client.start_workflow(
+            CLUSTER,
+            state,
+            **starts.of_cluster(state),
+            id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        )
+        log.warning("the workflow of cluster %s was ended from outside, and is begun again", cluster)
+        return True
+
+    async def _left(self, cluster: str, found: WorkflowExecutionDescription | None) -> bool:
+        """By visibility. Where there is no trace of a workflow, machines that have a Node have had one: a first machine
+        is about to begin it."""
+        left = running(MACHINE, POOL, cluster=cluster, where="" if found else "HostlerNode IS NOT NULL")
+        return (await self.deps.client.count_workflows(left)).count > 0
+
+    # -- machines -----------------------------------------------------------------------------------------------------
+
+    async def machines(self) -> list[str]:
+        """Those of pools that were ended since the last look; their pools are told to look for them. By visibility,
+        which proves nothing: the pool asks the server. Raises RPCError."""
+        statuses = ", ".join(f"'{name}'" for name in ("Terminated", "Canceled", "TimedOut", "Failed"))
+        query = (
+            f"WorkflowType = '{MACHINE}' AND ExecutionStatus IN ({statuses}) AND HostlerPool IS NOT NULL "
+            f"AND TaskQueue = '{workflow_queue(self.deps.settings.queue_prefix)}'"
+        )
+        found = [execution async for execution in self.deps.client.list_workflows(query, limit=NEWEST)]
+        told = []
+        for execution in found:
+            said = execution.typed_search_attributes
+            cluster, pool = said.get(at.CLUSTER) or "", said.get(at.POOL) or ""
+            if execution.run_id in self._known or cluster not in self.deps.settings.clusters:
+                continue
+            name = execution.id.removeprefix(machine_id(cluster, ""))
+            await tell(self.deps.client, pool_id(cluster, pool), "member_ended", name)
+            told.append(name)
+        self._known = {execution.run_id for execution in found}
+        return told
+
+
+@contextlib.asynccontextmanager
+async def looking(deps: Deps) -> AsyncIterator[None]:
+    """The look beside what runs inside."""
+    trouble = f"whether somebody has ended workflows cannot be seen: %s; tried again every {format_duration(EVERY)}"
+    async with beside(Lost(deps).look, EVERY, log, trouble, "whether somebody has ended workflows is seen again"):
+        yield
