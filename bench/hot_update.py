@@ -48,8 +48,8 @@ from rich.table import Table
 from resources import names
 from resources.machine_class import UPDATE_CONCURRENCY, ClassState
 from resources.manifests import Machine, MachineClass
-from starter.client import HostlerClient
-from starter.errors import NoAnswer
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NoAnswer
 
 MOST = 500  # machines
 LOOK_EVERY = 0.1  # seconds between two looks at the class

@@ -20,8 +20,8 @@ from resources.manifests import MachineClass
 from resources.names import TAG_UID, class_id, machine_id
 from resources.timings import Timings
 from simulator.frame import Call
-from starter.client import HostlerClient
-from starter.results import Applied
+from starter.sdk.client import HostlerClient
+from starter.sdk.results import Applied
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 

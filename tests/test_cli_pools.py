@@ -20,7 +20,8 @@ from resources.machine import MachineState, Phase
 from resources.manifests import load_manifests
 from resources.names import class_id, pool_id, pool_user
 from resources.pool_intents import PoolSummary
-from starter import intents, live, pool_waiting
+from starter.sdk import intents, live
+from starter.sdk.pools import waiting as pool_waiting
 
 __all__ = ["impatient", "place"]  # fixtures
 COLUMNS = ["NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE"]

@@ -41,15 +41,25 @@ from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.messages import Intent
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
-from starter import intents, sources
-from starter.client import HostlerClient
 from starter.commands.describe import page
 from starter.commands.get import _node_status
-from starter.errors import HostlerError, Interrupted, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
-from starter.live import pending_of
 from starter.output import Busy, Table, age, dump, fields, moment
-from starter.plan_classes import ClassPlan
-from starter.results import Verb
+from starter.sdk import intents
+from starter.sdk.apply import sources
+from starter.sdk.apply.classes import ClassPlan
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import (
+    HostlerError,
+    Interrupted,
+    NoAnswer,
+    NotFound,
+    Refused,
+    Unreachable,
+    WaitTimeout,
+    translated,
+)
+from starter.sdk.live import pending_of
+from starter.sdk.results import Verb
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 

@@ -11,7 +11,7 @@ from lifekit import CLUSTER, Stack, eventually, examples, plant, write_secret
 from resources.machine import MachineState, Phase
 from resources.manifests import SecretRef
 from resources.names import cluster_id, machine_id
-from starter.errors import Refused
+from starter.sdk.errors import Refused
 from workflows.machine import MachineWorkflow
 
 ROLE = "kubernetes.io/role/node"

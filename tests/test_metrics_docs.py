@@ -26,7 +26,7 @@ from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.machine_class import UpdateState
 from simulator.frame import FaultRule
-from starter.client import HostlerClient
+from starter.sdk.client import HostlerClient
 
 ROOT = Path(__file__).parent.parent
 DOCS = (ROOT / "docs" / "metrics.md").read_text()

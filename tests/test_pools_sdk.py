@@ -18,15 +18,17 @@ from resources.names import pool_id, pool_user
 from resources.pool import PoolWait
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
-from starter import intents, live, pool_waiting, rehearsal, rollout_status
-from starter.client import HostlerClient
 from starter.commands import rollout_history
-from starter.diff import HOT, POOL, ROLL, _pool_effect
-from starter.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
-from starter.pool_results import PoolDescription, PoolListed
-from starter.pool_waiting import Goal, reached
-from starter.pools import Pools
-from starter.results import Verb
+from starter.sdk import intents, live
+from starter.sdk.apply.diff import HOT, POOL, ROLL, _pool_effect
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
+from starter.sdk.pools import rehearsal, rollout_status
+from starter.sdk.pools import waiting as pool_waiting
+from starter.sdk.pools.results import PoolDescription, PoolListed
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.pools.waiting import Goal, reached
+from starter.sdk.results import Verb
 
 __all__ = ["impatient", "place"]  # fixtures
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)

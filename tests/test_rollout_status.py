@@ -20,10 +20,10 @@ from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
 from resources.rollout import RolloutState
 from starter.commands.rollout import pools
-from starter.pool_results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.results import MachineSummary
-from starter.rollout_status import HELD, LOST, Look, Stand, _unwell_of, counts, judge, numbers
-from starter.rollout_view import LineView, page, picture
+from starter.commands.rollout_view import LineView, page, picture
+from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
+from starter.sdk.pools.rollout_status import HELD, LOST, Look, Stand, _unwell_of, counts, judge, numbers
+from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 

@@ -28,14 +28,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources.attributes import ALL, PHASE
 from resources.manifests import load_manifests
 from resources.timings import Timings
-from starter.demo import cloud_resources
-from starter.errors import Unreachable
-from starter.kube import connect_cluster
-from starter.live import find
-from starter.processes import ProcessError
-from starter.setup import SetupError, setup
-from starter.stack import CLUSTER, Options, Ports, Stack, UpError
-from starter.up import EXAMPLES, words
+from starter.local.demo import cloud_resources
+from starter.local.processes import ProcessError
+from starter.local.stack import CLUSTER, Options, Ports, Stack, UpError
+from starter.local.up import EXAMPLES, words
+from starter.sdk.errors import Unreachable
+from starter.sdk.kube import connect_cluster
+from starter.sdk.live import find
+from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
 ANY_PORTS = [x for port in fields(Ports) for x in (port.metadata["flag"], "0")]

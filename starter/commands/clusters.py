@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates as completion
 from starter.commands.common import (
     ALIASES,
     CLUSTER,
@@ -26,8 +26,8 @@ from starter.commands.common import (
 if TYPE_CHECKING:
     from resources.cluster import ClusterState
     from resources.messages import Reachability
-    from starter.client import HostlerClient
-    from starter.results import ClusterDescription
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import ClusterDescription
 
 ClusterArgument = Annotated[
     str,

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from starter import completion
-from starter.spelling import did_you_mean
+from starter.commands import candidates as completion
+from starter.sdk.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from resources.settings import Settings
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 K = TypeVar("K")
 
@@ -125,8 +125,8 @@ class Session:
         from pydantic import ValidationError
 
         from resources.base import explained
-        from starter.client import HostlerClient
-        from starter.errors import Refused
+        from starter.sdk.client import HostlerClient
+        from starter.sdk.errors import Refused
 
         async def main() -> None:
             cluster, requested_by = self.cluster, self.requested_by
@@ -198,8 +198,8 @@ def span(text: str | None) -> timedelta | None:
 async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | list[str] | None]]) -> None:
     """All of them, also after one that fails; raises what failed at the end. Nothing is said of one without an
     answer; an answer may have further lines."""
-    from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
+    from starter.sdk.errors import HostlerError, Unreachable
 
     failures = []
     async with Busy("waiting for a worker's answer") as busy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates as completion
 from starter.commands.common import (
     CLASS,
     CLUSTER,
@@ -31,10 +31,10 @@ from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.kube import KubeClient
-    from starter.results import ClusterSummary, Json, MachineSummary, Selected
-    from starter.selectors import Selector
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.kube import KubeClient
+    from starter.sdk.machines.selectors import Selector
+    from starter.sdk.results import ClusterSummary, Json, MachineSummary, Selected
 
 MACHINE_COLUMNS = ("NAME", "PHASE", "REASON", "NODE", AGE)
 MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL")
@@ -169,7 +169,7 @@ def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
     """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
-    from starter.errors import NotFound
+    from starter.sdk.errors import NotFound
 
     chosen = wanted.chosen
     if chosen.selector is not None:
@@ -204,7 +204,7 @@ async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list
 
 async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
     from starter.outlet import warn
-    from starter.results import machine_manifest
+    from starter.sdk.results import machine_manifest
 
     if wanted.chosen.selector is not None:
         selected = await _selected(client, wanted, wanted.chosen.selector)
@@ -233,8 +233,8 @@ async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json
 async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> None:
     from contextlib import AsyncExitStack
 
-    from starter.errors import HostlerError
-    from starter.kube import connect_cluster
+    from starter.sdk.errors import HostlerError
+    from starter.sdk.kube import connect_cluster
 
     clusters = [here.cluster or here.settings.default_cluster]
     if chosen.all_clusters:

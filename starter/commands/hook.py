@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from resources.machine_manifest import HookKind
-from starter import completion
+from starter.commands import candidates as completion
+from starter.commands.candidates import Candidates
 from starter.commands.common import (
     ALIASES,
     MACHINE,
@@ -21,14 +22,13 @@ from starter.commands.common import (
     tell_each,
 )
 from starter.commands.rows import Form
-from starter.completion import Candidates
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from starter.client import HostlerClient
-    from starter.results import Sent
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Sent
 
 app = typer.Typer(
     help="Hold a machine before its drain (preDrain) or before its VM is deleted (preTerminate): add, remove, list.",
@@ -46,8 +46,8 @@ def hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
-    from starter.client import HostlerClient
-    from starter.hooks import hooks_of
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.machines.hooks import hooks_of
 
     here = session(ctx, ctx.params.get("cluster"), ctx.params.get("settings"))
     async with HostlerClient.connect(here.settings, cluster=here.cluster) as client:
@@ -122,8 +122,8 @@ def show(
 
     async def body(client: HostlerClient) -> None:
         from starter.commands.rows import print_objects
-        from starter.hooks import HEADER
         from starter.output import Table
+        from starter.sdk.machines.hooks import HEADER
 
         found = await client.hooks.list(name, kind)
         if form in (Form.JSON, Form.YAML):

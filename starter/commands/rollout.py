@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates as completion
 from starter.commands.common import (
     ALIASES,
     POOL,
@@ -24,8 +24,8 @@ from starter.commands.pools import DryRunOption, label
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.results import Sent
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Sent
 
 app = typer.Typer(
     help="Follow and steer the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
@@ -101,8 +101,8 @@ def status(
 
     async def body(client: HostlerClient) -> None:
 
-        from starter.rollout_follow import follow
-        from starter.rollout_view import view
+        from starter.commands.rollout_follow import follow
+        from starter.commands.rollout_view import view
         from starter.screen import screen
 
         found = given or [p.name for p in await client.pools.list()]
@@ -117,9 +117,9 @@ def status(
 
 
 async def _once(client: HostlerClient, names: list[str]) -> None:
-    from starter.errors import HostlerError, NoAnswer
-    from starter.rollout_status import Stand, look
-    from starter.rollout_view import page
+    from starter.commands.rollout_view import page
+    from starter.sdk.errors import HostlerError, NoAnswer
+    from starter.sdk.pools.rollout_status import Stand, look
 
     failed = []
     for number, name in enumerate(names):
@@ -250,8 +250,8 @@ async def _rehearse(
 ) -> None:
     """By the pool's own planner, from how it is now."""
     from resources.pool_intents import PoolQuestion
-    from starter.errors import Refused
-    from starter.rehearsal import lines
+    from starter.sdk.errors import Refused
+    from starter.sdk.pools.rehearsal import lines
 
     refused = []
     for name in names:

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates as completion
 from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 
 def update_class(
