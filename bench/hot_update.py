@@ -169,7 +169,7 @@ async def change(stack: Stack, hostler: HostlerClient, options: argparse.Namespa
     events = await together([partial(_events, h) for h in handles])
     _, last = await stack.calls(0, "ec2")
     load, started = os.getloadavg()[0], time.monotonic()
-    await hostler.classes.apply(manifest)
+    await hostler.apply(manifest)
     most = await _all_done(stack, hostler, manifest, machines)
     seconds = time.monotonic() - started
     calls, _ = await stack.calls(last, "ec2")

@@ -69,7 +69,7 @@ class Hot:
 
     async def apply(self, **fields: Any) -> Applied:
         self.manifest = self.changed(**fields)
-        return await self.client.classes.apply(self.manifest)
+        return (await self.client.apply(self.manifest))[-1]
 
     async def everywhere(self, **fields: Any) -> ClassState:
         """Apply the change, and wait until every machine says that it has it."""

@@ -47,7 +47,7 @@ async def test_a_wrong_must_tag_that_no_machine_carries(stack: Stack, hot: Hot) 
     assert hot.each(machine) == [A] * 3
     assert has_must_tags(hot, machine)
     with pytest.raises(Refused, match=f"the tag {ROLE} may not be changed"):
-        await hot.client.classes.apply(hot.changed(tags={**COST_A["tags"], ROLE: "0"}))
+        await hot.client.apply(hot.changed(tags={**COST_A["tags"], ROLE: "0"}))
     assert (await hot.of_class()).machine_class.provider_spec == hot.manifest.provider_spec
 
 

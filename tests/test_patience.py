@@ -15,10 +15,9 @@ from resources.manifests import AnyManifest, load_manifests
 from resources.settings import load_settings
 from starter.commands import rollout_follow, rows
 from starter.commands.rollout_view import LineView
-from starter.sdk import classes, patience
+from starter.sdk import patience
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import Interrupted, Unreachable, translated
-from starter.sdk.pools import waiting as pool_waiting
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 EVERY = 17  # more than one look makes, so that the next one has a chance
@@ -33,7 +32,7 @@ READS = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "PAUSE", 0.01)
-    for looks in (classes, pool_waiting, rollout_follow, rows):
+    for looks in (patience, rows):
         monkeypatch.setattr(looks, "INTERVAL", 0.05)
 
 

@@ -22,7 +22,7 @@ from resources.rollout import RolloutState
 from starter.commands.rollout import pools
 from starter.commands.rollout_view import LineView, page, picture
 from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.sdk.pools.rollout_status import HELD, LOST, Look, Stand, _unwell_of, counts, judge, numbers
+from starter.sdk.pools.rollout_status import HELD, LOST, Look, Stand, counts, judge, numbers, unwell_of
 from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -195,7 +195,7 @@ def test_the_picture_on_a_terminal() -> None:
 
 
 def test_one_that_is_preserved_is_waited_for_too() -> None:
-    asked = _unwell_of(summary())
+    asked = unwell_of(summary())
     assert "HostlerPool='p1'" in asked
     assert "HostlerPhase IN ('Pending', 'Pending:Preserved', 'CrashLoopBackOff', " in asked
     assert "'Unknown', 'Unknown:Preserved', 'Failed', 'Failed:Preserved')" in asked

@@ -34,7 +34,7 @@ from starter.local.stack import CLUSTER, Options, Ports, Stack, UpError
 from starter.local.up import EXAMPLES, words
 from starter.sdk.errors import Unreachable
 from starter.sdk.kube import connect_cluster
-from starter.sdk.live import find
+from starter.sdk.live import described
 from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
@@ -239,7 +239,7 @@ async def remember(stack: Stack) -> None:
 async def remembered(stack: Stack) -> list[bool]:
     """Whether Temporal, and the simulated cluster, know what `remember` told them."""
     client = await stack.connect()
-    workflow = await find(client.get_workflow_handle(REMEMBERED))
+    workflow = await described(client.get_workflow_handle(REMEMBERED))
     async with connect_cluster(stack.settings, CLUSTER) as kube:
         return [workflow is not None, await kube.secret("default", "book") is not None]
 

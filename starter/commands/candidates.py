@@ -127,7 +127,7 @@ async def _machines(settings: Settings, cluster: str, beginning: str) -> Candida
     from resources.attributes import PHASE
     from resources.names import machine_id
     from starter.sdk.client import HostlerClient
-    from starter.sdk.live import machines_of
+    from starter.sdk.machines.records import machines_of
 
     async with HostlerClient.connect(settings) as client:
         query = f"{machines_of(cluster)} AND WorkflowId STARTS_WITH '{machine_id(cluster, beginning)}'"

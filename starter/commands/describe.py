@@ -166,8 +166,8 @@ def _node(state: MachineState) -> str:
 def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
     """What only the workflow knows. One that has ended waits for nothing."""
     from starter.commands import preserved
+    from starter.commands.hook import hook_lines
     from starter.output import fields, moment
-    from starter.sdk.machines.hooks import hook_lines
 
     status, lines = state.status, []
     if waiting is not None:

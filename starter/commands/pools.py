@@ -208,11 +208,11 @@ async def listing(client: HostlerClient, names: list[str], all_clusters: bool, f
 
 async def _one(client: HostlerClient, name: str) -> PoolListed:
     from starter.sdk.errors import NotFound
-    from starter.sdk.pools.results import since
+    from starter.sdk.results import since
 
     found = await client.pools.look(name)
     if not found.running:
-        raise NotFound(f"pool {name} is gone{since(found)}: hostler describe pool {name} says what is left of it")
+        raise NotFound(f"pool {name} is gone{since(found.ended)}: hostler describe pool {name} says what is left of it")
     return found.listed
 
 
@@ -265,13 +265,13 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
 async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
     from resources.pool_intents import PoolQuestion
     from starter.sdk.errors import NoAnswer
-    from starter.sdk.pools.results import since
+    from starter.sdk.results import since
     from starter.sdk.spelling import machines
 
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
     if not found.running:
-        return f"is gone already{since(found)}"
+        return f"is gone already{since(found.ended)}"
     count = found.summary.machines if found.summary else found.machines
     words = f"deletion, with {machines(count)} (dry run)"
     try:

@@ -119,11 +119,12 @@ def status(
 async def _once(client: HostlerClient, names: list[str]) -> None:
     from starter.commands.rollout_view import page
     from starter.sdk.errors import HostlerError, NoAnswer
-    from starter.sdk.pools.rollout_status import Stand, look
+    from starter.sdk.pools.rollout_look import look
+    from starter.sdk.pools.rollout_status import Stand
 
     failed = []
     for number, name in enumerate(names):
-        found = await look(client, name)
+        found = await look(client.pools, name)
         if found.pool.running and found.pool.summary is None:
             raise NoAnswer(found.verdict.words)
         say(*([""] if number else []), *page(found, datetime.now(UTC)))

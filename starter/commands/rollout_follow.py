@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -11,43 +10,48 @@ from typing import TYPE_CHECKING
 
 from resources.base import format_duration
 from starter.commands.rollout_view import View
-from starter.sdk.errors import HostlerError, NotFound, Refused
-from starter.sdk.patience import patiently
-from starter.sdk.pools import rollout_status as status
+from starter.sdk.errors import HostlerError, NotFound, Refused, WaitTimeout
+from starter.sdk.patience import patiently, until
+from starter.sdk.pools import rollout_look
 from starter.sdk.pools.rollout_status import Look, Stand, Verdict
 from starter.sdk.pools.waiting import where
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
-INTERVAL = 1.0
-"""Seconds between two looks."""
-
 
 async def follow(client: HostlerClient, names: Sequence[str], view: View, limit: timedelta | None) -> None:
     """Raises HostlerError, with a line for each pool whose rollout stands, was undone, or is not done in time."""
-    end = None if limit is None else time.monotonic() + limit.total_seconds()
     first: dict[str, int] = {}
     """The revision that each was followed from."""
+    last = dict[str, tuple[Look, Verdict]]()
     left, stood, failed = list(names), set[str](), list[str]()
+
+    async def look() -> None:
+        for name in list(left):
+            found = await patiently(partial(rollout_look.look, client.pools, name))
+            verdict = await patiently(partial(_verdict, client, found, first, view))
+            if verdict.stand is Stand.DONE:
+                found = await _ended(client, found)
+            last[name] = found, verdict
+            view.show(found, datetime.now(UTC))
+            if _goes_on(verdict, name, stood):
+                continue
+            left.remove(name)
+            if verdict.stand is Stand.DONE:
+                view.finish(found)
+            else:
+                failed.append(verdict.words)
+
+    async def reached(*_: None) -> bool:
+        return not left
+
     with view.running():
-        while left:
-            late = end is not None and time.monotonic() >= end
-            for name in list(left):
-                look = await patiently(partial(status.look, client, name))
-                verdict = await patiently(partial(_verdict, client, look, first, view))
-                if verdict.stand is Stand.DONE:
-                    look = await _ended(client, look)
-                view.show(look, datetime.now(UTC))
-                if _goes_on(verdict, name, stood) and not late:
-                    continue
-                left.remove(name)
-                if verdict.stand is Stand.DONE:
-                    view.finish(look)
-                else:
-                    failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(look, limit))
-            if left:
-                await asyncio.sleep(INTERVAL)
+        try:
+            await until(look, reached, lambda _: "", timeout=limit)
+        except WaitTimeout:
+            for found, verdict in (last[name] for name in left):
+                failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(found, limit))
     if failed:
         raise HostlerError("\n".join(failed))
 
@@ -67,7 +71,7 @@ async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], vie
     name, revision = look.name, look.revision
     if not revision or (former := first.setdefault(name, revision)) == revision:
         return look.verdict
-    if (result := await status.undone(client, name, former)) is not None:
+    if (result := await rollout_look.undone(client.pools, name, former)) is not None:
         return Verdict(Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}")
     view.say(f"{name}: revision {revision} has come after revision {former}")
     first[name] = revision
@@ -80,10 +84,10 @@ async def _ended(client: HostlerClient, look: Look) -> Look:
         return look
     try:
         end = client.pools.rollout_result(look.name, look.revision)
-        await asyncio.wait_for(end, status.OUTCOME_PATIENCE)
+        await asyncio.wait_for(end, rollout_look.OUTCOME_PATIENCE)
     except (NotFound, Refused, TimeoutError):
         return look
-    return await status.look(client, look.name)
+    return await rollout_look.look(client.pools, look.name)
 
 
 def _late(look: Look, limit: timedelta | None) -> str:

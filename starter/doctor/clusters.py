@@ -116,7 +116,7 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
 async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
     """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
     try:
-        report = await orphans.sweep(client, name, accounts) if accounts else SweepReport()
+        report = await orphans.sweep(client.connection, name, accounts) if accounts else SweepReport()
     except HostlerError as e:
         return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
     found = []

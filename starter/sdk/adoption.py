@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -22,62 +21,66 @@ from resources.preservation import PreservedBy
 from starter.sdk import orphans
 from starter.sdk.apply.classes import own_annotations
 from starter.sdk.apply.plan import snapshot_of
+from starter.sdk.connection import Connection
 from starter.sdk.errors import Refused, translated
-from starter.sdk.intents import new_id
 from starter.sdk.machines.recorded import recorded
-from starter.sdk.machines.waiting import since
+from starter.sdk.machines.shelf import Machines
 from starter.sdk.pools import members as pool_members
-from starter.sdk.results import Adopted, Life
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.results import Adopted, Life, since
 from starter.sdk.starts import start_cluster, start_machine
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
 
 GOING = "terminating"
 """The drivers' word for a VM that is on its way out."""
 
 
 async def adopt(
-    client: HostlerClient, name: str, manifests: Sequence[AnyManifest], uid: str | None, cluster: str
+    machines: Machines,
+    pools: Pools,
+    name: str,
+    manifests: Sequence[AnyManifest],
+    uid: str | None,
+    cluster: str,
 ) -> Adopted:
     """`HostlerClient.adopt`. Everything is judged before anything is started."""
-    life = await client.find(name, cluster=cluster)
+    connection = machines.connection
+    life = await machines.find(name, cluster=cluster)
     if life is not None and life.running and life.summary.reason == NAME_TAKEN:
-        return await _tell(client, life, name, uid, cluster)
+        return await _tell(machines, life, name, uid, cluster)
     _refuse_what_has_an_owner(name, life)
-    former = await _former(client, life)
+    former = await _former(connection, life)
     # Of what the server keeps nothing its pool may know enough.
-    pool = await pool_members.pool_of(client, name, cluster) if former is None else None
+    pool = await pool_members.pool_of(pools, name, cluster) if former is None else None
     known = former or (pool_members.made_from(pool, name) if pool else None)
-    wanted = _wanted(client, name, cluster, manifests, known)
-    there = await _look(client, wanted, known)
+    wanted = _wanted(connection, name, cluster, manifests, known)
+    there = await _look(connection, wanted, known)
     found: Sequence[OwnedVm] = [vm for vm in there.vms if is_its(vm, name, former, life)]
     if not found and uid is None:
         if former is not None and former.pool:
-            pool = await pool_members.pool_of(client, name, cluster, former.pool)
+            pool = await pool_members.pool_of(pools, name, cluster, former.pool)
         if pool is not None:
             found = pool_members.recorded(name, there.made_in, life, former)
         if pool is not None and not found:
             pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
-            return await pool_members.give_up(client, pool, name, wanted.spec.class_.name)
+            return await pool_members.give_up(connection, pool, name, wanted.spec.class_.name)
     vm = choose(name, ", ".join(there.accounts), found, uid)
     if uid is None:
         _refuse_what_may_be_anothers(name, vm, there)
-    state = _state(client, wanted, vm, former, life)
+    state = _state(connection, wanted, vm, former, life)
     if former is None and pool is not None:
         state = state.model_copy(update=pool_members.membership(pool, name))
-    await _start(client, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
+    await _start(connection, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
     notes = _notes(state, manifests, former, vm)
     return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
 
 
-async def _start(client: HostlerClient, state: MachineState, life: Life | None, use: AccountUse) -> None:
+async def _start(connection: Connection, state: MachineState, life: Life | None, use: AccountUse) -> None:
     with translated():
         # First, as the create activity does it: nobody would look after the VM.
-        await start_cluster(client.temporal, client.settings, state.cluster, use)
+        await start_cluster(connection.temporal, connection.settings, state.cluster, use)
         try:
             await start_machine(
-                client.temporal,
+                connection.temporal,
                 state,
                 reason="PostStartUpdate",  # what it waits for first
                 created=life.summary.created if life else datetime.now(UTC),
@@ -91,13 +94,13 @@ async def _start(client: HostlerClient, state: MachineState, life: Life | None, 
             ) from None
 
 
-async def _tell(client: HostlerClient, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
+async def _tell(machines: Machines, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
     """A machine that makes no VM because one of its name lives: it is told that this one is its own."""
-    state = await client.state(life)
-    there = await _look(client, state, None)
+    state = await machines.state(life)
+    there = await _look(machines.connection, state, None)
     vm = choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
-    intent = AdoptIntent(id=new_id(), requested_by=client.requested_by, uid=vm.uid)
-    sent = await client.send(name, "adopt", intent, cluster=cluster)
+    intent = AdoptIntent(**machines.connection.by(), uid=vm.uid)
+    sent = await machines.send(name, "adopt", intent, cluster=cluster)
     return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=(sent.message,))
 
 
@@ -116,8 +119,8 @@ def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
         )
     if life is not None and life.status == "COMPLETED":
         raise Refused(
-            f"machine {name} came to its end by itself{since(life)}, and all it had is gone: there is nothing to "
-            "adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
+            f"machine {name} came to its end by itself{since(life.closed)}, and all it had is gone: there is nothing "
+            "to adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
             "answered after its end: delete it at the cloud"
         )
 
@@ -138,7 +141,7 @@ class Look:
         return self.accounts[vm.account]
 
 
-async def _look(client: HostlerClient, wanted: MachineState, known: MachineState | None) -> Look:
+async def _look(connection: Connection, wanted: MachineState, known: MachineState | None) -> Look:
     """Into the account of its class, and into that of the class which its VM was made from: one that was edited may be
     elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
     machine_class = wanted.machine_class
@@ -146,7 +149,7 @@ async def _look(client: HostlerClient, wanted: MachineState, known: MachineState
     first = known.attempt.machine_class if known and known.attempt else known.machine_class if known else None
     made_in = orphans.account_of(first or machine_class)
     accounts = {account.key: account for account in (orphans.account_of(machine_class), made_in)}
-    report = await orphans.sweep(client, wanted.cluster, accounts.values())
+    report = await orphans.sweep(connection, wanted.cluster, accounts.values())
     for key, why in report.unread.items():
         raise Refused(
             f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
@@ -170,17 +173,17 @@ def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | Non
     return bool(recorded) and provider_key(recorded) == provider_key(vm.provider_id)
 
 
-async def _former(client: HostlerClient, life: Life | None) -> MachineState | None:
+async def _former(connection: Connection, life: Life | None) -> MachineState | None:
     """What is recorded of the life that was ended; None when the server keeps nothing of it any more."""
     if life is None:
         return None
     with translated():
-        handle = client.temporal.get_workflow_handle(machine_id(life.summary.cluster, life.summary.name))
-        return await recorded(client.temporal, handle, life.run_id)
+        workflow_id = machine_id(life.summary.cluster, life.summary.name)
+        return await recorded(connection.temporal, workflow_id, life.run_id)
 
 
 def _wanted(
-    client: HostlerClient, name: str, cluster: str, manifests: Sequence[AnyManifest], former: MachineState | None
+    connection: Connection, name: str, cluster: str, manifests: Sequence[AnyManifest], former: MachineState | None
 ) -> MachineState:
     """Spec and class: of the manifests, else as the former workflow had them."""
     machines = [m for m in manifests if isinstance(m, Machine)]
@@ -196,7 +199,7 @@ def _wanted(
     assert spec is not None
     classes = {m.metadata.name: m for m in manifests if isinstance(m, MachineClass)}
     snapshot = snapshot_of(classes.get(spec.class_.name), former.machine_class if former else None, spec.class_.name)
-    settings = client.settings
+    settings = connection.settings
     fresh = MachineState(
         name=name,
         cluster=cluster,
@@ -249,13 +252,13 @@ def _listed(vms: Sequence[OwnedVm]) -> str:
 
 
 def _state(
-    client: HostlerClient, wanted: MachineState, vm: OwnedVm, former: MachineState | None, life: Life | None
+    connection: Connection, wanted: MachineState, vm: OwnedVm, former: MachineState | None, life: Life | None
 ) -> MachineState:
     """What the new workflow begins with."""
     now = datetime.now(UTC)
     attempt = _attempt(wanted.machine_class, vm, former, now)
-    end = f"; its former workflow ended as {life.status}{since(life)}" if life else ""
-    asked = Happening(time=now, reason="Adopted", message=f"asked by {client.requested_by}{end}")
+    end = f"; its former workflow ended as {life.status}{since(life.closed)}" if life else ""
+    asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
         begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it

@@ -7,21 +7,13 @@ await hostler.classes.wait("c1")
 
 from __future__ import annotations
 
-import asyncio
 import builtins
-import time
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import (
-    WorkflowExecution,
-    WorkflowExecutionDescription,
-    WorkflowExecutionStatus,
-    WorkflowQueryRejectedError,
-)
+from temporalio.client import WorkflowExecution, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
 
@@ -37,99 +29,58 @@ from resources.machine_class import (
     User,
     users_words,
 )
-from resources.manifests import MachineClass
 from resources.messages import Intent
-from starter.sdk import intents, live
-from starter.sdk.errors import NoAnswer, NotFound, Refused, WaitTimeout, translated
-from starter.sdk.patience import patiently
-from starter.sdk.results import Applied, ClassDescription, ClassSummary, Sent
-from starter.sdk.spelling import did_you_mean
+from starter.sdk import live, parallel
+from starter.sdk.entity import EntityClient, runs
+from starter.sdk.errors import NoAnswer, NotFound, translated
+from starter.sdk.patience import until
+from starter.sdk.results import ClassDescription, ClassSummary, Sent, since
 
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
-
-PARALLEL = 10
-"""Classes that are asked at the same time."""
-INTERVAL = 1.0
-"""Seconds between two looks of `wait`."""
 SOME = 5
 """Names in a message that are enough to go on with."""
 
 Progress = Callable[[ClassState], Awaitable[None]]
 
 
-class Classes:
-    """`HostlerClient.classes`. `cluster` is everywhere the client's own where it is not given."""
+class Classes(EntityClient[ClassState]):
+    """`HostlerClient.classes`; `HostlerClient.apply` takes a class's manifest."""
 
-    def __init__(self, client: HostlerClient) -> None:
-        self._client = client
-        self._temporal = client.temporal
+    noun, plural, workflow = "class", "classes", "MachineClassWorkflow"
+    model = ClassState
+    id_of = staticmethod(names.class_id)
 
     # -- read ---------------------------------------------------------------------------------------------------------
 
     async def list(self, *, cluster: str | None = None, all_clusters: bool = False) -> builtins.list[ClassSummary]:
         """Those that exist, by cluster and name, each with its own answer where a worker gives one."""
-        terms = ["WorkflowType='MachineClassWorkflow'", "ExecutionStatus='Running'"]
-        if not all_clusters:
-            terms.append(f"HostlerCluster='{_word(cluster or self._client.cluster)}'")
-        slots = asyncio.Semaphore(PARALLEL)
 
         async def one(execution: WorkflowExecution) -> ClassSummary:
-            async with slots:
-                try:
-                    handle = self._temporal.get_workflow_handle(execution.id)
-                    return _summary(execution, await live.query(handle, ClassState))
-                except NoAnswer:
-                    return _summary(execution, None)
+            try:
+                handle = self.temporal.get_workflow_handle(execution.id)
+                return _summary(execution, await live.query(handle, ClassState))
+            except NoAnswer:
+                return _summary(execution, None)
 
         with translated():
-            found = [e async for e in self._temporal.list_workflows(" AND ".join(terms))]
-            summaries = await asyncio.gather(*(one(e) for e in found))
+            found = self.temporal.list_workflows(self._those(cluster, all_clusters))
+            summaries = await parallel.each([partial(one, e) async for e in found])
         return sorted(summaries, key=lambda c: (c.cluster, c.name))
-
-    async def get(self, name: str, *, cluster: str | None = None) -> ClassState:
-        """The class's own answer. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
-        found = await self.describe(name, cluster=cluster)
-        if found.ended is not None:
-            raise NotFound(_gone(name, found.ended))
-        if found.state is None:
-            raise NoAnswer(f"class {name} cannot be asked: {found.no_answer}")
-        return found.state
 
     async def describe(self, name: str, *, cluster: str | None = None) -> ClassDescription:
         """Everything that is known of a class, also without a worker. Raises NotFound when there never was one."""
-        handle = self._handle(name, cluster)
+        found = await self._known(name, cluster)
+        web = self._web(found.id, found.run_id)
+        if not runs(found):
+            return ClassDescription(_summary(found, None), ended=found.close_time, web=web)
+        state, no_answer = await self._answer(found)
         with translated():
-            found = await live.described(handle)
-            if found is None:
-                raise await self.unknown(name, cluster)
-            web = live.web_link(self._client.settings.temporal.ui, self._temporal.namespace, handle.id, found.run_id)
-            if not _runs(found):
-                return ClassDescription(_summary(found, None), ended=found.close_time, web=web)
-            state, no_answer = None, ""
-            try:
-                state = await live.query(handle, ClassState)
-            except NoAnswer as e:
-                no_answer = f"{await live.absence(self._temporal, found.task_queue, datetime.now(UTC))}; {e}"
             return ClassDescription(
                 _summary(found, state),
                 no_answer=no_answer,
-                task_attempt=found.raw_description.pending_workflow_task.attempt or 1,
+                task_attempt=live.task_attempt(found),
                 pending=await live.pending_of(found),
                 web=web,
             )
-
-    async def current(self, name: str, *, cluster: str | None = None) -> ClassState | None:
-        """As it is; without a worker as it was asked for, from its history; None when there is none that lives."""
-        handle = self._handle(name, cluster)
-        with translated():
-            found = await live.described(handle)
-            if found is None or not _runs(found):
-                return None
-            try:
-                return await live.query(handle, ClassState)
-            except NoAnswer:
-                return await live.folded(self._temporal, handle.id, found.run_id, ClassState, _fold)
 
     async def preview(
         self, name: str, wanted: ClassSnapshot, instead_of: ClassSnapshot | None = None, *, cluster: str | None = None
@@ -147,29 +98,9 @@ class Classes:
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
-    async def apply(self, manifest: MachineClass) -> Applied:
-        """As `HostlerClient.apply`, of one class. Raises Refused."""
-        return (await self._client.apply(manifest))[-1]
-
     async def delete(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
         """Asks for the class's end. Raises Refused while it is used, with the names of some users; NotFound."""
-        found = await self.describe(name, cluster=cluster)
-        if found.ended is not None:
-            return Sent(f"is gone already since {found.ended:%Y-%m-%d %H:%M:%S} UTC", gone=True)
-        return await self.send(name, "delete", self._intent(reason), cluster=cluster)
-
-    async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """Asks the class's workflow to go on with the newest code, and to try again what stands still."""
-        found = await self.describe(name, cluster=cluster)
-        if found.ended is not None:
-            raise NotFound(_gone(name, found.ended))
-        return await self.send(name, "renew", self._intent(reason), cluster=cluster)
-
-    async def send(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
-        """An intent of one's own making; its id makes sending it again harmless."""
-        queue = names.workflow_queue(self._client.settings.queue_prefix)
-        with translated():
-            return await intents.send(self._handle(name, cluster), intent_name, intent, queue, f"class {name}")
+        return await self._end(name, Intent(**self.connection.by(reason)), cluster)
 
     # -- wait ---------------------------------------------------------------------------------------------------------
 
@@ -185,34 +116,22 @@ class Classes:
 
         Raises NotFound, NoAnswer, WaitTimeout with the users that are not done.
         """
-        end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-        while True:
-            state = await patiently(partial(self.get, name, cluster=cluster))
-            if state.updated:
-                return state
-            if progress is not None:
-                await progress(state)
-            if end is not None and time.monotonic() >= end:
-                left = _left(state)
-                raise WaitTimeout(f"class {name}: generation {state.generation} is not everywhere in time: {left}")
-            await asyncio.sleep(INTERVAL)
+
+        async def reached(state: ClassState, _: ClassState) -> bool:
+            return state.updated
+
+        def late(state: ClassState) -> str:
+            return f"class {name}: generation {state.generation} is not everywhere in time: {_left(state)}"
+
+        return await until(partial(self.get, name, cluster=cluster), reached, late, timeout=timeout, progress=progress)
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    def _intent(self, reason: str) -> Intent:
-        return Intent(id=intents.new_id(), requested_by=self._client.requested_by, reason=reason)
+    async def _recorded(self, workflow_id: str, run_id: str) -> ClassState:
+        return await live.folded(self.temporal, workflow_id, run_id, ClassState, _fold)
 
-    async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
-        where = cluster or self._client.cluster
-        known = [c.name for c in await self.list(cluster=where)]
-        return NotFound(
-            f"class {name!r} of cluster {where!r} is not known: `hostler get classes --cluster {where}` lists those "
-            f"that are{did_you_mean(name, known)}"
-        )
-
-    def _handle(self, name: str, cluster: str | None) -> Any:
-        workflow_id = names.class_id(_word(cluster or self._client.cluster), _word(name))
-        return self._temporal.get_workflow_handle(workflow_id)
+    def _gone(self, name: str, cluster: str | None, closed: datetime | None) -> NotFound:
+        return NotFound(f"class {name} is gone{since(closed)}")
 
 
 _MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": ClassReport, "forget_user": str}
@@ -258,24 +177,9 @@ def _summary(execution: WorkflowExecution, state: ClassState | None) -> ClassSum
     )
 
 
-def _gone(name: str, closed: datetime) -> str:
-    return f"class {name} is gone since {closed:%Y-%m-%d %H:%M:%S} UTC"
-
-
 def _left(state: ClassState) -> str:
     """Who is not done, and who of them failed."""
     failed = sorted(n for n, u in state.not_done.items() if u.state is UpdateState.FAILED)
     others = sorted(state.not_done.keys() - set(failed))
     parts = [f"{users_words(others, SOME)} not done"] if others else []
     return ", ".join([*parts, f"{users_words(failed, SOME)} failed"] if failed else parts)
-
-
-def _runs(found: WorkflowExecutionDescription) -> bool:
-    return found.status == WorkflowExecutionStatus.RUNNING
-
-
-def _word(name: str) -> str:
-    """Only a name goes into ids and queries."""
-    if not names.is_name(name):
-        raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
-    return name

@@ -7,14 +7,19 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 
+from resources import names
 from resources.converter import data_converter
+from resources.manifests import Machine, MachineClass, MachineDeployment, cluster_of
 from resources.settings import Settings
-from starter.sdk.errors import Unreachable
+from starter.sdk.errors import Refused, Unreachable
+from starter.sdk.intents import new_id
 
 CONNECT_TIMEOUT = 10.0
 """Seconds; an address that swallows packets must not hold up a command for minutes."""
@@ -25,6 +30,44 @@ log = logging.getLogger(__name__)
 
 # Of half a rotation (no TOML, no such file, no PEM, no metadata), or where nobody answers.
 _TROUBLES = (RuntimeError, OSError, ValueError, TypeError, TimeoutError)
+
+
+@dataclass(frozen=True)
+class Connection:
+    """Temporal, and on whose behalf it is asked: what every part of the SDK is made from."""
+
+    temporal: Client
+    settings: Settings
+    cluster: str
+    """The cluster of a call that names none."""
+    requested_by: str
+    """Who asks, for journals."""
+
+    @cached_property
+    def queue(self) -> str:
+        """The task queue of the workflows."""
+        return names.workflow_queue(self.settings.queue_prefix)
+
+    def where(self, cluster: str | None) -> str:
+        """The cluster, for ids and queries. Raises Refused for what is no name."""
+        return word(cluster or self.cluster)
+
+    def by(self, reason: str = "") -> dict[str, Any]:
+        """What every intent says of its sender, with an id of its own."""
+        return {"id": new_id(), "requested_by": self.requested_by, "reason": reason}
+
+    def cluster_of(self, manifest: Machine | MachineClass | MachineDeployment, cluster: str | None = None) -> str:
+        """`cluster`, else the manifest's annotation, else the settings' map of its namespace, else the default."""
+        namespace = manifest.metadata.namespace
+        mapped = (name for name, c in sorted(self.settings.clusters.items()) if namespace in c.namespaces)
+        return cluster_of(manifest, cluster, next(mapped, self.cluster))
+
+
+def word(name: str) -> str:
+    """Only a name goes into ids and queries. Raises Refused."""
+    if not names.is_name(name):
+        raise Refused(f"{name!r} is no name: use lower-case letters, digits, '-' and '.'")
+    return name
 
 
 async def connect(settings: Settings, **overrides: Any) -> Client:

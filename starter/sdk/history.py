@@ -22,8 +22,9 @@ from resources.messages import DeleteIntent, Happening
 from resources.pool import PoolState
 from resources.preservation import ExtendIntent, PreserveIntent
 from starter.sdk.errors import no_such_workflow
-from starter.sdk.live import IntentCall, failure_words, innermost, intent_of
+from starter.sdk.live import failure_words, innermost
 from starter.sdk.machines.preservation import words as preservation_words
+from starter.sdk.machines.recorded import IntentCall, intent_of
 from starter.sdk.results import TOLD_ASIDE, Event
 
 MAX_RUNS = 100

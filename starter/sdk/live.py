@@ -1,10 +1,10 @@
-"""Reading one machine: from the server's records, and from its workflow; recorded.py reads its history."""
+"""Reading any workflow: from the server's records, by what it answers, and by who polls its task queue."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -16,12 +16,10 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
-    WorkflowExecution,
     WorkflowExecutionDescription,
-    WorkflowFailureError,
+    WorkflowExecutionStatus,
     WorkflowHandle,
     WorkflowQueryFailedError,
-    WorkflowQueryRejectedError,
 )
 from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
@@ -29,51 +27,22 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, Ti
 from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources import attributes, histories
+from resources import histories
 from resources.errors import TOO_EARLY
-from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, MachineResult, MachineState
-from resources.messages import AdoptIntent, DeleteIntent, Intent, RecreateIntent
-from resources.names import TAG_MACHINE, id_parts
-from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
-from resources.starts import MEMO_CREATED
 from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow
-from starter.sdk.results import Life, MachineSummary, PendingActivity
-from starter.sdk.spelling import did_you_mean
+from starter.sdk.results import PendingActivity
 
 QUERY_TIMEOUT = 3.0
 """Seconds that a workflow may take to answer before nobody is taken to be there."""
 POLL_WINDOW = 70.0
 """Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
 
-Handle = WorkflowHandle[Any, MachineResult]
 StateT = TypeVar("StateT")
 
 
-def machines_of(cluster: str | None, **where: str) -> str:
-    """The visibility query for the machines that exist, of a cluster or of all; `where` are further attributes."""
-    terms = {"WorkflowType": "MachineWorkflow", "ExecutionStatus": "Running"}
-    terms |= {"HostlerCluster": cluster} if cluster else {}
-    return " AND ".join(f"{name}='{value}'" for name, value in (terms | where).items())
-
-
-async def summary_of(execution: WorkflowExecution) -> MachineSummary:
-    cluster, name = id_parts(execution.id, 2)
-    found = execution.typed_search_attributes
-    created = await execution.memo_value(MEMO_CREATED, None)
-    return MachineSummary(
-        name=name,
-        cluster=cluster,
-        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
-        phase=found.get(attributes.PHASE, ""),
-        reason=found.get(attributes.REASON, ""),
-        node=found.get(attributes.NODE, ""),
-        machine_class=found.get(attributes.CLASS, ""),
-        pool=found.get(attributes.POOL, ""),
-        provider_id=found.get(attributes.PROVIDER_ID, ""),
-        deadline=found.get(attributes.DEADLINE),
-        preserved_until=found.get(attributes.PRESERVED_UNTIL),
-    )
+def running(workflow: str) -> str:
+    """The visibility query for those of a type that run."""
+    return f"WorkflowType='{workflow}' AND ExecutionStatus='Running'"
 
 
 async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
@@ -86,30 +55,14 @@ async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescri
         raise
 
 
-async def find(handle: Handle) -> Life | None:
-    """The latest life of this name, running or gone; None when there is none."""
-    description = await described(handle)
-    if description is None:
-        return None
-    raw = description.raw_description
-    return Life(
-        summary=await summary_of(description),
-        status=description.status.name if description.status else "UNKNOWN",
-        run_id=description.run_id,
-        first_run_id=raw.workflow_execution_info.first_run_id,
-        task_queue=description.task_queue,
-        closed=description.close_time,
-        task_attempt=raw.pending_workflow_task.attempt or 1,
-        pending=await pending_of(description),
-    )
+def completed(found: WorkflowExecutionDescription) -> bool:
+    """Whether it came to its end by itself."""
+    return found.status == WorkflowExecutionStatus.COMPLETED
 
 
-def unknown(cluster: str, name: str, known: Iterable[str] = ()) -> NotFound:
-    """`known` are the names that there are, for one that was typed wrong."""
-    return NotFound(
-        f"machine {name!r} of cluster {cluster!r} is not known: `hostler get machines --cluster {cluster}` lists those "
-        f"that are{did_you_mean(name, known)}"
-    )
+def task_attempt(found: WorkflowExecutionDescription) -> int:
+    """Over 1: the workflow's own code fails, and is tried again."""
+    return found.raw_description.pending_workflow_task.attempt or 1
 
 
 async def pending_of(description: WorkflowExecutionDescription) -> tuple[PendingActivity, ...]:
@@ -165,19 +118,6 @@ def _words(details: Sequence[Any]) -> str:
     if isinstance(last, dict):
         last = last.get("message") or last.get("blocker") or json.dumps(last, default=str)
     return str(last)
-
-
-async def ask(handle: Handle) -> MachineState:
-    """The machine's own answer. Raises NoAnswer, whose message is the reason alone, when there is none in time."""
-    return await query(handle, MachineState)
-
-
-async def ask_running(handle: Handle) -> MachineState | None:
-    """As `ask`; None when its workflow has ended meanwhile."""
-    try:
-        return await query(handle, MachineState, QueryRejectCondition.NOT_OPEN)
-    except WorkflowQueryRejectedError:
-        return None
 
 
 async def query(
@@ -255,45 +195,9 @@ async def folded(
     return state
 
 
-IntentCall = tuple[str, Any]
-
-_INTENTS: dict[str, type[Any]] = {
-    "apply": ApplyIntent,
-    "delete": DeleteIntent,
-    "recreate": RecreateIntent,
-    "adopt": AdoptIntent,
-    "renew": Intent,
-    "preserve": PreserveIntent,
-    "release": ReleaseIntent,
-    "extend": ExtendIntent,
-    "hook": HookIntent,
-}
-
-
-async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
-    """Name and payload of an operator's intent that an event carries."""
-    return await histories.told_by(event, converter, _INTENTS)
-
-
 def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:
     """The workflow's page in Temporal's web UI."""
     if not ui:
         return None
     page = f"{ui.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
     return f"{page}/{run_id}/history" if run_id else page
-
-
-async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
-    """What is left of a life that has ended, or how it ended when not by itself."""
-    handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
-    if life.status == "COMPLETED":
-        return await handle.result(), ""
-    if life.status == "FAILED":
-        try:
-            return await handle.result(), ""
-        except WorkflowFailureError as e:
-            return None, f"its workflow failed: {failure_words(e)}"
-    return None, (
-        f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
-        f"tag {TAG_MACHINE}={life.summary.name}"
-    )

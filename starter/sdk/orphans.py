@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
@@ -17,11 +16,10 @@ from resources.manifests import MachineClass
 from resources.markdown import plain
 from resources.messages import Account, SweepInput, SweepReport
 from starter.sdk import live
+from starter.sdk.clusters import Clusters
+from starter.sdk.connection import Connection
 from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, translated
 from starter.sdk.intents import new_id
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
 
 PATIENCE = 5.0
 """Seconds after which a queue that nobody polls is not waited for any longer."""
@@ -39,14 +37,14 @@ def account_of(machine_class: MachineClass | ClassSnapshot) -> Account:
     return account
 
 
-async def accounts(client: HostlerClient, cluster: str, classes: Iterable[MachineClass]) -> list[Account]:
+async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineClass]) -> list[Account]:
     """Those of the classes, and those that the cluster's machines were ever made in, as its workflow knows them.
 
     Raises NotFound for a cluster that nobody knows, Refused or NoAnswer when there is no account to look into.
     """
     found = {account.key: account for account in map(account_of, classes)}
     try:
-        described = await client.clusters.describe(cluster)
+        described = await clusters.describe(cluster)
     except NotFound:
         if not found:
             raise
@@ -63,15 +61,14 @@ async def accounts(client: HostlerClient, cluster: str, classes: Iterable[Machin
     raise Refused(f"cluster {cluster} has no machine that was made in a cloud account: {give}")
 
 
-async def sweep(client: HostlerClient, cluster: str, where: Iterable[Account]) -> SweepReport:
+async def sweep(connection: Connection, cluster: str, where: Iterable[Account]) -> SweepReport:
     """Starts an OrphanSweepWorkflow and waits for its report.
 
     Raises NoAnswer when nobody polls its task queue, HostlerError when it fails.
     """
-    settings = client.settings
-    queue = names.workflow_queue(settings.queue_prefix)
+    settings = connection.settings
     with translated():
-        handle = await client.temporal.start_workflow(
+        handle = await connection.temporal.start_workflow(
             "OrphanSweepWorkflow",
             SweepInput(
                 cluster=cluster,
@@ -80,23 +77,24 @@ async def sweep(client: HostlerClient, cluster: str, where: Iterable[Account]) -
                 heartbeat=settings.timings.heartbeat,
             ),
             id=names.sweep_id(cluster, new_id()),
-            task_queue=queue,
+            task_queue=connection.queue,
             result_type=SweepReport,
             search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, cluster)]),
             static_summary=plain(f"Orphans of cluster {cluster}: VMs without a workflow"),
         )
-        return await _report(client, handle, queue)
+        return await _report(connection, handle)
 
 
-async def _report(client: HostlerClient, handle: WorkflowHandle[object, SweepReport], queue: str) -> SweepReport:
+async def _report(connection: Connection, handle: WorkflowHandle[object, SweepReport]) -> SweepReport:
+    temporal, queue = connection.temporal, connection.queue
     call = asyncio.create_task(handle.result())
     end = time.monotonic() + SWEEP_TIMEOUT
     try:
         while not (await asyncio.wait({call}, timeout=PATIENCE))[0]:
             now = datetime.now(UTC)
-            there = live.lately(await live.last_poll(client.temporal, queue), now)
+            there = live.lately(await live.last_poll(temporal, queue), now)
             if not there or time.monotonic() > end:
-                absence = await live.absence(client.temporal, queue, now)
+                absence = await live.absence(temporal, queue, now)
                 await handle.terminate(reason="nobody waits for it any more")
                 raise NoAnswer(f"the cloud accounts cannot be looked into: {absence}")
         return call.result()

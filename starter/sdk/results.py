@@ -20,6 +20,11 @@ TOLD_ASIDE = "tell_node"
 """The activity that writes an Event on a Node; nothing waits for it, and its failure changes nothing."""
 
 
+def since(moment: datetime | None) -> str:
+    """` since 2026-03-01 14:05:00 UTC`, for the end of what is said; nothing where it is not known."""
+    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
 class Verb(StrEnum):
     """kubectl's words."""
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
@@ -13,13 +12,12 @@ from resources.machine import ClassSnapshot
 from resources.machine_class import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
 from resources.manifests import MachineClass
 from resources.names import CLUSTER_ANNOTATION
+from starter.sdk.classes import Classes
 from starter.sdk.errors import NoAnswer, Refused
-from starter.sdk.intents import new_id
+from starter.sdk.machines.shelf import Machines
+from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
 from starter.sdk.starts import start_class
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
 
 KIND = "machineclass"
 
@@ -69,7 +67,9 @@ class ClassPlan:
 class ClassPlanner:
     """Reads classes and judges their manifests."""
 
-    client: HostlerClient
+    classes: Classes
+    machines: Machines
+    pools: Pools
     plans: dict[tuple[str, str], ClassPlan] = field(default_factory=dict)
     """By cluster and name."""
 
@@ -80,7 +80,7 @@ class ClassPlanner:
                 concurrency_of(manifest.metadata.annotations)
             except ValueError as e:
                 raise Refused(f"machineclass {name}: {e}") from None
-        state = await self.client.classes.current(name, cluster=cluster)
+        state = await self.classes.current(name, cluster=cluster)
         if manifest is None:
             if state is not None:
                 self.plans[cluster, name] = ClassPlan(name, cluster, Verb.UNCHANGED, state.machine_class, state=state)
@@ -107,7 +107,7 @@ class ClassPlanner:
         fresh = fresh.model_copy(update={"generation": state.generation + 1})
         plan = ClassPlan(name, cluster, Verb.CONFIGURED, fresh, manifest, state)
         try:
-            plan.preview = await self.client.classes.preview(name, fresh, cluster=cluster)
+            plan.preview = await self.classes.preview(name, fresh, cluster=cluster)
         except NoAnswer as e:
             plan.no_answer = str(e)
         return plan
@@ -122,15 +122,14 @@ class ClassPlanner:
         assert plan.manifest is not None
         meta = plan.manifest.metadata
         intent = ClassIntent(
-            id=new_id(),
-            requested_by=self.client.requested_by,
+            **self.classes.connection.by(),
             machine_class=plan.snapshot,
             namespace=meta.namespace,
             labels=meta.labels,
             annotations=own_annotations(meta.annotations),
         )
-        sent = await self.client.classes.send(plan.name, "apply", intent, cluster=plan.cluster)
-        state = await self.client.classes.current(plan.name, cluster=plan.cluster)
+        sent = await self.classes.send(plan.name, "apply", intent, cluster=plan.cluster)
+        state = await self.classes.current(plan.name, cluster=plan.cluster)
         if state is not None:
             plan.snapshot = state.machine_class
         verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
@@ -138,10 +137,10 @@ class ClassPlanner:
 
     async def _start(self, plan: ClassPlan) -> Applied:
         assert plan.manifest is not None
-        client, meta, now = self.client, plan.manifest.metadata, datetime.now(UTC)
+        here, meta, now = self.classes.connection, plan.manifest.metadata, datetime.now(UTC)
         # Who names it already is of a former class of this name; else it need not look for them.
-        users = await client.list(cluster=plan.cluster, machine_class=plan.name)
-        users_are_pools = await client.pools.any_of_class(plan.name, cluster=plan.cluster)
+        users = await self.machines.list(cluster=plan.cluster, machine_class=plan.name)
+        users_are_pools = await self.pools.any_of_class(plan.name, cluster=plan.cluster)
         state = ClassState(
             name=plan.name,
             cluster=plan.cluster,
@@ -149,13 +148,13 @@ class ClassPlanner:
             labels=meta.labels,
             annotations=own_annotations(meta.annotations),
             machine_class=plan.snapshot,
-            changes=[ClassChange(generation=plan.snapshot.generation, time=now, requested_by=client.requested_by)],
+            changes=[ClassChange(generation=plan.snapshot.generation, time=now, requested_by=here.requested_by)],
             searched=not (users or users_are_pools),
             update_concurrency=concurrency_of(meta.annotations),
-            queue_prefix=client.settings.queue_prefix,
-            timings=client.settings.timings,
+            queue_prefix=here.settings.queue_prefix,
+            timings=here.settings.timings,
         )
-        await start_class(client.temporal, state)
+        await start_class(here.temporal, state)
         return Applied(KIND, plan.name, Verb.CREATED)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pydantic.alias_generators import to_camel
 
@@ -23,12 +23,10 @@ from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.apply.plan import Plan, Step
 from starter.sdk.apply.pools import KIND, PoolPlan
 from starter.sdk.classes import SOME
+from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
 from starter.sdk.pools import rehearsal
 from starter.sdk.results import Verb, snapshot_fields
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
 
 HOT = "hot update"
 REPLACE = "needs replacement (Outdated)"

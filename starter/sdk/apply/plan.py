@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,22 +14,22 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
 from resources.manifests import Loaded, Machine, MachineClass, MachineDeployment, Secret
-from resources.settings import Settings
+from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, ClassPlanner, own_annotations, same_content
 from starter.sdk.apply.pools import KIND as POOL_KIND
 from starter.sdk.apply.pools import PoolPlan, PoolPlanner, PoolTouched
+from starter.sdk.classes import Classes
+from starter.sdk.clusters import Clusters
 from starter.sdk.errors import HostlerError, Refused, translated
-from starter.sdk.intents import new_id
+from starter.sdk.machines.shelf import Machines
+from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Life, Verb
 from starter.sdk.starts import start_cluster, start_machine
 
 if TYPE_CHECKING:
     from starter.sdk.apply.sources import SecretSource
-    from starter.sdk.client import HostlerClient
 
 T = TypeVar("T")
-PARALLEL = 10
-"""Machines that are read or told at the same time."""
 
 
 @dataclass(frozen=True)
@@ -96,22 +95,12 @@ class Plan:
 
 
 async def _side_by_side(steps: Sequence[Step], failures: list[str]) -> AsyncIterator[Applied]:
-    slots = asyncio.Semaphore(PARALLEL)
-
-    async def one(step: Step) -> Applied:
-        async with slots:
-            return await _run(step)
-
-    tasks = [asyncio.create_task(one(step)) for step in steps]
-    try:
+    async with parallel.under_way(partial(_run, step) for step in steps) as tasks:
         for task in tasks:
             try:
                 yield await task
             except HostlerError as e:
                 failures.append(str(e))
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 async def _run(step: Step) -> Applied:
@@ -126,12 +115,16 @@ Key = tuple[str, str]
 class Planner:
     """Makes one Plan. `cluster` overrides what the manifests say."""
 
-    def __init__(self, client: HostlerClient, cluster: str | None) -> None:
-        self._client = client
-        self._settings: Settings = client.settings
+    def __init__(
+        self, machines: Machines, pools: Pools, classes: Classes, clusters: Clusters, cluster: str | None
+    ) -> None:
+        self._connection = machines.connection
+        self._settings = machines.settings
+        self._machines = machines
+        self._clusters = clusters
         self._cluster = cluster
-        self._classes = ClassPlanner(client)
-        self._pools = PoolPlanner(client)
+        self._classes = ClassPlanner(classes, machines, pools)
+        self._pools = PoolPlanner(pools)
 
     async def plan(self, loaded: Loaded) -> Plan:
         """Raises Refused with everything that is wrong, one line each."""
@@ -153,7 +146,7 @@ class Planner:
         return plan
 
     def _cluster_of(self, manifest: Machine | MachineClass | MachineDeployment) -> str:
-        return self._client.cluster_of(manifest, self._cluster)
+        return self._connection.cluster_of(manifest, self._cluster)
 
     def _known(self, clusters: set[str]) -> None:
         """A mistyped cluster would be a machine that waits for ever: no worker polls its queues."""
@@ -195,10 +188,10 @@ class Planner:
     # -- the cluster --------------------------------------------------------------------------------------------------
 
     async def _cluster_step(self, name: str) -> Step:
-        running = await self._client.cluster_is_watched(name)
+        running = await self._clusters.is_watched(name)
 
         async def run() -> Applied:
-            await start_cluster(self._client.temporal, self._settings, name)
+            await start_cluster(self._connection.temporal, self._settings, name)
             return Applied("cluster", name, Verb.CREATED)
 
         return Step("cluster", name, Verb.UNCHANGED if running else Verb.CREATED, run=None if running else run)
@@ -239,10 +232,10 @@ class Planner:
         """Raises Refused in the machine's name."""
         cluster, name = key
         try:
-            life = await self._client.find(name, cluster=cluster)
+            life = await self._machines.find(name, cluster=cluster)
             if life is None or not life.running:
                 return self._start_step(key, manifest, life)
-            state = await self._client.state(life)
+            state = await self._machines.state(life)
             if state.deletion is not None or state.status.phase is Phase.TERMINATING:
                 raise Refused(
                     f"it is being deleted: wait for its end (hostler wait machine {name} --for=deleted), then apply "
@@ -272,7 +265,7 @@ class Planner:
             )
             try:
                 await start_machine(
-                    self._client.temporal,
+                    self._connection.temporal,
                     state,
                     reason="CreatingVM",
                     created=datetime.now(UTC),
@@ -300,14 +293,13 @@ class Planner:
 
     async def _tell(self, state: MachineState, manifest: Machine, of: ClassPlan) -> Applied:
         intent = ApplyIntent(
-            id=new_id(),
-            requested_by=self._client.requested_by,
+            **self._connection.by(),
             spec=manifest.spec,
             machine_class=of.for_user(state.machine_class),
             labels=manifest.metadata.labels,
             annotations=own_annotations(manifest.metadata.annotations),
         )
-        sent = await self._client.send(state.name, "apply", intent, cluster=state.cluster)
+        sent = await self._machines.send(state.name, "apply", intent, cluster=state.cluster)
         # The answer may begin with the word that the line has already.
         note = sent.message.removeprefix(Verb.CONFIGURED).lstrip("; ")
         return Applied("machine", state.name, Verb.CONFIGURED, note)
@@ -352,18 +344,16 @@ def _of_former(name: str, former: Life) -> str:
 
 async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
     """All of them, a few at a time; raises Refused with every refusal, not the first alone."""
-    slots = asyncio.Semaphore(PARALLEL)
     refusals: list[str] = []
 
     async def one(call: Callable[[], Awaitable[T]]) -> list[T]:
-        async with slots:
-            try:
-                return [await call()]
-            except Refused as e:
-                refusals.append(str(e))
-                return []
+        try:
+            return [await call()]
+        except Refused as e:
+            refusals.append(str(e))
+            return []
 
-    answers = await asyncio.gather(*(one(call) for call in calls))
+    answers = await parallel.each(partial(one, call) for call in calls)
     if refusals:
         raise Refused("\n".join(refusals))
     return [a for answer in answers for a in answer]

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from functools import partial
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
@@ -15,20 +14,16 @@ from resources.manifests import MachineDeployment
 from resources.names import POOL_USER, pool_user
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolQuestion
+from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.errors import HostlerError, NotFound, Refused
-from starter.sdk.intents import new_id
 from starter.sdk.pools.results import PoolDescription
+from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
 from starter.sdk.spelling import machines
 from starter.sdk.starts import start_pool
 
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
-
 KIND = "machinedeployment"
-PARALLEL = 10
-"""Pools that are asked at the same time what an edit of their class does to them."""
 KEPT = ("replicas", "hibernated", "paused")
 """Of the spec: what people and autoscalers change beside the manifest. One that does not give them leaves them."""
 Key = tuple[str, str]
@@ -91,13 +86,13 @@ class PoolTouched:
 class PoolPlanner:
     """Reads pools and judges their manifests."""
 
-    client: HostlerClient
+    pools: Pools
 
     async def plan(self, key: Key, manifest: MachineDeployment, of: ClassPlan | None) -> PoolPlan:
         """`of` is what is known of its class. Raises Refused."""
         cluster, name = key
-        found = await self.client.pools.find(name, cluster=cluster)
-        state = await self.client.pools.current(name, cluster=cluster) if found and found.running else None
+        found = await self.pools.find(name, cluster=cluster)
+        state = await self.pools.current(name, cluster=cluster) if found and found.running else None
         if of is None:
             of = _own_class(cluster, manifest.spec.template.spec.class_.name, state)
         if state is None:
@@ -117,24 +112,23 @@ class PoolPlanner:
             except WorkflowAlreadyStartedError:
                 pass  # somebody else applied it between our look and our start: it is told like any other
         # As it is by now: who scaled it since our look, or made it, must not lose that to a manifest without replicas.
-        now = await self.client.pools.current(plan.name, cluster=plan.cluster)
+        now = await self.pools.current(plan.name, cluster=plan.cluster)
         plan, meta = replace(plan, state=now or plan.state), plan.manifest.metadata
         intent = PoolIntent(
-            id=new_id(),
-            requested_by=self.client.requested_by,
+            **self.pools.connection.by(),
             spec=plan.spec,
             machine_class=plan.of.for_user(plan.state.machine_class if plan.state else None),
             namespace=meta.namespace,
             labels=meta.labels,
             annotations=own_annotations(meta.annotations),
         )
-        sent = await self.client.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
+        sent = await self.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
         verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
         words = sent.message.removeprefix(verb).lstrip("; ")
         return Applied(KIND, plan.name, verb, "; ".join(filter(None, [words, kept_words(plan.manifest, plan.state)])))
 
     async def _start(self, plan: PoolPlan) -> Applied:
-        meta = plan.manifest.metadata
+        here, meta = self.pools.connection, plan.manifest.metadata
         state = PoolState(
             name=plan.name,
             cluster=plan.cluster,
@@ -143,11 +137,11 @@ class PoolPlanner:
             annotations=own_annotations(meta.annotations),
             spec=plan.spec,
             machine_class=plan.of.snapshot,
-            requested_by=self.client.requested_by,
-            queue_prefix=self.client.settings.queue_prefix,
-            timings=self.client.settings.timings,
+            requested_by=here.requested_by,
+            queue_prefix=here.settings.queue_prefix,
+            timings=here.settings.timings,
         )
-        await start_pool(self.client.temporal, state, created=datetime.now(UTC))
+        await start_pool(here.temporal, state, created=datetime.now(UTC))
         return Applied(KIND, plan.name, Verb.CREATED, plan.note)
 
     async def touched(self, of: ClassPlan, manifests: Mapping[Key, MachineDeployment]) -> list[PoolTouched]:
@@ -156,25 +150,23 @@ class PoolPlanner:
         if of.state is None or not of.new_content:
             return []
         pools = sorted(u.removeprefix(POOL_USER) for u in of.state.users if u.startswith(POOL_USER))
-        slots = asyncio.Semaphore(PARALLEL)
 
         async def one(pool: str) -> PoolTouched | None:
             manifest = manifests.get((of.cluster, pool))
             if manifest is not None and manifest.spec.template.spec.class_.name != of.name:
                 return None
-            async with slots:
-                try:
-                    state = await self.client.pools.current(pool, cluster=of.cluster) if manifest else None
-                    spec = completed(manifest.spec, state) if manifest else None
-                    question = PoolQuestion(spec=spec, machine_class=of.snapshot)
-                    found = await self.client.pools.rehearse(pool, question, cluster=of.cluster)
-                except NotFound:
-                    return None  # it has gone since; its class has not heard of that yet
-                except HostlerError as e:
-                    return PoolTouched(pool, unknown=str(e))
+            try:
+                state = await self.pools.current(pool, cluster=of.cluster) if manifest else None
+                spec = completed(manifest.spec, state) if manifest else None
+                question = PoolQuestion(spec=spec, machine_class=of.snapshot)
+                found = await self.pools.rehearse(pool, question, cluster=of.cluster)
+            except NotFound:
+                return None  # it has gone since; its class has not heard of that yet
+            except HostlerError as e:
+                return PoolTouched(pool, unknown=str(e))
             return PoolTouched(pool, found.rolls, found.refused)
 
-        return [t for t in await asyncio.gather(*(one(p) for p in pools)) if t is not None]
+        return [t for t in await parallel.each(partial(one, p) for p in pools) if t is not None]
 
 
 def completed(spec: MachineDeploymentSpec, state: PoolState | None) -> MachineDeploymentSpec:

@@ -10,22 +10,13 @@ from __future__ import annotations
 
 import builtins
 from dataclasses import dataclass
-from datetime import datetime
-from typing import TYPE_CHECKING
 
 from resources.hooks import HookChange, HookIntent
+from resources.machine import MachineState
 from resources.machine_manifest import HookKind
-from starter.sdk import intents
-from starter.sdk.errors import NotFound
-from starter.sdk.machines.waiting import since
+from starter.sdk.machines.shelf import Machines
 from starter.sdk.results import Json, Sent
 
-if TYPE_CHECKING:
-    from resources.machine import MachineState
-    from starter.sdk.client import HostlerClient
-
-HEADER = ("KIND", "NAME", "OWNER", "HOLDS", "FROM")
-SPEC = "spec"
 WAITS = {HookKind.PRE_DRAIN: "PreDrainHook", HookKind.PRE_TERMINATE: "PreTerminateHook"}
 
 
@@ -41,16 +32,6 @@ class Held:
     added: HookChange | None = None
     """When, by whom and why it was added; None for one of the machine's spec."""
 
-    def cells(self, now: datetime) -> tuple[str, ...]:
-        from starter.output import relative
-
-        origin = SPEC
-        if self.added is not None:
-            by = f" by {self.added.requested_by}" if self.added.requested_by else ""
-            why = f": {self.added.reason}" if self.added.reason else ""
-            origin = f"added {relative(self.added.time, now)}{by}{why}"
-        return (self.kind, self.name, self.owner, "now" if self.holds else "later", origin)
-
     def plain(self) -> Json:
         """For programs."""
         plain: Json = {"kind": str(self.kind), "name": self.name, "owner": self.owner, "holds": self.holds}
@@ -63,14 +44,14 @@ class Held:
 class Hooks:
     """`HostlerClient.hooks`."""
 
-    def __init__(self, client: HostlerClient) -> None:
-        self._client = client
+    def __init__(self, machines: Machines) -> None:
+        self._machines = machines
 
     async def list(
         self, name: str, kind: HookKind | str | None = None, *, cluster: str | None = None
     ) -> builtins.list[Held]:
         """Of a machine, in the order in which they hold it. Raises NotFound, NoAnswer without a worker."""
-        found = hooks_of(await self._client.get(name, cluster=cluster))
+        found = hooks_of(await self._machines.get(name, cluster=cluster))
         return [h for h in found if kind in (None, h.kind)]
 
     async def add(
@@ -88,7 +69,8 @@ class Hooks:
 
         Raises NotFound, Refused: a bad name or owner, a name of another owner, a machine that is being deleted.
         """
-        return await self._send(name, HookIntent(name=hook, owner=owner, kind=HookKind(kind), reason=reason), cluster)
+        intent = HookIntent(**self._machines.connection.by(reason), name=hook, owner=owner, kind=HookKind(kind))
+        return await self._machines.tell(name, "hook", intent, cluster=cluster)
 
     async def remove(
         self,
@@ -105,17 +87,9 @@ class Hooks:
 
         Raises NotFound, Refused for a hook that there is not, or of another owner.
         """
-        which = HookKind(kind) if kind else None
-        intent = HookIntent(name=hook, owner=owner, kind=which, reason=reason, remove=True)
-        return await self._send(name, intent, cluster)
-
-    async def _send(self, name: str, intent: HookIntent, cluster: str | None) -> Sent:
-        client = self._client
-        life = await client.life(name, cluster=cluster)
-        if not life.running:
-            raise NotFound(f"machine {name} of cluster {cluster or client.cluster} is gone{since(life)}")
-        sender = {"id": intents.new_id(), "requested_by": client.requested_by}
-        return await client.send(name, "hook", intent.model_copy(update=sender), cluster=cluster)
+        by, which = self._machines.connection.by(reason), HookKind(kind) if kind else None
+        intent = HookIntent(**by, name=hook, owner=owner, kind=which, remove=True)
+        return await self._machines.tell(name, "hook", intent, cluster=cluster)
 
 
 def hooks_of(state: MachineState) -> list[Held]:
@@ -127,11 +101,3 @@ def hooks_of(state: MachineState) -> list[Held]:
         for kind in HookKind
         for h in state.hooks.effective(state.spec.lifecycle_hooks, kind)
     ]
-
-
-def hook_lines(state: MachineState, now: datetime) -> list[str]:
-    """For the page of a machine; nothing where it has no hooks."""
-    from starter.output import Table
-
-    rows = [h.cells(now) for h in hooks_of(state)]
-    return ["", "Hooks:", *(f"  {line}" for line in Table(HEADER).lines(rows))] if rows else []

@@ -1,4 +1,4 @@
-"""Preservation as HostlerClient sees it: what is asked of a machine, and which machine is meant by a Node's name.
+"""Preservation as HostlerClient sees it: what is asked of a machine, and in which words.
 
 await hostler.preserve("m1", lasts=timedelta(hours=8), reason="the kubelet dies at night")
 await hostler.extend("m1", until=datetime(2026, 12, 1, 18, tzinfo=UTC))
@@ -7,42 +7,34 @@ await hostler.release("m1")
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Any
 
 from resources.base import LONGEST, format_duration, is_sensible
-from resources.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue, ReleaseIntent
-from starter.sdk import intents, live
-from starter.sdk.errors import NotFound, Refused, translated
-from starter.sdk.results import MachineSummary
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
+from resources.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue
+from starter.sdk.errors import Refused
 
 VALUES = tuple(map(str, PreserveValue))
 FORM = "write it like 2026-12-01T18:00:00Z or 2026-12-01T18:00+01:00"
 
 
 def preserve_intent(
-    value: PreserveValue, lasts: timedelta | None, until: datetime | None, reason: str, by: str
+    value: PreserveValue, lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]
 ) -> PreserveIntent:
-    """Raises Refused for a time that is none."""
+    """`by`: as `Connection.by`. Raises Refused for a time that is none."""
     if value is PreserveValue.FALSE and (lasts or until):
         raise Refused("a machine that is never preserved has no time: leave the time out")
     lasts, until = _end(lasts, until)
-    return PreserveIntent(id=intents.new_id(), requested_by=by, reason=reason, value=value, lasts=lasts, until=until)
+    return PreserveIntent(**by, value=value, lasts=lasts, until=until)
 
 
-def release_intent(reason: str, by: str) -> ReleaseIntent:
-    return ReleaseIntent(id=intents.new_id(), requested_by=by, reason=reason)
-
-
-def extend_intent(lasts: timedelta | None, until: datetime | None, reason: str, by: str) -> ExtendIntent:
-    """Raises Refused for a time that is none."""
+def extend_intent(lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]) -> ExtendIntent:
+    """As above. Raises Refused for a time that is none."""
     lasts, until = _end(lasts, until)
     if lasts is None and until is None:
         raise Refused("say until when it is preserved: for how long from now, or until a time")
-    return ExtendIntent(id=intents.new_id(), requested_by=by, reason=reason, lasts=lasts, until=until)
+    return ExtendIntent(**by, lasts=lasts, until=until)
 
 
 def words(intent: PreserveIntent | ExtendIntent) -> str:
@@ -80,49 +72,6 @@ def value_of(p: Preservation) -> str:
 def on_node(p: Preservation) -> str:
     """The Node's value. An invalid one changes nothing."""
     return p.node_value if not p.node_value or p.node_value in VALUES else p.last
-
-
-async def find(client: HostlerClient, name: str, cluster: str) -> str:
-    """The machine of this name that there is, else the one whose Node has it. Raises NotFound with what there is."""
-    life = await client.find(name, cluster=cluster)
-    if life is not None and life.running:
-        return name
-    there = await of_node(client, name, cluster)
-    if there:
-        return _only(there, name, cluster)
-    # The words of what is asked of a machine that is gone, or that there never was.
-    await client.life(name, cluster=cluster)
-    return name
-
-
-async def machine_on(client: HostlerClient, node: str, cluster: str) -> str:
-    """The machine whose Node it is. From visibility, which is about a second behind.
-
-    Raises NotFound; Refused where more than one says so.
-    """
-    found = await of_node(client, node, cluster)
-    if not found:
-        raise NotFound(
-            f"no machine of cluster {cluster!r} has node {node!r}: `hostler get machines --cluster {cluster}` shows "
-            "each one's node; one that has not joined yet has none"
-        )
-    return _only(found, node, cluster)
-
-
-def _only(found: list[MachineSummary], node: str, cluster: str) -> str:
-    if len(found) > 1:
-        several = " and ".join(m.name for m in found)
-        raise Refused(f"node {node} of cluster {cluster} is that of {several}: say which machine is meant")
-    return found[0].name
-
-
-async def of_node(client: HostlerClient, node: str, cluster: str) -> list[MachineSummary]:
-    """Machines whose Node has this name, by name."""
-    query = live.machines_of(cluster, HostlerNode=node)
-    with translated():
-        return sorted(
-            [await live.summary_of(e) async for e in client.temporal.list_workflows(query)], key=lambda m: m.name
-        )
 
 
 def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | None, datetime | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Any
 
 from temporalio.api.common.v1 import Payload, SearchAttributes
 from temporalio.api.enums.v1 import EventType
@@ -10,21 +11,49 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.converter import DataConverter, PayloadConverter, decode_typed_search_attributes
 
+from resources import histories
 from resources.attributes import PRESERVED_UNTIL
-from resources.machine import Attempt, MachineState
-from resources.messages import CreateInput
-from resources.preservation import Preservation, PreservedBy, PreserveValue
-from starter.sdk.live import Handle, folded, intent_of
+from resources.hooks import HookIntent
+from resources.machine import ApplyIntent, Attempt, MachineState
+from resources.messages import AdoptIntent, CreateInput, DeleteIntent, Intent, RecreateIntent
+from resources.preservation import (
+    ExtendIntent,
+    Preservation,
+    PreservedBy,
+    PreserveIntent,
+    PreserveValue,
+    ReleaseIntent,
+)
+from starter.sdk.live import folded
+
+IntentCall = tuple[str, Any]
+
+_INTENTS: dict[str, type[Any]] = {
+    "apply": ApplyIntent,
+    "delete": DeleteIntent,
+    "recreate": RecreateIntent,
+    "adopt": AdoptIntent,
+    "renew": Intent,
+    "preserve": PreserveIntent,
+    "release": ReleaseIntent,
+    "extend": ExtendIntent,
+    "hook": HookIntent,
+}
 
 
-async def recorded(temporal: Client, handle: Handle, run_id: str) -> MachineState:
+async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall | None:
+    """Name and payload of an operator's intent that an event carries."""
+    return await histories.told_by(event, converter, _INTENTS)
+
+
+async def recorded(temporal: Client, workflow_id: str, run_id: str) -> MachineState:
     """What was asked for of a machine, without a worker. So a second `apply` counts on from the first one's class
     generation.
 
     Also the uid that it has given itself, its newest attempt, as it asked the cloud for a VM, and until when it is
     preserved.
     """
-    return await folded(temporal, handle.id, run_id, MachineState, _fold_event)
+    return await folded(temporal, workflow_id, run_id, MachineState, _fold_event)
 
 
 async def _fold_event(state: MachineState, event: HistoryEvent, converter: DataConverter) -> MachineState:

@@ -1,23 +1,15 @@
-"""Waiting until a machine is in a phase, or gone, by the server's records; its workflow is asked only where they do not
-say enough: whether it goes for good, or in order to be made anew (`recreate`)."""
+"""When a wait for a machine is over, by the server's records; its workflow is asked only where they do not say enough:
+whether it goes for good, or in order to be made anew (`recreate`)."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING
 
 from resources.base import format_duration
 from resources.machine import Phase
-from starter.sdk.errors import Refused, WaitTimeout
-from starter.sdk.patience import patiently
-from starter.sdk.results import Description, Life
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
+from starter.sdk.errors import Refused
+from starter.sdk.results import Description, Life, since
 
 WAIT_POLL = 0.5
 """Seconds between two looks, each one cheap read of the server's records."""
@@ -26,36 +18,11 @@ DELETED = "deleted"
 Progress = Callable[[Life], Awaitable[None]]
 
 
-async def wait(
-    client: HostlerClient,
-    name: str,
-    until: str,
-    *,
-    timeout: timedelta | None,
-    progress: Progress | None,
-    cluster: str | None,
-    unlike: str | None,
-) -> Life:
-    """`HostlerClient.wait`."""
-    target = until if until == DELETED else Phase(until)
-    end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    look = partial(client.life, name, cluster=cluster)
-    life = first = await patiently(look)
-    while not await patiently(partial(_reached, client, life, first, target, unlike)):
-        if end is not None and time.monotonic() >= end:
-            after = f", after {format_duration(timeout)}" if timeout else ""
-            what = f"not {until}" if unlike is None else f"not yet {until} as a new one"
-            yet = until_when(life) or "it may get there yet"
-            raise WaitTimeout(f"machine {name} is {_where(life)}, {what}{after}; {yet}")
-        if progress is not None:
-            await progress(life)
-        await asyncio.sleep(WAIT_POLL)
-        life = await patiently(look)
-    return life
-
-
-async def _reached(client: HostlerClient, life: Life, first: Life, target: str, unlike: str | None) -> bool:
-    """Raises Refused when it cannot be reached any more."""
+async def reached(
+    life: Life, first: Life, target: str, unlike: str | None, describe: Callable[[], Awaitable[Description]]
+) -> bool:
+    """`target`: a phase or DELETED; `unlike` as in `HostlerClient.wait`. Raises Refused when it cannot be reached any
+    more."""
     name = life.summary.name
     another = life.first_run_id != first.first_run_id  # a new machine has taken the name
     over = another or not life.running
@@ -67,7 +34,7 @@ async def _reached(client: HostlerClient, life: Life, first: Life, target: str, 
             )
         return over
     if over:
-        raise Refused(f"machine {name} is gone{since(life)}; it was to become {target}")
+        raise Refused(f"machine {name} is gone{since(life.closed)}; it was to become {target}")
     phase = _phase(life)
     there = phase == target
     lost = not there and (phase == Phase.TERMINATING or (phase == Phase.FAILED and target != Phase.TERMINATING))
@@ -75,7 +42,7 @@ async def _reached(client: HostlerClient, life: Life, first: Life, target: str, 
         return True
     if not (there or lost):
         return False
-    found = await client.describe(name, cluster=life.summary.cluster)
+    found = await describe()
     if _comes_back(found) or _phase(found.life) != phase or _newer(found, phase) or _mends(found, target):
         return False
     if there and found.state is not None and found.state.uid != unlike:
@@ -83,6 +50,14 @@ async def _reached(client: HostlerClient, life: Life, first: Life, target: str, 
     if there:
         raise Refused(f"machine {name} is {_where(life)} and is not being recreated: hostler events machine {name}")
     raise Refused(f"machine {name} is {_where(life)} and will not become {target}: hostler describe machine {name}")
+
+
+def late(life: Life, until: str, unlike: str | None, timeout: timedelta | None) -> str:
+    """What is said of one that is not there in time."""
+    after = f", after {format_duration(timeout)}" if timeout else ""
+    what = f"not {until}" if unlike is None else f"not yet {until} as a new one"
+    yet = until_when(life) or "it may get there yet"
+    return f"machine {life.summary.name} is {_where(life)}, {what}{after}; {yet}"
 
 
 def _comes_back(found: Description) -> bool:
@@ -117,8 +92,3 @@ def _phase(life: Life) -> str:
 
 def _where(life: Life) -> str:
     return life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "") or life.status
-
-
-def since(life: Life) -> str:
-    """` since 2026-03-01 14:05:00 UTC`, of a life that has ended."""
-    return f" since {life.closed:%Y-%m-%d %H:%M:%S} UTC" if life.closed else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from temporalio.service import RPCError
 
@@ -12,12 +12,10 @@ from resources.membership import MemberReport, member_state
 from resources.messages import OwnedVm
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
 from resources.pool import PoolState, Vm
+from starter.sdk.connection import Connection
 from starter.sdk.errors import NotFound, Refused, no_such_workflow, translated
-from starter.sdk.machines.waiting import since
-from starter.sdk.results import Adopted, Life
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.results import Adopted, Life, since
 
 UNLISTED = "not listed"
 """A VM's state: its account does not list it, and only its machine can look for it by id."""
@@ -25,12 +23,12 @@ SUFFIXES = 2
 """A pool's machine is called `<pool>-<revision's letters>-<its own>`."""
 
 
-async def pool_of(client: HostlerClient, name: str, cluster: str, pool: str = "") -> PoolState | None:
+async def pool_of(pools: Pools, name: str, cluster: str, pool: str = "") -> PoolState | None:
     """The running pool that counts the machine among its own; None when there is none. Which one to ask is known, or
     is in the machine's name. Raises NoAnswer without a worker."""
     asked = pool or name.rsplit("-", SUFFIXES)[0]
     try:
-        state = await client.pools.get(asked, cluster=cluster)
+        state = await pools.get(asked, cluster=cluster)
     except NotFound:
         return None
     return state if name in state.members else None
@@ -68,12 +66,12 @@ def refuse_too_early(name: str, life: Life | None, former: MachineState | None, 
     known = life.closed + former.timings.call_timeout + former.timings.consistency
     if now < known:
         raise Refused(
-            f"no VM of machine {name} is there, but its workflow has been ended{since(life)} only, and what was under "
-            f"way then may still make one: ask again at {known:%H:%M:%S} UTC"
+            f"no VM of machine {name} is there, but its workflow has been ended{since(life.closed)} only, and what was "
+            f"under way then may still make one: ask again at {known:%H:%M:%S} UTC"
         )
 
 
-async def give_up(client: HostlerClient, pool: PoolState, name: str, machine_class: str) -> Adopted:
+async def give_up(connection: Connection, pool: PoolState, name: str, machine_class: str) -> Adopted:
     """No VM is left, and nothing is recorded by which a machine could look after the rest: its class and its pool hear
     its end, as from a machine that is gone."""
     now = datetime.now(UTC)
@@ -83,16 +81,18 @@ async def give_up(client: HostlerClient, pool: PoolState, name: str, machine_cla
         phase=Phase.TERMINATING,
         since=now,
         vm=Vm.GONE,
-        message=f"no VM of it is left; said by {client.requested_by}",
+        message=f"no VM of it is left; said by {connection.requested_by}",
         ended=True,
     )
     with translated():
         try:
-            await client.temporal.get_workflow_handle(class_id(pool.cluster, machine_class)).signal("forget_user", name)
+            await connection.temporal.get_workflow_handle(class_id(pool.cluster, machine_class)).signal(
+                "forget_user", name
+            )
         except RPCError as e:
             if not no_such_workflow(e):  # a class that is not there has nothing to forget
                 raise
-        await client.temporal.get_workflow_handle(pool_id(pool.cluster, pool.name)).signal("report", report)
+        await connection.temporal.get_workflow_handle(pool_id(pool.cluster, pool.name)).signal("report", report)
     staying = [n for n, m in pool.members.items() if n != name and not m.leaving]
     wanted = 0 if pool.deleted or pool.spec.hibernated else pool.spec.replicas
     then = "makes another" if len(staying) < wanted else "counts it no more"

@@ -46,7 +46,7 @@ async def listed(execution: WorkflowExecution) -> PoolListed:
 
 async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDescription:
     """The latest life, running or gone."""
-    raw, status = found.raw_description, found.status.name if found.status else "UNKNOWN"
+    status = found.status.name if found.status else "UNKNOWN"
     otherwise = f"its workflow was ended from outside ({status}): its machines go on without it"
     return PoolDescription(
         listed=await listed(found),
@@ -54,8 +54,8 @@ async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDesc
         failure="" if status in ("RUNNING", "COMPLETED") else otherwise,
         ended=found.close_time,
         run_id=found.run_id,
-        first_run_id=raw.workflow_execution_info.first_run_id,
-        task_attempt=raw.pending_workflow_task.attempt or 1,
+        first_run_id=found.raw_description.workflow_execution_info.first_run_id,
+        task_attempt=live.task_attempt(found),
         pending=await live.pending_of(found),
         web=web,
     )

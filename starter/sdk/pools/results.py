@@ -100,11 +100,6 @@ class RolloutDescription:
         return self.listed.ended is None
 
 
-def since(found: PoolDescription) -> str:
-    """` since 2026-03-01 14:05:00 UTC`, of a pool that is gone."""
-    return f" since {found.ended:%Y-%m-%d %H:%M:%S} UTC" if found.ended else ""
-
-
 def pool_manifest(state: PoolState, summary: PoolSummary | None = None) -> Json:
     """The pool as a manifest with its status: what `hostler get -o yaml` prints and `hostler apply` takes back."""
     metadata: Json = {

@@ -5,26 +5,21 @@ Done, going on by itself, or standing until a person does something: that is wha
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from resources.machine import Phase
 from resources.messages import Happening
 from resources.pool import PoolWait
 from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
-from resources.rollout import Outcome, RolloutResult, RolloutState
-from starter.sdk import live
-from starter.sdk.errors import NotFound, Refused, translated
-from starter.sdk.pools.results import PoolDescription, RolloutDescription, since
-from starter.sdk.results import MachineSummary
+from resources.rollout import RolloutResult, RolloutState
+from starter.sdk.machines.records import machines_of
+from starter.sdk.pools.results import PoolDescription, RolloutDescription
+from starter.sdk.results import MachineSummary, since
 from starter.sdk.spelling import machines
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
 
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
 """Waits that hold all of a rollout and that a person alone ends. A storm or an API that does not answer goes by itself.
@@ -33,12 +28,8 @@ LOST = "NewMachinesNeverJoin"
 SINGLE = ("MemberLost", "RepairBudget")
 """Those that hold single machines: a person alone ends them too, the second where nothing may be repaired."""
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
-SOME = 5
-"""Machines that are named."""
 BAR = 30
 """Characters."""
-OUTCOME_PATIENCE = 10.0
-"""Seconds that the end of a rollout may take to be told, once another one has begun."""
 
 
 class Stand(Enum):
@@ -87,46 +78,17 @@ class Look:
         return (self.story.listed.result or self.story.listed.state) if self.story else None
 
 
-async def look(client: HostlerClient, name: str, *, cluster: str | None = None) -> Look:
-    """Raises NotFound where there never was such a pool."""
-    pool = await client.pools.look(name, cluster=cluster)
-    verdict = judge(pool)
-    if verdict.stand is Stand.DONE and pool.summary is not None:
-        # Whoever looks right after `apply` means the rollout to come (kubectl's observedGeneration).
-        if generation := await client.pools.unheard(pool.listed):
-            words = f"pool {name} has not heard yet of generation {generation} of class {pool.summary.machine_class}"
-            verdict = Verdict(Stand.GOING, words)
-        else:  # it may have heard of its class between the two questions
-            pool = await client.pools.look(name, cluster=cluster)
-            verdict = judge(pool)
-    if pool.summary is None or not pool.running:
-        return Look(pool, verdict)
-    unwell = await _unwell(client, pool.summary) if verdict.stand is not Stand.DONE else ()
-    try:
-        story = await client.pools.rollout(name, pool.summary.revision, cluster=cluster)
-    except NotFound:
-        story = None  # a first revision replaces nothing; or its story has not begun yet
-    return Look(pool, verdict, story, unwell)
-
-
-async def _unwell(client: HostlerClient, pool: PoolSummary) -> tuple[MachineSummary, ...]:
-    """Why a rollout waits is written at its machines: those that are not Running, and not on their way out."""
-    with translated():
-        found = client.temporal.list_workflows(_unwell_of(pool), limit=SOME)
-        return tuple(sorted([await live.summary_of(e) async for e in found], key=lambda m: m.name))
-
-
-def _unwell_of(pool: PoolSummary) -> str:
+def unwell_of(pool: PoolSummary) -> str:
     """The visibility query. Some of them may be preserved."""
     phases = (*ON_THE_WAY, Phase.UNKNOWN, Phase.FAILED)
     shown = ", ".join(f"'{phase}{kept}'" for phase in phases for kept in ("", ":Preserved"))
-    return f"{live.machines_of(pool.cluster, HostlerPool=pool.name)} AND HostlerPhase IN ({shown})"
+    return f"{machines_of(pool.cluster, HostlerPool=pool.name)} AND HostlerPhase IN ({shown})"
 
 
 def judge(found: PoolDescription) -> Verdict:
     name, summary = found.listed.name, found.summary
     if not found.running:
-        return Verdict(Stand.STANDS, f"pool {name} is gone{since(found)}")
+        return Verdict(Stand.STANDS, f"pool {name} is gone{since(found.ended)}")
     if summary is None:
         return Verdict(Stand.GOING, f"pool {name} cannot be asked: {found.no_answer}")
     if summary.deleted:
@@ -165,18 +127,6 @@ def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
         return "no machine, for it is hibernated"
     return f"{s.available} of {machines(s.replicas)} available"
-
-
-async def undone(
-    client: HostlerClient, name: str, revision: int, *, cluster: str | None = None
-) -> RolloutResult | None:
-    """The end of a rollout that another revision has followed, if it was undone; else that revision came after it."""
-    try:
-        end = client.pools.rollout_result(name, revision, cluster=cluster)
-        result = await asyncio.wait_for(end, OUTCOME_PATIENCE)
-    except (NotFound, Refused, TimeoutError):
-        return None
-    return result if result.outcome is Outcome.UNDONE else None
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

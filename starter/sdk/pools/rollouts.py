@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 
 from resources import attributes, names
 from resources.rollout import RolloutResult, RolloutState
-from starter.sdk import live
+from starter.sdk import live, parallel
 from starter.sdk.errors import NoAnswer, Refused
 from starter.sdk.pools.results import RolloutListed
 
 GOING_ON = "ExecutionStatus!='ContinuedAsNew'"
 """Of a story that went on in a new run, the last run alone is the story."""
-PARALLEL = 10
-"""Workflows that are asked at the same time."""
 
 
 def query(cluster: str | None, pool: str | None) -> str:
@@ -63,19 +61,10 @@ async def read(temporal: Client, execution: WorkflowExecution) -> tuple[RolloutL
 
 async def every(temporal: Client, cluster: str | None, pool: str | None) -> list[RolloutListed]:
     """By cluster and pool, the newest first. Of a pool that runs, those of its own life."""
-    slots = asyncio.Semaphore(PARALLEL)
-
-    async def one(execution: WorkflowExecution) -> RolloutListed:
-        async with slots:
-            return (await read(temporal, execution))[0]
-
-    async def began(of: str, name: str) -> datetime | None:
-        async with slots:
-            return await life_began(temporal, of, name)
-
-    stories = await asyncio.gather(*[one(e) async for e in temporal.list_workflows(query(cluster, pool))])
+    executions = [e async for e in temporal.list_workflows(query(cluster, pool))]
+    stories = [story for story, _ in await parallel.each(partial(read, temporal, e) for e in executions)]
     pools = sorted({(r.cluster, r.pool) for r in stories})
-    lives = dict(zip(pools, await asyncio.gather(*(began(*p) for p in pools)), strict=True))
+    lives = dict(zip(pools, await parallel.each(partial(life_began, temporal, *p) for p in pools), strict=True))
     own = [r for r in stories if _since(r, lives[r.cluster, r.pool])]
     own.sort(key=lambda r: r.began, reverse=True)
     return sorted(own, key=lambda r: (r.cluster, r.pool))

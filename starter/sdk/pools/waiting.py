@@ -1,26 +1,17 @@
-"""Waiting until a pool is rolled out, ready, or gone: by the server's records and the pool's own numbers."""
+"""When a wait for a pool is over (rolled out, ready, gone): by the server's records and the pool's own numbers."""
 
 from __future__ import annotations
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
-from typing import TYPE_CHECKING
 
 from resources.base import format_duration
-from starter.sdk.errors import NotFound, Refused, WaitTimeout
-from starter.sdk.patience import patiently
-from starter.sdk.pools.results import PoolDescription, since
+from starter.sdk.errors import NotFound, Refused
+from starter.sdk.pools.results import PoolDescription
 from starter.sdk.pools.rollout_status import Stand, judge, numbers
-
-if TYPE_CHECKING:
-    from starter.sdk.client import HostlerClient
-
-INTERVAL = 1.0
-"""Seconds between two looks."""
+from starter.sdk.results import since
 
 
 class Goal(StrEnum):
@@ -32,34 +23,26 @@ class Goal(StrEnum):
 Progress = Callable[[PoolDescription], Awaitable[None]]
 
 
-async def wait(
-    client: HostlerClient,
-    name: str,
-    until: str,
-    *,
-    timeout: timedelta | None,
-    progress: Progress | None,
-    cluster: str | None,
-) -> PoolDescription:
-    """`HostlerClient.pools.wait`."""
-    goal, stood = Goal(until), False
-    end = None if timeout is None else time.monotonic() + timeout.total_seconds()
-    look = partial(client.pools.look, name, cluster=cluster)
-    found = first = await patiently(look)
-    while not reached(found, first, goal) or await patiently(partial(_ahead, client, found, goal)):
-        stands = goal is Goal.ROLLED_OUT and found.summary is not None and judge(found).stand is Stand.STANDS
-        if stands and stood:
+@dataclass
+class Wait:
+    """One wait, from look to look."""
+
+    goal: Goal
+    unheard: Callable[[PoolDescription], Awaitable[bool]]
+    """What was applied to its class a moment ago may be on its way to the pool, which is rolled out until it hears."""
+    stood: bool = False
+    """At the last look its rollout stood until a person does something."""
+
+    async def reached(self, found: PoolDescription, first: PoolDescription) -> bool:
+        """Raises when it cannot be reached any more."""
+        if reached(found, first, self.goal) and not (self.goal is Goal.ROLLED_OUT and await self.unheard(found)):
+            return True
+        stands = self.goal is Goal.ROLLED_OUT and found.summary is not None and judge(found).stand is Stand.STANDS
+        if stands and self.stood:
             # Twice: a person's word may have come a moment ago, and the pool has not planned by it yet.
             raise Refused(judge(found).words)
-        stood = stands
-        if end is not None and time.monotonic() >= end:
-            after = f", after {format_duration(timeout)}" if timeout else ""
-            raise WaitTimeout(f"pool {name} is not {goal}{after}: {where(found)}; it may get there yet")
-        if progress is not None:
-            await progress(found)
-        await asyncio.sleep(INTERVAL)
-        found = await patiently(look)
-    return found
+        self.stood = stands
+        return False
 
 
 def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
@@ -75,7 +58,7 @@ def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
             )
         return over
     if over:
-        raise NotFound(f"pool {name} is gone{since(found)}; it was to become {goal}")
+        raise NotFound(f"pool {name} is gone{since(found.ended)}; it was to become {goal}")
     if summary is None:
         return False  # a worker that is away comes back
     if summary.deleted:
@@ -83,15 +66,16 @@ def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
     return summary.rolled_out if goal is Goal.ROLLED_OUT else summary.available >= summary.replicas
 
 
-async def _ahead(client: HostlerClient, found: PoolDescription, goal: Goal) -> bool:
-    """What was applied to its class a moment ago may be on its way to the pool, which is rolled out until it hears."""
-    return goal is Goal.ROLLED_OUT and await client.pools.unheard(found.listed) > 0
+def late(found: PoolDescription, goal: Goal, timeout: timedelta | None) -> str:
+    """What is said of one that is not there in time."""
+    after = f", after {format_duration(timeout)}" if timeout else ""
+    return f"pool {found.listed.name} is not {goal}{after}: {where(found)}; it may get there yet"
 
 
 def where(found: PoolDescription) -> str:
     """How far it is and what it waits for, in one line."""
     if not found.running:
-        return f"its workflow has ended{since(found)}"
+        return f"its workflow has ended{since(found.ended)}"
     if found.summary is None:
         return f"{found.listed.phase}; its numbers are not known: {found.no_answer}"
     return numbers(found.summary) + "".join(f"; {w.reason}: {w.message}" for w in found.summary.waits)
