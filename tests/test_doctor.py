@@ -33,7 +33,8 @@ from resources.rollout import RolloutState
 from resources.settings import load_settings
 from starter.doctor import temporal as doctor_temporal
 from starter.doctor.clusters import RIGHTS
-from starter.doctor.findings import Finding, Level, clock, examine
+from starter.doctor.examination import examine
+from starter.doctor.findings import Finding, Level, clock
 from starter.doctor.temporal import queues
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from starter.commands.kinds import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL, ROLLOUT
+
 if TYPE_CHECKING:
     from resources.settings import Settings
 
@@ -77,7 +79,6 @@ def clusters(ctx: typer.Context, incomplete: str) -> Candidates:
 def goals(ctx: typer.Context, incomplete: str) -> Candidates:
     """What may be waited for."""
     from resources.machine import Phase
-    from starter.commands.common import ALIASES, POOL
 
     # An option whose value is still missing keeps click from giving the words before it their places.
     kind = ctx.params.get("kind") or next(iter(ctx.args), "")
@@ -109,8 +110,6 @@ def providers(ctx: typer.Context, incomplete: str) -> Candidates:
 
 def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
     import asyncio
-
-    from starter.commands.common import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL, ROLLOUT
 
     which = ALIASES.get(kind)
     if which == CLUSTER:

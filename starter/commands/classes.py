@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from starter.commands.common import CLASS, Session
+from starter.commands.common import Session
+from starter.commands.kinds import CLASS
 
 if TYPE_CHECKING:
     from resources.machine_class import ClassChange, ClassState

@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
-from starter.commands import classes, pools
+from starter.commands import candidates, classes, pools
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    POOL,
     AllClustersOption,
     AllOption,
     AsOption,
@@ -32,6 +27,7 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.commands.selection import Key, Selection, choice
 from starter.outlet import say
 
@@ -51,7 +47,7 @@ def delete(
             metavar="KIND",
             help="machine, pool, class or cluster.",
             show_default=False,
-            autocompletion=completion.kinds(MACHINE, "pool", "class", CLUSTER),
+            autocompletion=candidates.kinds(MACHINE, "pool", "class", CLUSTER),
         ),
     ] = None,
     names: NamesArgument = None,

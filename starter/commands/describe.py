@@ -11,10 +11,6 @@ import typer
 
 from starter.commands import classes, clusters, pool_page
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    POOL,
     ClusterOption,
     KindArgument,
     MachineOrPoolArgument,
@@ -23,6 +19,7 @@ from starter.commands.common import (
     one,
     session,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.outlet import say
 
 if TYPE_CHECKING:

@@ -53,7 +53,7 @@ def doctor(
 
 
 async def _examine(ctx: typer.Context, cluster: str | None, settings: SettingsOption) -> list[Finding]:
-    from starter.doctor.findings import examine
+    from starter.doctor.examination import examine
     from starter.output import Busy
 
     given: Globals = ctx.obj or Globals()

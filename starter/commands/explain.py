@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
+from starter.commands import candidates
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def explain(
         typer.Argument(
             metavar="KIND[.FIELD...]",
             help="machine, machineclass, secret or settings; machineclass.providerSpec.blockDevices.",
-            autocompletion=completion.fields,
+            autocompletion=candidates.fields,
         ),
     ],
     recursive: Annotated[
@@ -31,7 +31,7 @@ def explain(
             "--provider",
             help="Whose providerSpec; needed where there is more than one.",
             show_default=False,
-            autocompletion=completion.providers,
+            autocompletion=candidates.providers,
         ),
     ] = None,
 ) -> None:

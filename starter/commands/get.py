@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
+from starter.commands import candidates
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    NODE,
-    ORPHAN,
-    POOL,
-    ROLLOUT,
     AllClustersOption,
     ClusterOption,
     NamesArgument,
@@ -27,6 +20,7 @@ from starter.commands.common import (
     session,
     target,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, NODE, ORPHAN, POOL, ROLLOUT
 from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
 
@@ -52,7 +46,7 @@ def get(
             metavar="KIND",
             help="machines (machine, mc), pools (pool, mcd), rollouts, classes (class, mcc), nodes (node, no), "
             "clusters or orphans.",
-            autocompletion=completion.kinds("machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"),
+            autocompletion=candidates.kinds("machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"),
         ),
     ],
     names: NamesArgument = None,
@@ -62,7 +56,7 @@ def get(
     pool: Annotated[
         str | None,
         typer.Option(
-            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=completion.pool_names
+            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=candidates.pool_names
         ),
     ] = None,
     preserved: Annotated[bool, typer.Option("--preserved", help="machines: those that are preserved.")] = False,

@@ -9,18 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from resources.machine_manifest import HookKind
-from starter.commands import candidates as completion
+from starter.commands import candidates
 from starter.commands.candidates import Candidates
-from starter.commands.common import (
-    ALIASES,
-    MACHINE,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    SettingsOption,
-    session,
-    tell_each,
-)
+from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, tell_each
+from starter.commands.kinds import ALIASES, MACHINE
 from starter.commands.rows import Form
 from starter.outlet import say
 
@@ -44,7 +36,7 @@ def hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
     """Names of the hooks that the machine on the command line has."""
     import asyncio
 
-    return asyncio.run(asyncio.wait_for(_hooks_there(ctx, incomplete), completion.PATIENCE))
+    return asyncio.run(asyncio.wait_for(_hooks_there(ctx, incomplete), candidates.PATIENCE))
 
 
 async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
@@ -60,7 +52,7 @@ async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
 HEADER = ("KIND", "NAME", "OWNER", "HOLDS", "FROM")
 SPEC = "spec"
 MachineArgument = Annotated[
-    str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=completion.machine_names)
+    str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=candidates.machine_names)
 ]
 NewNameArgument = Annotated[
     str,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from starter.commands.common import MACHINE
+from starter.commands.kinds import MACHINE
 from starter.commands.rows import Form, Row, print_objects, print_rows
 
 if TYPE_CHECKING:

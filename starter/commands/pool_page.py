@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from starter.commands.common import MACHINE
+from starter.commands.kinds import MACHINE
 
 if TYPE_CHECKING:
     from resources.machine_deployment import MachineDeploymentSpec

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.common import (
-    POOL,
     AsOption,
     ClusterOption,
     NamesArgument,
@@ -21,6 +20,7 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import POOL
 
 if TYPE_CHECKING:
     from datetime import timedelta

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
+from starter.commands import candidates
 from starter.commands.common import (
-    ALIASES,
-    MACHINE,
-    NODE,
     AllClustersOption,
     AllOption,
     AsOption,
@@ -25,6 +22,7 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import ALIASES, MACHINE, NODE
 from starter.commands.selection import PRESERVED, Key, Selection, choice
 from starter.outlet import say
 
@@ -40,7 +38,7 @@ TargetsArgument = Annotated[
         metavar="MACHINE|NODE",
         help="A machine's name, or its node's; to say which: machine/NAME, node/NAME.",
         show_default=False,
-        autocompletion=completion.machines_and_nodes,
+        autocompletion=candidates.machines_and_nodes,
     ),
 ]
 UntilOption = Annotated[

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
-from starter.commands.common import (
-    ALIASES,
-    POOL,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    SettingsOption,
-    session,
-    span,
-    tell_each,
-)
+from starter.commands import candidates
+from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, span, tell_each
+from starter.commands.kinds import ALIASES, POOL
 from starter.commands.pools import DryRunOption, label
 from starter.outlet import say
 
@@ -40,7 +31,7 @@ PoolsArgument = Annotated[
         metavar="POOL",
         help="p1, pool/p1 or machinedeployment/p1.",
         show_default=False,
-        autocompletion=completion.pool_names,
+        autocompletion=candidates.pool_names,
     ),
 ]
 RevisionOption = Annotated[int | None, typer.Option("--revision", help="All about this one.", show_default=False)]

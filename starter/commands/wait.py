@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands import candidates as completion
-from starter.commands import pools
+from starter.commands import candidates, pools
 from starter.commands.common import (
-    MACHINE,
-    POOL,
     AllClustersOption,
     AllOption,
     ClusterOption,
@@ -25,6 +22,7 @@ from starter.commands.common import (
     span,
     target,
 )
+from starter.commands.kinds import MACHINE, POOL
 from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
@@ -43,7 +41,7 @@ def wait(
             "--for",
             help="phase=Running (or another phase), or deleted; of a pool rolled-out, ready or deleted.",
             show_default="phase=Running; rolled-out",
-            autocompletion=completion.goals,
+            autocompletion=candidates.goals,
         ),
     ] = None,
     timeout: Annotated[
