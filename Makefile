@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 install: $(STAMP)  ## The virtual environment in .venv
 
 demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; KUBE=real after `make kube`
-	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/realkube.py $(BIN)/python) -m starter.demo
+	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/realkube.py $(BIN)/python) -m starter.local.demo
 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
 	@$(BIN)/hostler up $(ARGS)

@@ -49,9 +49,9 @@ from activities.watch.lost import looking
 from activities.watch.nodes import WatchActivities
 from resources.queues import queues
 from resources.settings import ROLES, Role, Settings, SettingsError, load_settings
-from starter import limits
-from starter.connection import connect, followed
 from starter.outlet import Formatter, complain
+from starter.sdk import limits
+from starter.sdk.connection import connect, followed
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow

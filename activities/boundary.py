@@ -20,7 +20,8 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 
 from activities.kube.client import KubeError
 from activities.secrets import SecretMissing
-from drivers.errors import DriverError, IdempotencyMismatch, NameTaken, PartialUpdate, WrongAccount
+from drivers.base import NameTaken
+from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
 from resources.errors import (
     IDEMPOTENCY,
     MISSING_CREDENTIALS,

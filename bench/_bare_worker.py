@@ -20,7 +20,7 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from resources.settings import Settings, load_settings
-from starter.connection import connect
+from starter.sdk.connection import connect
 from workflows.machine import MachineWorkflow
 
 

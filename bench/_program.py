@@ -12,7 +12,7 @@ from typing import TypeVar
 from _stack import BenchError
 from rich.console import Console
 
-from starter.errors import HostlerError
+from starter.sdk.errors import HostlerError
 
 T = TypeVar("T")
 Say = Callable[[str], None]

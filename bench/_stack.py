@@ -28,9 +28,9 @@ from activities.kube.client import Clusters, secret_path
 from resources.converter import data_converter
 from resources.manifests import Loaded, load_manifests
 from resources.settings import Settings, load_settings
-from starter import stack
-from starter.processes import Child, Command, Processes
-from starter.setup import SetupError, check_namespace, setup
+from starter.local import stack
+from starter.local.processes import Child, Command, Processes
+from starter.sdk.setup import SetupError, check_namespace, setup
 
 HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples" / "aws"

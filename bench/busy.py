@@ -51,9 +51,9 @@ from resources.member import Member, Vm
 from resources.membership import MemberReport
 from resources.messages import Account, AccountUse, ClusterNews
 from resources.pool import PoolState, Revision
-from starter import starts
-from starter.client import HostlerClient
-from starter.errors import NoAnswer
+from starter.sdk import starts
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NoAnswer
 
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="demo-aws"))
 

@@ -48,8 +48,8 @@ from rich.table import Table
 from resources import names
 from resources.machine_class import UPDATE_CONCURRENCY, ClassState
 from resources.manifests import Machine, MachineClass
-from starter.client import HostlerClient
-from starter.errors import NoAnswer
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NoAnswer
 
 MOST = 500  # machines
 LOOK_EVERY = 0.1  # seconds between two looks at the class
@@ -169,7 +169,7 @@ async def change(stack: Stack, hostler: HostlerClient, options: argparse.Namespa
     events = await together([partial(_events, h) for h in handles])
     _, last = await stack.calls(0, "ec2")
     load, started = os.getloadavg()[0], time.monotonic()
-    await hostler.classes.apply(manifest)
+    await hostler.apply(manifest)
     most = await _all_done(stack, hostler, manifest, machines)
     seconds = time.monotonic() - started
     calls, _ = await stack.calls(last, "ec2")

@@ -44,8 +44,8 @@ from resources import names
 from resources.machine_deployment import MachineDeployment, percent_of
 from resources.manifests import MachineClass
 from resources.pool_intents import PoolSummary
-from starter.client import HostlerClient
-from starter.errors import NoAnswer, Unreachable
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NoAnswer, Unreachable
 
 POOL = "bench"
 LOOK_EVERY = 0.2  # seconds between two looks at the pool

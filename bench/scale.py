@@ -37,7 +37,7 @@ from rollout import POOL, pool_of, rolled_out, timed
 from resources import names
 from resources.converter import data_converter
 from resources.manifests import MachineClass
-from starter.client import HostlerClient
+from starter.sdk.client import HostlerClient
 
 LEASES_A_SECOND = 50
 """Of all kubelets together, at most."""

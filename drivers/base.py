@@ -11,7 +11,7 @@ its account, and whoever is about to believe that a VM is gone asks get_account 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any, Protocol
@@ -83,6 +83,18 @@ class MachineStatus(Request):
     """The installation in its tags; None where it was made before there was such a tag."""
     console: str | None = None
     """The last lines of the console, when a diagnosis was asked for."""
+
+
+class NameTaken(DriverError):
+    """Living VMs carry the machine's name and another uid: of a life that is over, as far as anybody knows."""
+
+    def __init__(self, machine: Identity, vms: Sequence[MachineStatus]) -> None:
+        found = " and ".join(f"{vm.provider_id} ({vm.state}, uid {vm.uid or 'unknown'})" for vm in vms)
+        super().__init__(
+            ErrorClass.CONFLICT,
+            f"the name {machine.name} of cluster {machine.cluster} is taken at the cloud: {found}",
+        )
+        self.vms = tuple(vms)
 
 
 def is_of(tagged: str | None, installation: str) -> bool:

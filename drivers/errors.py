@@ -1,15 +1,9 @@
-"""The one exception that a driver raises."""
+"""The one exception that a driver raises; `NameTaken`, which carries VMs, stands beside those in base.py."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
 from resources.messages import ResourceUpdate
-
-if TYPE_CHECKING:
-    from drivers.base import Identity, MachineStatus
 
 
 class DriverError(Exception):
@@ -52,18 +46,6 @@ class IdempotencyMismatch(DriverError):
     def __init__(self, message: str, *, provider_code: str, terminated: bool) -> None:
         super().__init__(ErrorClass.CONFLICT, message, provider_code=provider_code)
         self.terminated = terminated
-
-
-class NameTaken(DriverError):
-    """Living VMs carry the machine's name and another uid: of a life that is over, as far as anybody knows."""
-
-    def __init__(self, machine: Identity, vms: Sequence[MachineStatus]) -> None:
-        found = " and ".join(f"{vm.provider_id} ({vm.state}, uid {vm.uid or 'unknown'})" for vm in vms)
-        super().__init__(
-            ErrorClass.CONFLICT,
-            f"the name {machine.name} of cluster {machine.cluster} is taken at the cloud: {found}",
-        )
-        self.vms = tuple(vms)
 
 
 class WrongAccount(DriverError):

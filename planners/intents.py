@@ -1,7 +1,7 @@
 """What an intent makes of a machine's deletion and of its preservation, and why it is refused.
 
-The machine's workflow asks it when an intent arrives; `starter.recorded` asks it again for each intent that it finds in
-a history, when there is no worker to ask. Both have one answer.
+The machine's workflow asks it when an intent arrives; `starter.sdk.machines.recorded` asks it again for each intent
+that it finds in a history, when there is no worker to ask. Both have one answer.
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def explain(error: Exception) -> int:
     """Says it in a line (one for each thing that is wrong) and answers with the exit code."""
     from resources.manifests import ManifestError
     from resources.settings import SettingsError
-    from starter.errors import HostlerError
+    from starter.sdk.errors import HostlerError
 
     if os.environ.get(DEBUG):
         say_trace(error)

@@ -18,7 +18,7 @@ from resources.messages import Answer, Intent
 from resources.names import class_id, machine_id
 from resources.timings import Timings
 from simulator.frame import FaultRule
-from starter.starts import start_class
+from starter.sdk.starts import start_class
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 

@@ -55,7 +55,7 @@ from resources.preservation import (
     Request,
 )
 from resources.settings import load_settings
-from starter import intents, live
+from starter.sdk import intents, live
 from workflows.machine_class import MachineClassWorkflow
 
 DEADLINE = 60.0  # seconds; a passing test never waits for it

@@ -18,7 +18,7 @@ from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 
 from resources.attributes import ALL
 from resources.converter import data_converter
-from starter.stack import KNOBS as UP
+from starter.local.stack import KNOBS as UP
 
 DEV_SERVER = Path(sys.executable).parent / "temporal"
 KNOBS = {

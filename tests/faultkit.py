@@ -33,7 +33,7 @@ import worker
 from drivers.aws.calls import new_session
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
 from resources.settings import load_settings
-from starter.connection import connect
+from starter.sdk.connection import connect
 
 Kind = Literal["killed before", "killed after", "reply lost", "transient", "throttled", "permanent", "not found"]
 CRASHES: tuple[Kind, ...] = ("killed before", "killed after", "reply lost")

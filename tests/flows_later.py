@@ -35,8 +35,8 @@ from resources.machine import ApplyIntent, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, cluster_id, machine_id
 from simulator.ec2 import World
-from starter.client import HostlerClient
-from starter.errors import HostlerError
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError
 from workflows.machine import MachineWorkflow
 
 HEALTH_TIMEOUT = timedelta(seconds=5)

@@ -20,8 +20,8 @@ from resources.manifests import MachineClass
 from resources.names import TAG_UID, class_id, machine_id
 from resources.timings import Timings
 from simulator.frame import Call
-from starter.client import HostlerClient
-from starter.results import Applied
+from starter.sdk.client import HostlerClient
+from starter.sdk.results import Applied
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 
@@ -69,7 +69,7 @@ class Hot:
 
     async def apply(self, **fields: Any) -> Applied:
         self.manifest = self.changed(**fields)
-        return await self.client.classes.apply(self.manifest)
+        return (await self.client.apply(self.manifest))[-1]
 
     async def everywhere(self, **fields: Any) -> ClassState:
         """Apply the change, and wait until every machine says that it has it."""

@@ -48,7 +48,7 @@ from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult, RolloutState
 from resources.settings import Settings
-from starter import intents
+from starter.sdk import intents
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
 

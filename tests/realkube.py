@@ -30,8 +30,8 @@ from realkube_certificates import write_certificates
 from realkube_signer import sign_requests
 
 from simulator import controllers as simulated
-from starter.processes import Child, Command, ProcessError, Processes, Ready, no_wait
-from starter.up import cancelled_by_signals
+from starter.local.processes import Child, Command, ProcessError, Processes, Ready, no_wait
+from starter.local.up import cancelled_by_signals
 
 ASSETS_VARIABLE = "KUBEBUILDER_ASSETS"
 REQUIRE_VARIABLE = "HOSTLER_REQUIRE_KUBE"

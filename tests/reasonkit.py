@@ -11,7 +11,7 @@ from resources import errors
 from resources.reasons import Kind
 
 ROOT = Path(__file__).parent.parent
-HISTORY = ROOT / "starter/history.py"
+HISTORY = ROOT / "starter/sdk/history.py"
 """The story that `hostler events` tells has reasons of its own."""
 FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted((ROOT / room).rglob("*.py"))), HISTORY]
 

@@ -25,7 +25,7 @@ from resources.manifests import SecretRef
 from resources.messages import FAIRNESS_KEY_BYTES, Account
 from resources.names import cloud_queue
 from resources.settings import CloudSettings, Settings, SettingsError
-from starter import limits
+from starter.sdk import limits
 from workflows.calls import Urgency, share
 
 BACKLOG = 300

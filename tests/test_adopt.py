@@ -22,10 +22,10 @@ from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
 from resources.owner import Owner
 from resources.settings import Settings
 from simulator.frame import FaultRule
-from starter import doctor_clusters
-from starter.adoption import choose
-from starter.client import HostlerClient
-from starter.errors import NoAnswer, Refused
+from starter.doctor import clusters as doctor_clusters
+from starter.sdk.adoption import choose
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NoAnswer, Refused
 from workflows.machine import MachineWorkflow
 
 Orphans = dict[str, list[str]]
@@ -355,8 +355,8 @@ async def test_what_cannot_be_adopted(stack: Stack) -> None:
 
 
 async def test_without_a_worker(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("starter.orphans.PATIENCE", 0.3)
-    monkeypatch.setattr("starter.orphans.new_id", lambda: "the-first")
+    monkeypatch.setattr("starter.sdk.orphans.PATIENCE", 0.3)
+    monkeypatch.setattr("starter.sdk.orphans.new_id", lambda: "the-first")
     async with new_stack(temporal.client) as stack:
         classes = examples().classes
         with pytest.raises(NoAnswer, match=f"cannot be looked into: nobody polls {stack.settings.queue_prefix}"):

@@ -20,11 +20,11 @@ from resources.machine import MachineState, Phase
 from resources.messages import DeleteIntent, OwnedVm
 from resources.names import machine_id
 from resources.pool_intents import PoolSummary
-from starter.adoption import is_its
 from starter.commands.adopt import told
-from starter.errors import Refused
-from starter.pool_members import refuse_too_early
-from starter.results import Life, MachineSummary
+from starter.sdk.adoption import is_its
+from starter.sdk.errors import Refused
+from starter.sdk.pools.members import refuse_too_early
+from starter.sdk.results import Life, MachineSummary
 
 
 @pytest_asyncio.fixture

@@ -24,7 +24,7 @@ from resources.machine import Phase
 from resources.manifests import SecretRef
 from resources.messages import Account, AccountUse, Intent
 from resources.settings import WorkerSettings
-from starter import intents
+from starter.sdk import intents
 from workflows.cluster import ClusterWorkflow
 
 MANY = 350

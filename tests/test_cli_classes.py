@@ -30,9 +30,9 @@ from resources.messages import Intent
 from resources.names import class_id
 from resources.reasons import next_step
 from resources.settings import load_settings
-from starter.client import HostlerClient
 from starter.commands.describe import class_page
-from starter.results import ClassDescription, ClassSummary
+from starter.sdk.client import HostlerClient
+from starter.sdk.results import ClassDescription, ClassSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 

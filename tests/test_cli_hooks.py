@@ -23,12 +23,13 @@ from resources.machine_manifest import HOOKS_MOST, HookKind, LifecycleHooks
 from resources.manifests import load_manifests
 from resources.names import machine_id
 from resources.settings import load_settings
-from starter import completion, intents, live
-from starter.client import HostlerClient
+from starter.commands import candidates as completion
 from starter.commands.hook import app
-from starter.diff import HOT, IN_PLACE, _pool_effect
-from starter.errors import NotFound, Refused
-from starter.hooks import Held, hooks_of
+from starter.sdk import intents, live
+from starter.sdk.apply.diff import HOT, IN_PLACE, _pool_effect
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NotFound, Refused
+from starter.sdk.machines.hooks import Held, hooks_of
 from workflows.machine import MachineWorkflow
 
 __all__ = ["impatient", "place", "working"]  # fixtures

@@ -20,7 +20,7 @@ from resources.machine import MachineState, Phase
 from resources.manifests import load_manifests
 from resources.names import class_id, pool_id, pool_user
 from resources.pool_intents import PoolSummary
-from starter import intents, live, pool_waiting
+from starter.sdk import intents, live, patience
 
 __all__ = ["impatient", "place"]  # fixtures
 COLUMNS = ["NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE"]
@@ -29,7 +29,7 @@ COLUMNS = ["NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take long to answer; only where nobody is (`impatient`) that is not waited for."""
-    monkeypatch.setattr(pool_waiting, "INTERVAL", 0.05)
+    monkeypatch.setattr(patience, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
 

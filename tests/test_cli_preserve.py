@@ -23,9 +23,9 @@ from cli_support import (
 from resources.machine import MachineState, Phase
 from resources.names import machine_id
 from resources.preservation import PreserveValue
-from starter.client import HostlerClient
 from starter.commands.rows import Row
-from starter.errors import NotFound, Refused
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import NotFound, Refused
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 

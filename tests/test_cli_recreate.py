@@ -13,7 +13,7 @@ from test_adopt import client_of, fault, mend, provider_id, running
 from test_cli_life import hostler
 
 from resources.machine import Phase
-from starter.errors import NotFound
+from starter.sdk.errors import NotFound
 
 __all__ = ["impatient"]  # a fixture
 

@@ -32,7 +32,7 @@ from resources import starts
 from resources.machine import MachineState, Phase
 from resources.manifests import Machine
 from resources.reasons import next_step
-from starter import completion
+from starter.commands import candidates as completion
 
 __all__ = ["impatient", "place"]  # fixtures
 

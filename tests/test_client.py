@@ -41,15 +41,25 @@ from resources.manifests import AnyManifest, Secret, load_manifests
 from resources.messages import Intent
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
-from starter import intents, sources
-from starter.client import HostlerClient
 from starter.commands.describe import page
 from starter.commands.get import _node_status
-from starter.errors import HostlerError, Interrupted, NoAnswer, NotFound, Refused, Unreachable, WaitTimeout, translated
-from starter.live import pending_of
 from starter.output import Busy, Table, age, dump, fields, moment
-from starter.plan_classes import ClassPlan
-from starter.results import Verb
+from starter.sdk import intents
+from starter.sdk.apply import sources
+from starter.sdk.apply.classes import ClassPlan
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import (
+    HostlerError,
+    Interrupted,
+    NoAnswer,
+    NotFound,
+    Refused,
+    Unreachable,
+    WaitTimeout,
+    translated,
+)
+from starter.sdk.live import pending_of
+from starter.sdk.results import Verb
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 
@@ -174,7 +184,7 @@ async def test_waiting_until_every_machine_has_the_newest_class(hostler: Hostler
     changed = load_manifests(text(class_yaml(team="b")), "test").classes[0]
     preview = await hostler.classes.preview("c1", ClassSnapshot.of(changed))
     assert (preview.hot, preview.rolls, preview.refused) == (["vmTags"], [], [])
-    applied = await hostler.classes.apply(changed)
+    applied = (await hostler.apply(changed))[-1]
     assert str(applied) == "machineclass/c1 configured: generation 2: hot update of vmTags; 2 machines to tell"
 
     async def failed() -> bool:
@@ -190,7 +200,7 @@ async def test_waiting_until_every_machine_has_the_newest_class(hostler: Hostler
         await hostler.classes.wait("c1", timeout=timedelta(0), progress=progress)
     assert looks == [1]
     await hostler.apply(*parsed(machine_yaml("m2")))  # it fails no more
-    await hostler.classes.apply(load_manifests(text(class_yaml(team="c")), "test").classes[0])
+    await hostler.apply(load_manifests(text(class_yaml(team="c")), "test").classes[0])
     assert (await hostler.classes.wait("c1")).last_updated_generation == 3
     for missing in (hostler.classes.get("c9"), hostler.classes.delete("c9"), hostler.classes.renew("c9")):
         with pytest.raises(NotFound, match=r"class 'c9' of cluster .* is not known"):

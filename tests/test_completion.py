@@ -15,7 +15,7 @@ import pytest
 from cli_support import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, place, text, working
 
 from resources.machine import Phase
-from starter.completion import FILE_PARAMETERS
+from starter.commands.candidates import FILE_PARAMETERS
 from starter.main import COMMANDS
 
 __all__ = ["place", "working"]  # fixtures

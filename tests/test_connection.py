@@ -23,8 +23,8 @@ from temporalio.worker import Worker
 from watchkit import Door
 
 from resources.settings import Settings
-from starter import connection
-from starter.connection import connect, followed
+from starter.sdk import connection
+from starter.sdk.connection import connect, followed
 
 
 @workflow.defn(sandboxed=False)

@@ -19,10 +19,10 @@ from rich.console import Console
 from resources.machine import ClassSnapshot, MachineState, Phase, Status, WaitingFor
 from resources.manifests import load_manifests
 from resources.messages import Happening
-from starter.demo_view import LineView, LiveView, table, view
-from starter.up import EXAMPLES
+from starter.local.demo_view import LineView, LiveView, table, view
+from starter.local.up import EXAMPLES
 
-DEMO = [sys.executable, "-m", "starter.demo"]
+DEMO = [sys.executable, "-m", "starter.local.demo"]
 NOW = datetime(2026, 11, 28, 12, 0, 0, tzinfo=UTC)
 
 STORY = [

@@ -10,8 +10,8 @@ from cli_support import class_yaml
 from resources.machine import ClassSnapshot
 from resources.machine_class import ClassPreview
 from resources.manifests import MachineClass
-from starter.diff import HOT, NOTHING, REFUSED, REPLACE, Difference, FieldChange, changes, class_changes
-from starter.results import Verb
+from starter.sdk.apply.diff import HOT, NOTHING, REFUSED, REPLACE, Difference, FieldChange, changes, class_changes
+from starter.sdk.results import Verb
 
 
 @pytest.mark.parametrize(

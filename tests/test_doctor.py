@@ -31,10 +31,11 @@ from resources.names import class_id, cloud_queue, cluster_id, drain_queue, mach
 from resources.pool import PoolState
 from resources.rollout import RolloutState
 from resources.settings import load_settings
-from starter import doctor_temporal
-from starter.doctor import Finding, Level, clock, examine
-from starter.doctor_clusters import RIGHTS
-from starter.doctor_temporal import queues
+from starter.doctor import temporal as doctor_temporal
+from starter.doctor.clusters import RIGHTS
+from starter.doctor.examination import examine
+from starter.doctor.findings import Finding, Level, clock
+from starter.doctor.temporal import queues
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow

@@ -11,8 +11,8 @@ from resources.manifests import Loaded, load_manifests
 from resources.names import INSTANCE_NOT_READY_TAINT
 from simulator.ec2 import World
 from simulator.kubelet.userdata import UserDataError, parse_user_data
-from starter.stack import FULL_NAME
-from starter.up import EXAMPLES
+from starter.local.stack import FULL_NAME
+from starter.local.up import EXAMPLES
 
 FILES = sorted(EXAMPLES.glob("*.yaml"))
 PLACEHOLDER = b"<<BOOTSTRAP_TOKEN>>"

@@ -9,9 +9,9 @@ from typer.testing import CliRunner
 
 from resources.effects import Effect, effects
 from resources.manifests import PROVIDER_SPECS
-from starter.errors import NotFound, Refused
-from starter.explain import PROVIDER_SPEC, ROOTS, Field, explain, fields_of
+from starter.commands.explaining import PROVIDER_SPEC, ROOTS, Field, explain, fields_of
 from starter.main import app
+from starter.sdk.errors import NotFound, Refused
 
 
 def run(*args: str) -> str:

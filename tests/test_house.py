@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -147,3 +148,86 @@ def test_a_look_at_the_wall_clock_is_seen() -> None:
     assert wall_clocks("from time import time as t") == {"time.time"}
     assert wall_clocks("x = datetime.now(UTC) - activity.info().started_time") == {"datetime.now"}
     assert not wall_clocks("x = time.monotonic() + datetime.fromisoformat(s).timestamp() + clock.now()")
+
+
+# -- circles ----------------------------------------------------------------------------------------------------------
+
+
+def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
+    """Whom each module imports among `sources` (by dotted name), also inside functions and for type checking alone:
+    what is put off or only thought is a knot all the same."""
+    return {
+        name: {m for named in imported(source) if (m := _nearest(named, sources)) and m != name}
+        for name, source in sources.items()
+    }
+
+
+def imported(source: str) -> set[str]:
+    """As `modules`; what is imported from a package by its own name, which may be a module of it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def _nearest(named: str, sources: dict[str, str]) -> str | None:
+    """`a.b.C` is of module a.b."""
+    while named and named not in sources:
+        named = named.rpartition(".")[0]
+    return named or None
+
+
+def circle(of: dict[str, set[str]]) -> list[str]:
+    """One of those that there are, from a module back to itself; empty where there is none."""
+    try:
+        TopologicalSorter(of).prepare()
+    except CycleError as e:
+        return list(e.args[1])
+    return []
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_circles() -> None:
+    every = {module_of(f): f.read_text() for room in MAY for f in files(room)}
+    assert not circle(arrows(every))
+
+
+def test_a_circle_is_seen() -> None:
+    knot = {
+        "a": "from b import c",
+        "b": "",
+        "b.c": "def f():\n    import d.e",
+        "d.e": "if TYPE_CHECKING:\n    from a import X",
+        "f": "from a import Y",
+    }
+    assert set(circle(arrows(knot))) == {"a", "b.c", "d.e"}
+    assert not circle(arrows({**knot, "d.e": "import b"}))
+
+
+ROOMS_OF_THE_STARTER: dict[str, set[str]] = {
+    "sdk": set(),
+    "doctor": {"sdk"},
+    "local": {"sdk"},
+    "commands": {"sdk", "doctor", "local"},
+}
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS_OF_THE_STARTER))
+def test_arrows_within_the_starter(room: str) -> None:
+    """The SDK knows nobody who uses it; what stands beside the rooms (the outlet, the screen) is all others'."""
+    may = ROOMS_OF_THE_STARTER[room] | {room}
+    found = {
+        (str(f.relative_to(ROOT)), m)
+        for f in files(f"starter/{room}")
+        for m in modules(f.read_text())
+        if m.startswith("starter.")
+        and (second := m.split(".")[1]) not in may
+        and (room == "sdk" or second in ROOMS_OF_THE_STARTER)
+    }
+    assert not found

@@ -15,8 +15,8 @@ from temporalio.testing import WorkflowEnvironment
 from resources.errors import NOT_PRESERVED
 from resources.messages import Answer, Intent
 from resources.pool_intents import ScaleIntent
-from starter import intents
-from starter.errors import NotFound, NotPreserved, Refused
+from starter.sdk import intents
+from starter.sdk.errors import NotFound, NotPreserved, Refused
 from workflows.pool import MachineDeploymentWorkflow
 
 FAILED_TASK = RPCError("Workflow Task in failed state", RPCStatusCode.FAILED_PRECONDITION, b"")

@@ -23,8 +23,8 @@ from resources.errors import ErrorClass
 from resources.settings import ClusterSettings, Settings, SettingsError
 from simulator.frame import Frame
 from simulator.kube import KubeApi
-from starter.errors import HostlerError
-from starter.kube import connect_cluster
+from starter.sdk.errors import HostlerError
+from starter.sdk.kube import connect_cluster
 
 OLD, NEW = "the-old-token-of-this-test", "the-new-token-of-this-test"
 CANARY = "s3cr3t-c4n4ry-0123456789"

@@ -11,7 +11,7 @@ from lifekit import CLUSTER, Stack, eventually, examples, plant, write_secret
 from resources.machine import MachineState, Phase
 from resources.manifests import SecretRef
 from resources.names import cluster_id, machine_id
-from starter.errors import Refused
+from starter.sdk.errors import Refused
 from workflows.machine import MachineWorkflow
 
 ROLE = "kubernetes.io/role/node"
@@ -47,7 +47,7 @@ async def test_a_wrong_must_tag_that_no_machine_carries(stack: Stack, hot: Hot) 
     assert hot.each(machine) == [A] * 3
     assert has_must_tags(hot, machine)
     with pytest.raises(Refused, match=f"the tag {ROLE} may not be changed"):
-        await hot.client.classes.apply(hot.changed(tags={**COST_A["tags"], ROLE: "0"}))
+        await hot.client.apply(hot.changed(tags={**COST_A["tags"], ROLE: "0"}))
     assert (await hot.of_class()).machine_class.provider_spec == hot.manifest.provider_spec
 
 

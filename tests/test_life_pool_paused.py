@@ -10,7 +10,7 @@ from poollives import Pool, pool_spec
 
 from resources.messages import Happening
 from resources.names import cluster_id
-from starter.client import HostlerClient
+from starter.sdk.client import HostlerClient
 from workflows.cluster import ClusterWorkflow
 
 

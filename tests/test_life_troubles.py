@@ -24,9 +24,9 @@ from watchkit import Door
 import activities.drain.nodes
 from resources.machine import MachineState, Phase
 from resources.timings import Timings
-from starter.client import HostlerClient
 from starter.commands.describe import page
-from starter.results import Event
+from starter.sdk.client import HostlerClient
+from starter.sdk.results import Event
 
 SOON = timedelta(seconds=5)  # healthTimeout of a machine that is to fail
 LATE = timedelta(seconds=3)  # how much later than its deadline a decision may come on a busy machine

@@ -13,7 +13,7 @@ import yaml
 from resources.effects import Effect, effects
 from resources.machine_deployment import MachineDeployment, MachineDeploymentSpec
 from resources.manifests import ManifestError, load_manifests
-from starter.explain import explain
+from starter.commands.explaining import explain
 
 ROOT = Path(__file__).parent.parent
 POOL: dict[str, Any] = {

@@ -26,7 +26,7 @@ from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.machine_class import UpdateState
 from simulator.frame import FaultRule
-from starter.client import HostlerClient
+from starter.sdk.client import HostlerClient
 
 ROOT = Path(__file__).parent.parent
 DOCS = (ROOT / "docs" / "metrics.md").read_text()
@@ -148,11 +148,11 @@ async def test_a_worker_exports_what_the_docs_say(bare: Stack) -> None:
     changed = manifest.model_copy(update={"provider_spec": {**spec, "vmTags": {**spec.get("vmTags", {}), "cost": "b"}}})
 
     async with worker_process(bare) as process:
-        await hostler.classes.apply(manifest)
+        await hostler.apply(manifest)
         await bare.create()
         await bare.phase(Phase.RUNNING)
         await eventually(lambda: counted(phase="Running"), lambda n: n == 1, "counted")
-        await hostler.classes.apply(changed)
+        await hostler.apply(changed)
         await hostler.classes.wait(manifest.metadata.name, timeout=timedelta(minutes=2))
         done = {"class": manifest.metadata.name, "state": "Updated"}
         await eventually(lambda: counted("hostler_class_machines", **done), lambda n: n == 1, "its class counts it")

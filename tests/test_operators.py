@@ -39,7 +39,7 @@ from resources.messages import DeleteIntent, Happening, MachineRef, Reachability
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page
-from starter.results import (
+from starter.sdk.results import (
     ClusterDescription,
     ClusterSummary,
     Description,

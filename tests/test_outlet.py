@@ -19,7 +19,7 @@ import yaml
 from resources.visible import visible, visible_json
 from starter.commands.doctor import ESCAPE
 from starter.commands.doctor import _page as page_of
-from starter.doctor import Finding, Level
+from starter.doctor.findings import Finding, Level
 from starter.outlet import Formatter, complain, say, warn
 from starter.output import Table, dump, fields
 from worker import configure_logging
@@ -215,7 +215,7 @@ from rich.live import Live
 from rich.table import Table
 from resources.machine import MachineState, Phase, Status, WaitingFor
 from resources.messages import Happening
-from starter.demo_view import LiveView, view
+from starter.local.demo_view import LiveView, view
 from starter.output import Busy
 from starter.screen import screen
 evil = {evil!r}
@@ -257,7 +257,7 @@ WAYS_OUT = {"print", "input", "echo", "secho", "confirm", "prompt", "pprint", "p
 PRINTS = {"starter/outlet.py", "starter/screen.py"}
 OUR_SCREEN = {"_console", "screen"}
 """What rich prints on is made by starter/screen.py: an attribute of the views."""
-CHILDREN = {"starter/guardian.py"}
+CHILDREN = {"starter/local/guardian.py"}
 
 
 def leaks(source: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""Whoever waits or watches goes on when Temporal does not answer for a moment (starter/patience.py)."""
+"""Whoever waits or watches goes on when Temporal does not answer for a moment (starter/sdk/patience.py)."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from temporalio.service import RPCError, RPCStatusCode, WorkflowService
 
 from resources.manifests import AnyManifest, load_manifests
 from resources.settings import load_settings
-from starter import classes, patience, pool_waiting, rollout_follow
-from starter.client import HostlerClient
-from starter.commands import rows
-from starter.errors import Interrupted, Unreachable, translated
-from starter.rollout_view import LineView
+from starter.commands import rollout_follow, rows
+from starter.commands.rollout_view import LineView
+from starter.sdk import patience
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import Interrupted, Unreachable, translated
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 EVERY = 17  # more than one look makes, so that the next one has a chance
@@ -32,7 +32,7 @@ READS = (
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(patience, "PAUSE", 0.01)
-    for looks in (classes, pool_waiting, rollout_follow, rows):
+    for looks in (patience, rows):
         monkeypatch.setattr(looks, "INTERVAL", 0.05)
 
 

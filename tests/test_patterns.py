@@ -27,10 +27,10 @@ LIMITS = {
     "resources/machine_manifest.py:_HOOK_NAME": 256,
     "activities/kube/credentialplugin.py:_SECRET": 2048,
     "activities/kube/credentialplugin.py:_NAMED": 2048,
-    "starter/selectors.py:_COMMA": 1000,
-    "starter/selectors.py:_COMPARED": 1000,
-    "starter/selectors.py:_SET": 1000,
-    "starter/selectors.py:_PRESENT": 1000,
+    "starter/sdk/machines/selectors.py:_COMMA": 1000,
+    "starter/sdk/machines/selectors.py:_COMPARED": 1000,
+    "starter/sdk/machines/selectors.py:_SET": 1000,
+    "starter/sdk/machines/selectors.py:_PRESENT": 1000,
 }
 """What is longer never reaches them: characters."""
 MOST = 10_000_000

@@ -64,7 +64,7 @@ from resources.preservation import PreservedBy
 from resources.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
-from starter.starts import start_class
+from starter.sdk.starts import start_class
 
 CREATED = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
 

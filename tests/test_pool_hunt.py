@@ -29,7 +29,7 @@ from resources.names import pool_user
 from resources.pool import Gate, PoolState, Rollout
 from resources.pool_intents import PoolQuestion, PoolSummary, RevisionSummary
 from starter.commands import rollout_history
-from starter.pool_results import RolloutListed
+from starter.sdk.pools.results import RolloutListed
 from workflows.pool import views
 
 LATER = EPOCH + timedelta(minutes=20)

@@ -17,8 +17,8 @@ from resources.messages import ClusterNews, Happening
 from resources.pool import Gate, PoolState, Rollout
 from resources.pool_intents import PoolSummary, RevisionSummary
 from starter.commands.describe import pool_lines
-from starter.pool_results import PoolDescription, PoolListed
-from starter.results import MachineSummary
+from starter.sdk.pools.results import PoolDescription, PoolListed
+from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
@@ -18,15 +19,16 @@ from resources.manifests import AnyManifest, load_manifests
 from resources.names import pool_id, pool_user
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
-from starter import intents, live, pool_waiting, rehearsal, rollout_status
-from starter.client import HostlerClient
 from starter.commands import rollout_history
-from starter.diff import HOT, POOL, ROLL, _pool_effect
-from starter.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
-from starter.pool_results import PoolDescription, PoolListed
-from starter.pool_waiting import Goal, reached
-from starter.pools import Pools
-from starter.results import Verb
+from starter.sdk import intents, live, patience
+from starter.sdk.apply.diff import HOT, POOL, ROLL, _pool_effect
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, WaitTimeout
+from starter.sdk.pools import rehearsal, rollout_look
+from starter.sdk.pools.results import PoolDescription, PoolListed
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.pools.waiting import Goal, reached
+from starter.sdk.results import Verb
 
 __all__ = ["impatient", "place"]  # fixtures
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)
@@ -36,7 +38,7 @@ SDK = Path(__file__).parent.parent / "docs" / "sdk.md"
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take long to answer; only where nobody is (`impatient`) that is not waited for."""
-    monkeypatch.setattr(pool_waiting, "INTERVAL", 0.05)
+    monkeypatch.setattr(patience, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
 
@@ -76,8 +78,8 @@ async def ready(hostler: HostlerClient, *documents: dict[str, Any]) -> None:
 
 def test_the_documentation_names_every_method() -> None:
     told = set(re.findall(r"`pools\.(\w+)\(", SDK.read_text().replace("`, `", "`\n`")))
-    methods = {name for name in vars(Pools) if not name.startswith("_")}
-    assert told == methods - {"send", "unknown"}
+    methods = {name for name, _ in inspect.getmembers(Pools, inspect.iscoroutinefunction) if not name.startswith("_")}
+    assert told == methods - {"send", "tell", "unknown"}
 
 
 # -- apply ------------------------------------------------------------------------------------------------------------
@@ -303,7 +305,7 @@ async def test_rollouts_of_a_former_pool_of_the_name_are_not_its_own(
     assert [r for r in await hostler.pools.rollouts() if r.pool == "p1"] == []
     with pytest.raises(NotFound, match="the rollout of revision 2 of pool p1 is not known"):
         await hostler.pools.rollout("p1", 2)
-    assert await rollout_status.undone(hostler, "p1", 2) is None
+    assert await rollout_look.undone(hostler.pools, "p1", 2) is None
     await hostler.pools.pause("p1")
     await hostler.pools.restart("p1", reason="the new life")
     (line,) = [row for row in await rollout_history.table(hostler, "p1", titled=False) if "the new life" in row]
@@ -437,7 +439,7 @@ class Looks:
 async def waited(looks: Looks, until: str = "rolled-out") -> PoolDescription:
     client: Any = looks
     timeout = timedelta(seconds=60)
-    return await pool_waiting.wait(client, "p1", until, timeout=timeout, progress=None, cluster=None)
+    return await Pools.wait(client, "p1", until, timeout=timeout)
 
 
 async def test_what_the_class_has_not_told_yet_is_waited_for() -> None:

@@ -15,7 +15,7 @@ from planners.preservation import effective
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.preservation import Preservation, PreservedBy, PreserveValue, Release, Request
 from starter.commands.preserved import section
-from starter.preservation import value_of
+from starter.sdk.machines.preservation import value_of
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

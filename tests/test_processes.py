@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from process_support import alive, locked, until
 
-from starter import processes
-from starter.processes import Child, Command, ProcessError, Processes
+from starter.local import processes
+from starter.local.processes import Child, Command, ProcessError, Processes
 
 # Says its own pid and that of a child of its own, then lives for ever.
 FAMILY = """
@@ -163,7 +163,7 @@ async def test_the_guardian_holds_a_lock_until_nobody_is_left(tmp_path: Path) ->
 KILLED = """
 import asyncio, sys
 from pathlib import Path
-from starter.processes import Processes
+from starter.local.processes import Processes
 sys.path.insert(0, sys.argv[2])
 from test_processes import STUBBORN, family, pids
 

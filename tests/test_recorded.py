@@ -25,7 +25,7 @@ from resources.preservation import (
     ReleaseIntent,
     Request,
 )
-from starter.recorded import _fold_event
+from starter.sdk.machines.recorded import _fold_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -30,7 +30,7 @@ from resources.machine_manifest import LifecycleHooks
 from resources.messages import DeleteIntent, Intent, RecreateIntent
 from resources.names import TAG_MACHINE, TAG_UID, cluster_id, pool_user, rollout_id
 from resources.rollout import Outcome
-from starter.intents import ask
+from starter.sdk.intents import ask
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 

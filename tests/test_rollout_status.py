@@ -21,10 +21,10 @@ from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
 from resources.rollout import RolloutState
 from starter.commands.rollout import pools
-from starter.pool_results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.results import MachineSummary
-from starter.rollout_status import HELD, LOST, Look, Stand, _unwell_of, counts, judge, numbers
-from starter.rollout_view import LineView, page, picture
+from starter.commands.rollout_view import LineView, page, picture
+from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
+from starter.sdk.pools.rollout_status import HELD, LOST, Look, Stand, counts, judge, numbers, unwell_of
+from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 
@@ -196,7 +196,7 @@ def test_the_picture_on_a_terminal() -> None:
 
 
 def test_one_that_is_preserved_is_waited_for_too() -> None:
-    asked = _unwell_of(summary())
+    asked = unwell_of(summary())
     assert "HostlerPool='p1'" in asked
     assert "HostlerPhase IN ('Pending', 'Pending:Preserved', 'CrashLoopBackOff', " in asked
     assert "'Unknown', 'Unknown:Preserved', 'Failed', 'Failed:Preserved')" in asked

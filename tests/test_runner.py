@@ -21,7 +21,7 @@ import worker
 from resources.converter import data_converter
 from resources.errors import TOO_EARLY
 from resources.machine import MachineState
-from starter import live
+from starter.sdk import live
 from workflows.runner import Clock, NewsWithoutTime, Runner, Tasks
 
 PASSED = SandboxRestrictions.default.with_passthrough_modules("test_runner")

@@ -24,10 +24,10 @@ from resources.machine import Phase
 from resources.settings import load_settings
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread
-from starter import live
-from starter.client import HostlerClient
-from starter.errors import Unreachable
-from starter.selectors import SelectorError, parse
+from starter.sdk import live
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import Unreachable
+from starter.sdk.machines.selectors import SelectorError, parse
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 

@@ -21,8 +21,8 @@ from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.messages import DeleteIntent, Happening
 from resources.timings import Timings
-from starter import history
-from starter.history import Calls, Story
+from starter.sdk import history
+from starter.sdk.history import Calls, Story
 from workflows.machine import MachineWorkflow
 
 NOW = datetime(2026, 3, 1, 3, 0, 0, tzinfo=UTC)

@@ -28,14 +28,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from resources.attributes import ALL, PHASE
 from resources.manifests import load_manifests
 from resources.timings import Timings
-from starter.demo import cloud_resources
-from starter.errors import Unreachable
-from starter.kube import connect_cluster
-from starter.live import find
-from starter.processes import ProcessError
-from starter.setup import SetupError, setup
-from starter.stack import CLUSTER, Options, Ports, Stack, UpError
-from starter.up import EXAMPLES, words
+from starter.local.demo import cloud_resources
+from starter.local.processes import ProcessError
+from starter.local.stack import CLUSTER, Options, Ports, Stack, UpError
+from starter.local.up import EXAMPLES, words
+from starter.sdk.errors import Unreachable
+from starter.sdk.kube import connect_cluster
+from starter.sdk.live import described
+from starter.sdk.setup import SetupError, setup
 
 HOSTLER = Path(sys.executable).with_name("hostler")
 ANY_PORTS = [x for port in fields(Ports) for x in (port.metadata["flag"], "0")]
@@ -239,7 +239,7 @@ async def remember(stack: Stack) -> None:
 async def remembered(stack: Stack) -> list[bool]:
     """Whether Temporal, and the simulated cluster, know what `remember` told them."""
     client = await stack.connect()
-    workflow = await find(client.get_workflow_handle(REMEMBERED))
+    workflow = await described(client.get_workflow_handle(REMEMBERED))
     async with connect_cluster(stack.settings, CLUSTER) as kube:
         return [workflow is not None, await kube.secret("default", "book") is not None]
 

@@ -38,7 +38,7 @@ from resources.names import (
     provider_key,
 )
 from resources.settings import load_settings
-from starter.connection import connect
+from starter.sdk.connection import connect
 from workflows.cluster import ClusterWorkflow
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"

@@ -26,10 +26,11 @@ from drivers.base import (
     Evidence,
     GetMachineStatusRequest,
     MachineStatus,
+    NameTaken,
     UpdateMachineRequest,
     VmState,
 )
-from drivers.errors import DriverError, NameTaken, Unimplemented
+from drivers.errors import DriverError, Unimplemented
 from resources.errors import ErrorClass
 from resources.machine_class import ClassRef, ClassReport, UpdateState
 from resources.messages import (

@@ -9,8 +9,8 @@ from typing import Any
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.failures import hide_secrets, scrub
 from drivers.aws.tags import tags_of
-from drivers.base import GetMachineStatusRequest, Identity, MachineStatus, VmState, is_of
-from drivers.errors import DriverError, NameTaken
+from drivers.base import GetMachineStatusRequest, Identity, MachineStatus, NameTaken, VmState, is_of
+from drivers.errors import DriverError
 from resources.errors import ErrorClass
 from resources.names import OWNER, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_UID
 

@@ -6,16 +6,13 @@ Upstream: k8s.io/apiserver pkg/registry/rest/delete.go and the namespace control
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from simulator.kube import crds, pods
 from simulator.kube.errors import bad_request, conflict, forbidden
 from simulator.kube.objects import Obj, format_time, parse_time
-from simulator.kube.resources import DEFINITIONS, NAMESPACES, PODS, Resource
-from simulator.kube.store import Item
-
-if TYPE_CHECKING:
-    from simulator.kube.registry import Options, Registry
+from simulator.kube.resources import DEFINITIONS, NAMESPACES, PODS, Resource, Resources
+from simulator.kube.store import Item, Store
 
 _PROTECTED_NAMESPACES = ("default", "kube-system", "kube-public")
 _KNOWN_OPTIONS = {
@@ -37,7 +34,14 @@ def is_due(resource: Resource, obj: Obj) -> bool:
     return resource.id != NAMESPACES.id or not (obj.get("spec") or {}).get("finalizers")
 
 
-def delete(registry: Registry, resource: Resource, item: Item, body: Obj, options: Options) -> tuple[Item, bool]:
+class Kept(Protocol):
+    """What there is; the registry."""
+
+    resources: Resources
+    store: Store
+
+
+def delete(registry: Kept, resource: Resource, item: Item, body: Obj, *, dry_run: bool) -> tuple[Item, bool]:
     if unknown := set(body) - _KNOWN_OPTIONS:
         raise bad_request(f"the simulator does not know these DeleteOptions: {', '.join(sorted(unknown))}")
     if body.get("propagationPolicy") not in (None, "", "Background") or body.get("orphanDependents"):
@@ -49,7 +53,7 @@ def delete(registry: Registry, resource: Resource, item: Item, body: Obj, option
     if asked is not None:
         asked = int(asked)
     grace = pods.grace_period(item.obj, asked) if resource.id == PODS.id else 0
-    if options.dry_run:
+    if dry_run:
         return item, True
     marked = _mark(registry, resource, item, grace)
     if is_due(resource, marked.obj):
@@ -78,7 +82,7 @@ def _check_preconditions(resource: Resource, item: Item, preconditions: Obj) -> 
         raise conflict(resource, item.name, why)
 
 
-def _mark(registry: Registry, resource: Resource, item: Item, grace: int) -> Item:
+def _mark(registry: Kept, resource: Resource, item: Item, grace: int) -> Item:
     """Set the deletion timestamp. A second deletion only ever shortens the grace period."""
     meta = item.obj["metadata"]
     held = bool(meta.get("finalizers")) or grace > 0 or resource.id == NAMESPACES.id
@@ -100,7 +104,7 @@ def _mark(registry: Registry, resource: Resource, item: Item, grace: int) -> Ite
     return registry.store.put(resource, obj) if held else Item(obj)
 
 
-def remove(registry: Registry, resource: Resource, item: Item) -> Item:
+def remove(registry: Kept, resource: Resource, item: Item) -> Item:
     """Take the object out of the store, and whatever only waited for it."""
     last = registry.store.remove(resource, item)
     if resource.id == DEFINITIONS.id:
@@ -117,21 +121,21 @@ def remove(registry: Registry, resource: Resource, item: Item) -> Item:
     return last
 
 
-def _empty_namespace(registry: Registry, namespace: Item) -> tuple[Item, bool]:
+def _empty_namespace(registry: Kept, namespace: Item) -> tuple[Item, bool]:
     for resource in list(registry.resources):
         for item in registry.store[resource].in_namespace(namespace.name) if resource.namespaced else ():
             _delete_content(registry, resource, item)
     return _finish_namespace(registry, namespace)
 
 
-def _delete_content(registry: Registry, resource: Resource, item: Item) -> None:
+def _delete_content(registry: Kept, resource: Resource, item: Item) -> None:
     grace = pods.grace_period(item.obj, None) if resource.id == PODS.id else 0
     marked = _mark(registry, resource, item, grace)
     if is_due(resource, marked.obj):
         remove(registry, resource, marked)
 
 
-def _finish_namespace(registry: Registry, namespace: Item) -> tuple[Item, bool]:
+def _finish_namespace(registry: Kept, namespace: Item) -> tuple[Item, bool]:
     """The namespace goes when the last of its content has gone."""
     current = registry.store.get(NAMESPACES, "", namespace.name)
     if current is None:
@@ -146,14 +150,14 @@ def _finish_namespace(registry: Registry, namespace: Item) -> tuple[Item, bool]:
     return remove(registry, NAMESPACES, registry.store.put(NAMESPACES, obj)), True
 
 
-def _empty_definition(registry: Registry, definition: Item) -> tuple[Item, bool]:
+def _empty_definition(registry: Kept, definition: Item) -> tuple[Item, bool]:
     resource = crds.resource_of(definition.obj)
     for item in list(registry.store[resource].items.values()):
         _delete_content(registry, resource, item)
     return _finish_definition(registry, definition)
 
 
-def _finish_definition(registry: Registry, definition: Item) -> tuple[Item, bool]:
+def _finish_definition(registry: Kept, definition: Item) -> tuple[Item, bool]:
     """The definition goes when the last of its objects has gone, as its cleanup finalizer promises."""
     current = registry.store.get(DEFINITIONS, "", definition.name)
     if current is None:

@@ -340,7 +340,7 @@ class Registry:
     def delete(self, resource: Resource, item: Item, body: Obj, options: Options) -> tuple[Item, bool]:
         """DELETE. Answers the object as it is now (or was last) and whether it is gone."""
         try:
-            return deletion.delete(self, resource, item, body, options)
+            return deletion.delete(self, resource, item, body, dry_run=options.dry_run)
         except (TypeError, ValueError, AttributeError) as e:
             raise bad_request(f"the DeleteOptions cannot be read: {e}") from e
 

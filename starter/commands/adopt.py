@@ -17,8 +17,8 @@ from starter.commands.common import (
 
 if TYPE_CHECKING:
     from resources.manifests import AnyManifest
-    from starter.client import HostlerClient
-    from starter.results import Adopted
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Adopted
 
 
 def adopt(
@@ -70,7 +70,7 @@ def told(adopted: Adopted) -> list[str]:
 
 
 def _manifests(files: list[str]) -> list[AnyManifest]:
-    from starter import files as manifests
+    from starter.commands import files as manifests
     from starter.outlet import warn
 
     if not files:

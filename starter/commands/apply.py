@@ -28,11 +28,11 @@ def apply(
     how far it is; which pools it rolls is said first. `hostler diff` (or --dry-run) says beforehand what is updated in
     place, what needs a new VM, and what each pool would do, step by step.
     """
-    from starter import files as manifests
-    from starter.client import HostlerClient
-    from starter.diff import differences
+    from starter.commands import files as manifests
     from starter.outlet import warn
     from starter.output import Busy
+    from starter.sdk.apply.diff import differences
+    from starter.sdk.client import HostlerClient
 
     loaded = manifests.read(files)
     for warning in loaded.warnings:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from starter.commands.common import CLASS, Session
+from starter.commands.common import Session
+from starter.commands.kinds import CLASS
 
 if TYPE_CHECKING:
     from resources.machine_class import ClassChange, ClassState
-    from starter.client import HostlerClient
     from starter.commands.rows import Form, Row
-    from starter.results import ClassDescription, ClassSummary
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import ClassDescription, ClassSummary
 
 COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
 WIDE = (*COLUMNS, "PHASE", "REASON")
@@ -48,7 +49,7 @@ async def listing(client: HostlerClient, names: list[str], all_clusters: bool, f
 
 
 async def _one(client: HostlerClient, name: str) -> ClassSummary:
-    from starter.errors import NotFound
+    from starter.sdk.errors import NotFound
 
     found = await client.classes.describe(name)
     if found.ended is not None:
@@ -84,7 +85,7 @@ def _states(s: ClassState) -> str:
 
 def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
     from starter.outlet import warn
-    from starter.results import class_manifest
+    from starter.sdk.results import class_manifest
 
     silent = [c.name for c in found if c.state is None]
     if silent:
@@ -198,7 +199,7 @@ def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) 
     async def body(client: HostlerClient) -> None:
         from resources.machine_class import users_words
         from starter.commands.common import tell_each
-        from starter.errors import Refused
+        from starter.sdk.errors import Refused
 
         async def ask(name: str) -> str:
             if not dry_run:

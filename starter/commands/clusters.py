@@ -8,35 +8,24 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
-from starter.commands.common import (
-    ALIASES,
-    CLUSTER,
-    POOL,
-    ROLLOUT,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    Session,
-    SettingsOption,
-    session,
-    target,
-)
+from starter.commands import candidates
+from starter.commands.common import AsOption, ClusterOption, ReasonOption, Session, SettingsOption, session, target
+from starter.commands.kinds import ALIASES, CLUSTER, POOL, ROLLOUT
 
 if TYPE_CHECKING:
     from resources.cluster import ClusterState
     from resources.messages import Reachability
-    from starter.client import HostlerClient
-    from starter.results import ClusterDescription
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import ClusterDescription
 
 ClusterArgument = Annotated[
     str,
-    typer.Argument(metavar="KIND", help="cluster; also cluster/NAME.", autocompletion=completion.kinds(CLUSTER)),
+    typer.Argument(metavar="KIND", help="cluster; also cluster/NAME.", autocompletion=candidates.kinds(CLUSTER)),
 ]
 ClusterNameArgument = Annotated[
     str | None,
     typer.Argument(
-        metavar="NAME", help="Default: the settings' own.", show_default=False, autocompletion=completion.names
+        metavar="NAME", help="Default: the settings' own.", show_default=False, autocompletion=candidates.names
     ),
 ]
 

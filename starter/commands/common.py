@@ -9,35 +9,17 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from starter import completion
-from starter.spelling import did_you_mean
+from starter.commands import candidates
+from starter.commands.kinds import ALIASES, CLUSTER, MACHINE, SHORT
+from starter.sdk.spelling import did_you_mean
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from resources.settings import Settings
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 K = TypeVar("K")
-
-MACHINE = "machine"
-NODE = "node"
-CLUSTER = "cluster"
-CLASS = "machineclass"
-POOL = "machinedeployment"
-ROLLOUT = "rollout"
-ORPHAN = "orphan"
-ALIASES = {
-    **dict.fromkeys(("machine", "machines", "mc"), MACHINE),
-    **dict.fromkeys(("node", "nodes", "no"), NODE),
-    **dict.fromkeys(("cluster", "clusters"), CLUSTER),
-    **dict.fromkeys(("class", "classes", "machineclass", "machineclasses", "mcc"), CLASS),
-    **dict.fromkeys(("pool", "pools", "mcd", "machinedeployment", "machinedeployments"), POOL),
-    **dict.fromkeys(("rollout", "rollouts"), ROLLOUT),
-    **dict.fromkeys(("orphan", "orphans"), ORPHAN),
-}
-SHORT = {POOL: "pool", CLASS: "class"}
-"""The words that people type, of kinds whose names are those of manifests."""
 
 ForceOption = Annotated[
     bool, typer.Option("--force", help="Shorten the drain: pods are deleted, not evicted. Clean-up is never skipped.")
@@ -48,14 +30,14 @@ TimeoutOption = Annotated[
 ]
 ClusterOption = Annotated[
     str | None,
-    typer.Option("--cluster", help="The cluster; default: the settings' own.", autocompletion=completion.clusters),
+    typer.Option("--cluster", help="The cluster; default: the settings' own.", autocompletion=candidates.clusters),
 ]
 SettingsOption = Annotated[Path | None, typer.Option("--settings", help="Settings file.", show_default=False)]
 AsOption = Annotated[str | None, typer.Option("--as", help="Who asks, for the journal; default: user@host.")]
 MachineArgument = Annotated[
     str,
     typer.Argument(
-        metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=completion.kinds(MACHINE)
+        metavar="KIND", help="machine; also machines, mc, machine/NAME.", autocompletion=candidates.kinds(MACHINE)
     ),
 ]
 MachineOrPoolArgument = Annotated[
@@ -63,7 +45,7 @@ MachineOrPoolArgument = Annotated[
     typer.Argument(
         metavar="KIND",
         help="machine or pool; also machine/NAME.",
-        autocompletion=completion.kinds(MACHINE, "pool"),
+        autocompletion=candidates.kinds(MACHINE, "pool"),
     ),
 ]
 KindArgument = Annotated[
@@ -71,14 +53,14 @@ KindArgument = Annotated[
     typer.Argument(
         metavar="KIND",
         help="machine, pool, class or cluster; also machine/NAME.",
-        autocompletion=completion.kinds(MACHINE, "pool", "class", CLUSTER),
+        autocompletion=candidates.kinds(MACHINE, "pool", "class", CLUSTER),
     ),
 ]
 NameArgument = Annotated[
-    str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False, autocompletion=completion.names)
+    str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False, autocompletion=candidates.names)
 ]
 NamesArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="NAME", show_default=False, autocompletion=completion.names)
+    list[str] | None, typer.Argument(metavar="NAME", show_default=False, autocompletion=candidates.names)
 ]
 SelectorOption = Annotated[
     str | None,
@@ -94,7 +76,7 @@ PoolArgument = Annotated[
     typer.Argument(
         metavar="KIND",
         help="pool; also machinedeployment, mcd, pool/NAME.",
-        autocompletion=completion.kinds("pool"),
+        autocompletion=candidates.kinds("pool"),
     ),
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="All machines of the cluster.")]
@@ -125,8 +107,8 @@ class Session:
         from pydantic import ValidationError
 
         from resources.base import explained
-        from starter.client import HostlerClient
-        from starter.errors import Refused
+        from starter.sdk.client import HostlerClient
+        from starter.sdk.errors import Refused
 
         async def main() -> None:
             cluster, requested_by = self.cluster, self.requested_by
@@ -198,8 +180,8 @@ def span(text: str | None) -> timedelta | None:
 async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | list[str] | None]]) -> None:
     """All of them, also after one that fails; raises what failed at the end. Nothing is said of one without an
     answer; an answer may have further lines."""
-    from starter.errors import HostlerError, Unreachable
     from starter.output import Busy
+    from starter.sdk.errors import HostlerError, Unreachable
 
     failures = []
     async with Busy("waiting for a worker's answer") as busy:

@@ -93,7 +93,7 @@ def complete(
     words: Annotated[list[str] | None, typer.Argument(show_default=False)] = None,
 ) -> None:
     """Say what may take the place of the last word, a line for each candidate: for the scripts."""
-    from starter.completion import candidates
+    from starter.commands.candidates import candidates
 
     for value, help in candidates(ctx.find_root().command, words or []):
         say(f"{visible(value)}\t{visible(help)}", keep="\t")

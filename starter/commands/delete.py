@@ -7,13 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
-from starter.commands import classes, pools
+from starter.commands import candidates, classes, pools
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    POOL,
     AllClustersOption,
     AllOption,
     AsOption,
@@ -32,13 +27,14 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.commands.selection import Key, Selection, choice
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 KINDS = (MACHINE, POOL, CLASS, CLUSTER)
 
@@ -51,7 +47,7 @@ def delete(
             metavar="KIND",
             help="machine, pool, class or cluster.",
             show_default=False,
-            autocompletion=completion.kinds(MACHINE, "pool", "class", CLUSTER),
+            autocompletion=candidates.kinds(MACHINE, "pool", "class", CLUSTER),
         ),
     ] = None,
     names: NamesArgument = None,
@@ -149,14 +145,14 @@ async def _pools(
     await pools.delete_pools(client, keys, force, reason, dry_run)
     if wait and not dry_run:
         from starter.commands.wait import wait_for_pools
-        from starter.pool_waiting import Goal
+        from starter.sdk.pools.waiting import Goal
 
         await wait_for_pools(client, keys, Goal.DELETED, limit)
 
 
 def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> tuple[list[Key], list[Key]]:
     """Cluster and name of every pool, and of every Machine, of the files."""
-    from starter import files as manifests
+    from starter.commands import files as manifests
     from starter.outlet import warn
 
     loaded = manifests.read(files)

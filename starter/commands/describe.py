@@ -11,10 +11,6 @@ import typer
 
 from starter.commands import classes, clusters, pool_page
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    POOL,
     ClusterOption,
     KindArgument,
     MachineOrPoolArgument,
@@ -23,14 +19,15 @@ from starter.commands.common import (
     one,
     session,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from resources.machine import MachineState, UpdateTrouble, WaitingFor
     from resources.messages import Happening
-    from starter.client import HostlerClient
-    from starter.pool_results import PoolDescription
-    from starter.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.pools.results import PoolDescription
+    from starter.sdk.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity
 
 RECENT = 10
 """Journal entries that `describe` shows; `events` has them all."""
@@ -166,7 +163,7 @@ def _node(state: MachineState) -> str:
 def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
     """What only the workflow knows. One that has ended waits for nothing."""
     from starter.commands import preserved
-    from starter.hooks import hook_lines
+    from starter.commands.hook import hook_lines
     from starter.output import fields, moment
 
     status, lines = state.status, []
@@ -341,7 +338,7 @@ def events(
 
     async def body(client: HostlerClient) -> None:
         from starter.output import Table
-        from starter.patience import patiently
+        from starter.sdk.patience import patiently
 
         async def look() -> tuple[bool, list[Event]]:
             """Whether it is gone, asked before the story: so its end is in it."""

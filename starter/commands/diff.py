@@ -10,7 +10,7 @@ import typer
 from starter.commands.common import ClusterOption, SettingsOption, session
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 DIFFERENT, FAILED = 1, 2
 """Exit codes, as kubectl diff has them: 0 no difference, 1 differences, more than 1 an error."""
@@ -32,7 +32,7 @@ def diff(
     """
     from resources.manifests import ManifestError
     from resources.settings import SettingsError
-    from starter.errors import HostlerError
+    from starter.sdk.errors import HostlerError
 
     class Failed(HostlerError):
         exit_code = FAILED
@@ -50,10 +50,10 @@ def diff(
 
 
 def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: Path | None) -> bool:
-    from starter import files as manifests
-    from starter.diff import differences
+    from starter.commands import files as manifests
     from starter.outlet import warn
     from starter.output import Busy
+    from starter.sdk.apply.diff import differences
 
     loaded = manifests.read(files)
     for warning in loaded.warnings:

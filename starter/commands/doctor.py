@@ -16,7 +16,7 @@ from starter.commands.common import ClusterOption, Globals, SettingsOption
 from starter.outlet import say, say_text
 
 if TYPE_CHECKING:
-    from starter.doctor import Finding
+    from starter.doctor.findings import Finding
 
 ESCAPE = "\x1b"
 """Of colours, which a pipe is spared."""
@@ -39,7 +39,7 @@ def doctor(
     Settings, Temporal, task queues and their workers, workflows that stand still, clusters (API, rights, watch), the
     source of secrets, clouds, clocks. Exit code 0: no problem; 1: at least one.
     """
-    from starter.doctor import Level
+    from starter.doctor.findings import Level
 
     found = asyncio.run(_examine(ctx, cluster, settings))
     levels = Counter(f.level for f in found)
@@ -53,7 +53,7 @@ def doctor(
 
 
 async def _examine(ctx: typer.Context, cluster: str | None, settings: SettingsOption) -> list[Finding]:
-    from starter.doctor import examine
+    from starter.doctor.examination import examine
     from starter.output import Busy
 
     given: Globals = ctx.obj or Globals()

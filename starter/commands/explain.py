@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from starter.explain import Explained, Field
+    from starter.commands.explaining import Explained, Field
 
 
 def explain(
@@ -19,7 +19,7 @@ def explain(
         typer.Argument(
             metavar="KIND[.FIELD...]",
             help="machine, machineclass, secret or settings; machineclass.providerSpec.blockDevices.",
-            autocompletion=completion.fields,
+            autocompletion=candidates.fields,
         ),
     ],
     recursive: Annotated[
@@ -31,7 +31,7 @@ def explain(
             "--provider",
             help="Whose providerSpec; needed where there is more than one.",
             show_default=False,
-            autocompletion=completion.providers,
+            autocompletion=candidates.providers,
         ),
     ] = None,
 ) -> None:
@@ -39,7 +39,7 @@ def explain(
 
     Of a field of a provider spec it says what a change does to a machine that runs: hot, hash, post-start or none.
     """
-    from starter import explain as explaining
+    from starter.commands import explaining
 
     found = explaining.explain(what, provider)
     lines = [*_head(found), *(_tree(found) if recursive else _fields(found))]
@@ -47,7 +47,7 @@ def explain(
 
 
 def _head(found: Explained) -> list[str]:
-    from starter.explain import PROVIDER_SPEC
+    from starter.commands.explaining import PROVIDER_SPEC
     from starter.output import fields
 
     field = found.field
@@ -65,7 +65,7 @@ def _head(found: Explained) -> list[str]:
 
 def _effect(field: Field) -> str:
     """One effect in words; of several, that they differ."""
-    from starter.explain import effect_words
+    from starter.commands.explaining import effect_words
 
     if len(field.effects) == 1:
         return f"{field.effects[0]}: {effect_words(field.effects[0])}"
@@ -88,7 +88,7 @@ def _fields(found: Explained) -> list[str]:
 
 def _tree(found: Explained) -> list[str]:
     """Every field below it, deeper ones further in."""
-    from starter.explain import fields_of
+    from starter.commands.explaining import fields_of
 
     def lines(field: Field, indent: int) -> list[str]:
         effect = f" {field.effects[0]}" if len(field.effects) == 1 and field.model is None else ""

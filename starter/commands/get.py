@@ -9,15 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates
 from starter.commands.common import (
-    CLASS,
-    CLUSTER,
-    MACHINE,
-    NODE,
-    ORPHAN,
-    POOL,
-    ROLLOUT,
     AllClustersOption,
     ClusterOption,
     NamesArgument,
@@ -27,14 +20,15 @@ from starter.commands.common import (
     session,
     target,
 )
+from starter.commands.kinds import CLASS, CLUSTER, MACHINE, NODE, ORPHAN, POOL, ROLLOUT
 from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.kube import KubeClient
-    from starter.results import ClusterSummary, Json, MachineSummary, Selected
-    from starter.selectors import Selector
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.kube import KubeClient
+    from starter.sdk.machines.selectors import Selector
+    from starter.sdk.results import ClusterSummary, Json, MachineSummary, Selected
 
 MACHINE_COLUMNS = ("NAME", "PHASE", "REASON", "NODE", AGE)
 MACHINE_WIDE = (*MACHINE_COLUMNS, "CLASS", "POOL", "PROVIDER-ID", "DEADLINE", "PRESERVED-UNTIL")
@@ -52,7 +46,7 @@ def get(
             metavar="KIND",
             help="machines (machine, mc), pools (pool, mcd), rollouts, classes (class, mcc), nodes (node, no), "
             "clusters or orphans.",
-            autocompletion=completion.kinds("machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"),
+            autocompletion=candidates.kinds("machines", "pools", "rollouts", "classes", "nodes", "clusters", "orphans"),
         ),
     ],
     names: NamesArgument = None,
@@ -62,7 +56,7 @@ def get(
     pool: Annotated[
         str | None,
         typer.Option(
-            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=completion.pool_names
+            "--pool", help="machines: those of this pool.", show_default=False, autocompletion=candidates.pool_names
         ),
     ] = None,
     preserved: Annotated[bool, typer.Option("--preserved", help="machines: those that are preserved.")] = False,
@@ -169,7 +163,7 @@ def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
     """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
-    from starter.errors import NotFound
+    from starter.sdk.errors import NotFound
 
     chosen = wanted.chosen
     if chosen.selector is not None:
@@ -204,7 +198,7 @@ async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list
 
 async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
     from starter.outlet import warn
-    from starter.results import machine_manifest
+    from starter.sdk.results import machine_manifest
 
     if wanted.chosen.selector is not None:
         selected = await _selected(client, wanted, wanted.chosen.selector)
@@ -233,8 +227,8 @@ async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json
 async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> None:
     from contextlib import AsyncExitStack
 
-    from starter.errors import HostlerError
-    from starter.kube import connect_cluster
+    from starter.sdk.errors import HostlerError
+    from starter.sdk.kube import connect_cluster
 
     clusters = [here.cluster or here.settings.default_cluster]
     if chosen.all_clusters:

@@ -9,26 +9,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from resources.machine_manifest import HookKind
-from starter import completion
-from starter.commands.common import (
-    ALIASES,
-    MACHINE,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    SettingsOption,
-    session,
-    tell_each,
-)
+from starter.commands import candidates
+from starter.commands.candidates import Candidates
+from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, tell_each
+from starter.commands.kinds import ALIASES, MACHINE
 from starter.commands.rows import Form
-from starter.completion import Candidates
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from starter.client import HostlerClient
-    from starter.results import Sent
+    from resources.machine import MachineState
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.machines.hooks import Held
+    from starter.sdk.results import Sent
 
 app = typer.Typer(
     help="Hold a machine before its drain (preDrain) or before its VM is deleted (preTerminate): add, remove, list.",
@@ -42,12 +36,12 @@ def hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
     """Names of the hooks that the machine on the command line has."""
     import asyncio
 
-    return asyncio.run(asyncio.wait_for(_hooks_there(ctx, incomplete), completion.PATIENCE))
+    return asyncio.run(asyncio.wait_for(_hooks_there(ctx, incomplete), candidates.PATIENCE))
 
 
 async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
-    from starter.client import HostlerClient
-    from starter.hooks import hooks_of
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.machines.hooks import hooks_of
 
     here = session(ctx, ctx.params.get("cluster"), ctx.params.get("settings"))
     async with HostlerClient.connect(here.settings, cluster=here.cluster) as client:
@@ -55,8 +49,10 @@ async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
     return [(h.name, f"{h.kind}, {h.owner}") for h in found if h.name.startswith(incomplete)]
 
 
+HEADER = ("KIND", "NAME", "OWNER", "HOLDS", "FROM")
+SPEC = "spec"
 MachineArgument = Annotated[
-    str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=completion.machine_names)
+    str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=candidates.machine_names)
 ]
 NewNameArgument = Annotated[
     str,
@@ -122,7 +118,6 @@ def show(
 
     async def body(client: HostlerClient) -> None:
         from starter.commands.rows import print_objects
-        from starter.hooks import HEADER
         from starter.output import Table
 
         found = await client.hooks.list(name, kind)
@@ -134,7 +129,7 @@ def show(
             say(*(f"{h.kind}/{h.name}" for h in found))
         else:
             now = datetime.now(UTC)
-            say(*Table(HEADER).lines([h.cells(now) for h in found]))
+            say(*Table(HEADER).lines([cells(h, now) for h in found]))
 
     session(ctx, cluster, settings).run(body)
 
@@ -164,3 +159,26 @@ def _machine(word: str) -> str:
     if (slash and ALIASES.get(kind) != MACHINE) or not name:
         raise typer.BadParameter(f"{word!r} is no machine; write NAME or machine/NAME")
     return name
+
+
+# -- words ------------------------------------------------------------------------------------------------------------
+
+
+def cells(hook: Held, now: datetime) -> tuple[str, ...]:
+    from starter.output import relative
+
+    origin = SPEC
+    if hook.added is not None:
+        by = f" by {hook.added.requested_by}" if hook.added.requested_by else ""
+        why = f": {hook.added.reason}" if hook.added.reason else ""
+        origin = f"added {relative(hook.added.time, now)}{by}{why}"
+    return (hook.kind, hook.name, hook.owner, "now" if hook.holds else "later", origin)
+
+
+def hook_lines(state: MachineState, now: datetime) -> list[str]:
+    """For the page of a machine; nothing where it has no hooks."""
+    from starter.output import Table
+    from starter.sdk.machines.hooks import hooks_of
+
+    rows = [cells(h, now) for h in hooks_of(state)]
+    return ["", "Hooks:", *(f"  {line}" for line in Table(HEADER).lines(rows))] if rows else []

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from starter.commands.common import MACHINE
+from starter.commands.kinds import MACHINE
 from starter.commands.rows import Form, Row, print_objects, print_rows
 
 if TYPE_CHECKING:
     from resources.manifests import MachineClass
     from resources.messages import Orphan
-    from starter.client import HostlerClient
-    from starter.results import Json
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Json
 
 COLUMNS = ("NAME", "VM", "STATE", "UID", "WORKFLOW")
 WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
@@ -21,9 +21,9 @@ WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
 
 async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
     """Raises HostlerError at the end where an account could not be read: the list is not whole then."""
-    from starter.errors import HostlerError
     from starter.outlet import warn
     from starter.output import Busy
+    from starter.sdk.errors import HostlerError
 
     async with Busy(f"looking for VMs of cluster {client.cluster} that no machine owns"):
         report = await client.orphans(*_classes(files))
@@ -52,7 +52,7 @@ def _unread(account: str, why: str) -> str:
 def _classes(files: list[str]) -> list[MachineClass]:
     """Raises ManifestError where there is none in them."""
     from resources.manifests import ManifestError
-    from starter import files as manifests
+    from starter.commands import files as manifests
     from starter.outlet import warn
 
     if not files:

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from starter.commands.common import MACHINE
+from starter.commands.kinds import MACHINE
 
 if TYPE_CHECKING:
     from resources.machine_deployment import MachineDeploymentSpec
     from resources.pool import PoolState, Rollout
     from resources.pool_intents import PoolSummary
-    from starter.pool_results import PoolDescription
+    from starter.sdk.pools.results import PoolDescription
 
 REVISIONS = 5
 """The newest ones, and those that have machines; `hostler rollout history` has them all."""
@@ -186,7 +186,7 @@ def _waits(s: PoolSummary, now: datetime) -> list[str]:
 
 def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str]:
     from starter.output import fields, moment
-    from starter.rollout_status import counts, drawn, numbers
+    from starter.sdk.pools.rollout_status import counts, drawn, numbers
 
     if (rollout := s.rollout) is None:
         return []
@@ -209,7 +209,7 @@ def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datet
     """The pool reckons from the newest machine that it waits for too, so it is no earlier than this. Its clock stands
     while it waits for no machine, but for a person."""
     from starter.output import moment
-    from starter.rollout_status import HELD
+    from starter.sdk.pools.rollout_status import HELD
 
     seconds = state.spec.progress_deadline_seconds if state else None
     reasons = {w.reason for w in s.waits}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.common import (
-    POOL,
     AsOption,
     ClusterOption,
     NamesArgument,
@@ -21,17 +20,18 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import POOL
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from resources.pool import PoolState
     from resources.pool_intents import PoolQuestion
-    from starter.client import HostlerClient
     from starter.commands.rows import Form, Row
-    from starter.pool_results import PoolDescription, PoolListed
-    from starter.pool_waiting import Goal
-    from starter.results import Sent
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.pools.results import PoolDescription, PoolListed
+    from starter.sdk.pools.waiting import Goal
+    from starter.sdk.results import Sent
 
 COLUMNS = ("NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE")
 WIDE = (*COLUMNS, "CLASS", "MACHINES", "LEAVING", "PRESERVED")
@@ -79,7 +79,7 @@ def scale(
 
     async def rehearse(client: HostlerClient, pool: str) -> list[str]:
         from resources.pool_intents import PoolQuestion
-        from starter.errors import Refused
+        from starter.sdk.errors import Refused
 
         state = await client.pools.get(pool)
         if current not in (None, state.spec.replicas):
@@ -139,8 +139,8 @@ def _slumber(hibernated: bool) -> Callable[[HostlerClient, str], Awaitable[list[
 
 async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
     """Raises Refused where the pool would not take it."""
-    from starter import rehearsal
-    from starter.errors import Refused
+    from starter.sdk.errors import Refused
+    from starter.sdk.pools import rehearsal
 
     found = await client.pools.rehearse(pool, question, cluster=cluster)
     if found.refused:
@@ -207,12 +207,12 @@ async def listing(client: HostlerClient, names: list[str], all_clusters: bool, f
 
 
 async def _one(client: HostlerClient, name: str) -> PoolListed:
-    from starter.errors import NotFound
-    from starter.pool_results import since
+    from starter.sdk.errors import NotFound
+    from starter.sdk.results import since
 
     found = await client.pools.look(name)
     if not found.running:
-        raise NotFound(f"pool {name} is gone{since(found)}: hostler describe pool {name} says what is left of it")
+        raise NotFound(f"pool {name} is gone{since(found.ended)}: hostler describe pool {name} says what is left of it")
     return found.listed
 
 
@@ -233,7 +233,7 @@ def _row(p: PoolListed, all_clusters: bool) -> Row:
 
 async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dict[str, Any]]:
     from starter.outlet import warn
-    from starter.pool_results import pool_manifest
+    from starter.sdk.pools.results import pool_manifest
 
     objects = []
     for pool in found:
@@ -264,14 +264,14 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
 
 async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
     from resources.pool_intents import PoolQuestion
-    from starter.errors import NoAnswer
-    from starter.pool_results import since
-    from starter.spelling import machines
+    from starter.sdk.errors import NoAnswer
+    from starter.sdk.results import since
+    from starter.sdk.spelling import machines
 
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
     if not found.running:
-        return f"is gone already{since(found)}"
+        return f"is gone already{since(found.ended)}"
     count = found.summary.machines if found.summary else found.machines
     words = f"deletion, with {machines(count)} (dry run)"
     try:
@@ -287,7 +287,7 @@ def renew_pools(here: Session, names: Sequence[str], reason: str) -> None:
 
 def parse_goal(text: str) -> Goal:
     """Raises a usage error."""
-    from starter.pool_waiting import Goal
+    from starter.sdk.pools.waiting import Goal
 
     words = {"delete": Goal.DELETED, "rolledout": Goal.ROLLED_OUT, "condition=available": Goal.READY}
     goals = {**words, **{str(goal): goal for goal in Goal}}
@@ -298,7 +298,7 @@ def parse_goal(text: str) -> Goal:
 
 async def wait_for_pool(client: HostlerClient, key: Key, goal: Goal, limit: timedelta | None) -> None:
     from starter.output import Busy
-    from starter.pool_waiting import Goal, where
+    from starter.sdk.pools.waiting import Goal, where
 
     cluster, name = key
     async with Busy(f"{label(name)}: waiting") as busy:

@@ -7,11 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates
 from starter.commands.common import (
-    ALIASES,
-    MACHINE,
-    NODE,
     AllClustersOption,
     AllOption,
     AsOption,
@@ -25,14 +22,15 @@ from starter.commands.common import (
     target,
     tell_each,
 )
+from starter.commands.kinds import ALIASES, MACHINE, NODE
 from starter.commands.selection import PRESERVED, Key, Selection, choice
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from starter.client import HostlerClient
-    from starter.results import Sent
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Sent
 
 TargetsArgument = Annotated[
     list[str] | None,
@@ -40,7 +38,7 @@ TargetsArgument = Annotated[
         metavar="MACHINE|NODE",
         help="A machine's name, or its node's; to say which: machine/NAME, node/NAME.",
         show_default=False,
-        autocompletion=completion.machines_and_nodes,
+        autocompletion=candidates.machines_and_nodes,
     ),
 ]
 UntilOption = Annotated[
@@ -151,7 +149,7 @@ def extend(
 
 def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datetime | None]:
     """Raises a usage error for what cannot be read; that a time has passed is the SDK's to say."""
-    from starter.preservation import parse_time
+    from starter.sdk.machines.preservation import parse_time
 
     if lasts is not None and until is not None:
         raise typer.BadParameter("--for, or --until: one of them")
@@ -198,7 +196,7 @@ def _each(
     left: list[Key] = []
 
     async def ask(client: HostlerClient, key: Key) -> str | None:
-        from starter.errors import NotPreserved
+        from starter.sdk.errors import NotPreserved
 
         try:
             return f"{noun}: {(await send(client, key)).message}"
@@ -209,7 +207,7 @@ def _each(
             return None
 
     async def body(client: HostlerClient) -> None:
-        from starter.errors import HostlerError, Unreachable
+        from starter.sdk.errors import HostlerError, Unreachable
 
         machines, failures = await _resolved(client, named)
         if not named:
@@ -232,7 +230,7 @@ def _each(
 
 async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> tuple[dict[Key, str], list[str]]:
     """Machines with how they are called in what is printed, and what was wrong with others."""
-    from starter.errors import HostlerError, Unreachable
+    from starter.sdk.errors import HostlerError, Unreachable
 
     machines: dict[Key, str] = {}
     failures = []

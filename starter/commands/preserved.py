@@ -53,7 +53,7 @@ def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
     """A request that waits, or one that bars."""
     from resources.machine import Phase
     from resources.preservation import PreserveValue
-    from starter.preservation import span, value_of
+    from starter.sdk.machines.preservation import span, value_of
 
     p, phase = state.status.preserve, state.status.phase
     value = value_of(p)
@@ -84,7 +84,7 @@ def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
 
 
 def _invalid(state: MachineState) -> list[tuple[str, str]]:
-    from starter.preservation import VALUES
+    from starter.sdk.machines.preservation import VALUES
 
     value = state.status.preserve.node_value
     if not value or value in VALUES:
@@ -102,7 +102,7 @@ def _released(state: MachineState, now: datetime) -> list[tuple[str, str]]:
 def _source(state: MachineState) -> str:
     """What makes it preserved, or would."""
     from resources.preservation import PreservedBy
-    from starter.preservation import on_node
+    from starter.sdk.machines.preservation import on_node
 
     p = state.status.preserve
     if p.expiry_time is not None and p.source is PreservedBy.AUTO:
@@ -115,7 +115,7 @@ def _source(state: MachineState) -> str:
 
 def _by_own(state: MachineState) -> bool:
     """Whether the machine's own request counts."""
-    from starter.preservation import on_node
+    from starter.sdk.machines.preservation import on_node
 
     p = state.status.preserve
     return p.own is not None and not on_node(p)
@@ -133,7 +133,7 @@ def _by(who: str, why: str, time: datetime, now: datetime) -> str:
 def _ends(state: MachineState) -> str:
     """What ends it of what people say of this machine."""
     from resources.preservation import PreservedBy, PreserveValue
-    from starter.preservation import on_node
+    from starter.sdk.machines.preservation import on_node
 
     p, words = state.status.preserve, f"hostler release, annotation {_key()}=false"
     if p.source is PreservedBy.AUTO:

@@ -27,7 +27,7 @@ from starter.commands.selection import Key, choice
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 
 def recreate(

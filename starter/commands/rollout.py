@@ -8,24 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
-from starter.commands.common import (
-    ALIASES,
-    POOL,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    SettingsOption,
-    session,
-    span,
-    tell_each,
-)
+from starter.commands import candidates
+from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, span, tell_each
+from starter.commands.kinds import ALIASES, POOL
 from starter.commands.pools import DryRunOption, label
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.results import Sent
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.results import Sent
 
 app = typer.Typer(
     help="Follow and steer the rollouts of pools: status, history, pause, resume, undo, restart, abort.",
@@ -40,7 +31,7 @@ PoolsArgument = Annotated[
         metavar="POOL",
         help="p1, pool/p1 or machinedeployment/p1.",
         show_default=False,
-        autocompletion=completion.pool_names,
+        autocompletion=candidates.pool_names,
     ),
 ]
 RevisionOption = Annotated[int | None, typer.Option("--revision", help="All about this one.", show_default=False)]
@@ -101,8 +92,8 @@ def status(
 
     async def body(client: HostlerClient) -> None:
 
-        from starter.rollout_follow import follow
-        from starter.rollout_view import view
+        from starter.commands.rollout_follow import follow
+        from starter.commands.rollout_view import view
         from starter.screen import screen
 
         found = given or [p.name for p in await client.pools.list()]
@@ -117,13 +108,14 @@ def status(
 
 
 async def _once(client: HostlerClient, names: list[str]) -> None:
-    from starter.errors import HostlerError, NoAnswer
-    from starter.rollout_status import Stand, look
-    from starter.rollout_view import page
+    from starter.commands.rollout_view import page
+    from starter.sdk.errors import HostlerError, NoAnswer
+    from starter.sdk.pools.rollout_look import look
+    from starter.sdk.pools.rollout_status import Stand
 
     failed = []
     for number, name in enumerate(names):
-        found = await look(client, name)
+        found = await look(client.pools, name)
         if found.pool.running and found.pool.summary is None:
             raise NoAnswer(found.verdict.words)
         say(*([""] if number else []), *page(found, datetime.now(UTC)))
@@ -250,8 +242,8 @@ async def _rehearse(
 ) -> None:
     """By the pool's own planner, from how it is now."""
     from resources.pool_intents import PoolQuestion
-    from starter.errors import Refused
-    from starter.rehearsal import lines
+    from starter.sdk.errors import Refused
+    from starter.sdk.pools.rehearsal import lines
 
     refused = []
     for name in names:

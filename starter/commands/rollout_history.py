@@ -9,17 +9,17 @@ if TYPE_CHECKING:
     from resources.pool import Revision
     from resources.pool_intents import PoolSummary
     from resources.rollout import RolloutCounts
-    from starter.client import HostlerClient
-    from starter.pool_results import RolloutListed
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.pools.results import RolloutListed
 
 COLUMNS = ("REVISION", "AGE", "CLASS", "GENERATION", "MACHINES", "ROLLOUT", "BY", "REASON")
 
 
 async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
     """Oldest first, as kubectl has it. Without a worker the rollouts that Temporal keeps."""
-    from starter.errors import NoAnswer
     from starter.outlet import warn
     from starter.output import Table
+    from starter.sdk.errors import NoAnswer
 
     stories: dict[int, RolloutListed] = {}
     for story in await client.pools.rollouts(name):
@@ -54,8 +54,8 @@ def _told(r: RolloutListed) -> tuple[str, ...]:
 
 async def page(client: HostlerClient, name: str, number: int) -> list[str]:
     """Everything that is known of one revision: what machines are made from, and the story of its rollout."""
-    from starter.errors import NoAnswer, NotFound
     from starter.outlet import warn
+    from starter.sdk.errors import NoAnswer, NotFound
 
     revision, others = None, list[int]()
     try:

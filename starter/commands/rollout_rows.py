@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.pool_results import RolloutListed
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.pools.results import RolloutListed
 
 COLUMNS = ("POOL", "REVISION", "PHASE", "UPDATED", "OLD", "REASON", AGE)
 WIDE = (*COLUMNS, "LOST", "TOOK", "MESSAGE")

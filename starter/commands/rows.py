@@ -83,8 +83,8 @@ async def _changes(
     show: Callable[[list[Row], bool], None],
 ) -> dict[tuple[str, ...], Row]:
     """Prints what is new, changed or gone since `seen`, and answers with what is there now."""
-    from starter.errors import NotFound
-    from starter.patience import patiently
+    from starter.sdk.errors import NotFound
+    from starter.sdk.patience import patiently
 
     try:
         now = {r.key: r for r in await patiently(fetch)}

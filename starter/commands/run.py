@@ -16,7 +16,7 @@ from starter.commands.common import SettingsOption, session
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 UP_PANEL = "Ports on 127.0.0.1 (0: any free one)"
 
@@ -54,8 +54,8 @@ def up(
 
     The state stays in --dir: the next `hostler up` goes on where this one stopped. A worker that dies is started again.
     """
-    from starter import up as running
-    from starter.stack import Options, Ports
+    from starter.local import up as running
+    from starter.local.stack import Options, Ports
 
     options = Options(
         directory=directory,
@@ -100,8 +100,8 @@ def setup(ctx: typer.Context, settings: SettingsOption = None) -> None:
     """Register Hostler's search attributes with Temporal's namespace. Safe to repeat."""
 
     async def register(hostler: HostlerClient) -> None:
-        from starter.errors import translated
-        from starter.setup import setup
+        from starter.sdk.errors import translated
+        from starter.sdk.setup import setup
 
         with translated():
             registered = await setup(hostler.temporal)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.selectors import Selector
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.machines.selectors import Selector
 
 Key = tuple[str, str]
 """Cluster and name of a machine."""
@@ -64,7 +64,7 @@ def listing(names: list[str], selector: str | None, all_clusters: bool) -> Selec
 
 def labels(selector: str | None) -> Selector | None:
     """The selector of `-l`. Raises a usage error."""
-    from starter.selectors import SelectorError, parse
+    from starter.sdk.machines.selectors import SelectorError, parse
 
     if selector is None:
         return None

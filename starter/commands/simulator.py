@@ -15,8 +15,8 @@ import yaml
 
 from resources.visible import visible_json
 from starter.commands.common import session
-from starter.errors import HostlerError, Unreachable
 from starter.outlet import say, say_text
+from starter.sdk.errors import HostlerError, Unreachable
 
 app = typer.Typer(
     help="The simulator that `hostler up` runs: faults, lag, knobs, calls.", no_args_is_help=True, add_completion=False

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
+from starter.commands import candidates
 from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
+    from starter.sdk.client import HostlerClient
 
 
 def update_class(
     ctx: typer.Context,
     machine: Annotated[
-        str, typer.Argument(metavar="MACHINE", help="Its name.", autocompletion=completion.machine_names)
+        str, typer.Argument(metavar="MACHINE", help="Its name.", autocompletion=candidates.machine_names)
     ],
     machine_class: Annotated[
         str,
         typer.Argument(
-            metavar="CLASS", help="The class that it takes; it was applied.", autocompletion=completion.class_names
+            metavar="CLASS", help="The class that it takes; it was applied.", autocompletion=candidates.class_names
         ),
     ],
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",

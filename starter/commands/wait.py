@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter import completion
-from starter.commands import pools
+from starter.commands import candidates, pools
 from starter.commands.common import (
-    MACHINE,
-    POOL,
     AllClustersOption,
     AllOption,
     ClusterOption,
@@ -25,12 +22,13 @@ from starter.commands.common import (
     span,
     target,
 )
+from starter.commands.kinds import MACHINE, POOL
 from starter.commands.selection import Key, Selection, choice
 
 if TYPE_CHECKING:
-    from starter.client import HostlerClient
-    from starter.pool_waiting import Goal
-    from starter.results import Life
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.pools.waiting import Goal
+    from starter.sdk.results import Life
 
 
 def wait(
@@ -43,7 +41,7 @@ def wait(
             "--for",
             help="phase=Running (or another phase), or deleted; of a pool rolled-out, ready or deleted.",
             show_default="phase=Running; rolled-out",
-            autocompletion=completion.goals,
+            autocompletion=candidates.goals,
         ),
     ] = None,
     timeout: Annotated[
@@ -76,7 +74,7 @@ def wait(
     goal = parse_goal(until or "phase=Running")
 
     async def body(client: HostlerClient) -> None:
-        from starter.errors import NotFound
+        from starter.sdk.errors import NotFound
 
         machines = await chosen.keys(client)
         if not machines:
@@ -128,7 +126,7 @@ async def each_in_time(
     keys: list[Key], limit: timedelta | None, one: Callable[[Key, timedelta | None], Awaitable[None]]
 ) -> None:
     """One after the other, within `limit` in all. Raises at the end what failed; WaitTimeout when nothing else did."""
-    from starter.errors import HostlerError, Unreachable, WaitTimeout
+    from starter.sdk.errors import HostlerError, Unreachable, WaitTimeout
 
     left, end = limit, None if limit is None else time.monotonic() + limit.total_seconds()
     late, failed = [], []
@@ -166,7 +164,7 @@ async def _wait_for(
 
 def _where(life: Life) -> str:
     """Phase, reason, and what the activities that do not get on say."""
-    from starter.waiting import until_when
+    from starter.sdk.machines.waiting import until_when
 
     words = life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "")
     blocked = [f"{p.type}, attempt {p.attempt}: {p.last_failure}" for p in life.pending if p.last_failure]

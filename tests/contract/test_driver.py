@@ -13,8 +13,8 @@ import pytest
 from driver_clouds import CLOUDS, Cloud, Given, calls, delete_until_gone, fault, machine, mark, mutating
 from pydantic import SecretStr
 
-from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, UpdateMachineResponse, VmState
-from drivers.errors import DriverError, IdempotencyMismatch, NameTaken
+from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, NameTaken, UpdateMachineResponse, VmState
+from drivers.errors import DriverError, IdempotencyMismatch
 from resources.errors import Code, ErrorClass
 
 

@@ -1,0 +1,209 @@
+"""Shell completion: what may come next on a command line. Silent, and quick to give up, when nobody can be asked.
+
+The scripts of `hostler completion SHELL` call `hostler __complete -- WORD...` with the words up to the cursor, the last
+of them unfinished (as cobra's programs, kubectl among them, do it), and get a line `candidate<TAB>help` for each.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from starter.commands.kinds import ALIASES, CLASS, CLUSTER, MACHINE, NODE, POOL, ROLLOUT
+
+if TYPE_CHECKING:
+    from resources.settings import Settings
+
+Candidates = list[tuple[str, str]]
+"""Words that may stand there, each with a few words of help."""
+
+PATIENCE = 2.0
+"""Seconds for asking Temporal or a cluster; a person at a prompt waits no longer."""
+MOST = 200
+"""Names offered; more than that nobody reads."""
+FILES = (":files", "")
+"""In place of a candidate: file names may stand there, which the shell knows better."""
+FILE_PARAMETERS = frozenset({"files", "settings", "directory", "kubeconfig"})
+_BEGINNING = re.compile(r"[-a-z0-9.]*")
+
+
+def candidates(root: Any, words: Sequence[str]) -> Candidates:
+    """What may take the place of the last word. `root` is the whole command; whatever goes wrong means nothing."""
+    # Typer has click inside it and no public door to this part.
+    from typer._click.shell_completion import _resolve_context, _resolve_incomplete
+
+    *before, last = words or [""]
+    try:
+        ctx = _resolve_context(root, {}, "hostler", before)
+        asked, incomplete = _resolve_incomplete(ctx, before, last)
+        found = [(str(item.value), item.help or "") for item in asked.shell_complete(ctx, incomplete)]
+    except Exception:  # at a prompt, an error message would stand in the middle of the line
+        return []
+    if not found and asked.name in FILE_PARAMETERS and asked is not ctx.command:
+        return [FILES]
+    # `--for=phase=R` is one word to the shells, and two to click.
+    option = last[: len(last) - len(incomplete)] if last.startswith("-") and "=" in last else ""
+    return [(option + value, " ".join(help.split())) for value, help in found]
+
+
+# -- what stands in one place -----------------------------------------------------------------------------------------
+
+
+def kinds(*words: str) -> Callable[[typer.Context, str], Candidates]:
+    """For a KIND argument that takes these; also for `machine/NAME` in its place."""
+
+    def complete(ctx: typer.Context, incomplete: str) -> Candidates:
+        word, slash, beginning = incomplete.partition("/")
+        if not slash:
+            return [(w, "") for w in words]
+        return [(f"{word}/{name}", help) for name, help in _names(ctx, word, beginning)]
+
+    return complete
+
+
+def names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Of the kind that stands before, without those that stand there already."""
+    given = ctx.params.get("names") or ()
+    return [c for c in _names(ctx, ctx.params.get("kind") or "", incomplete) if c[0] not in given]
+
+
+def clusters(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Those of the settings."""
+    settings = _settings(ctx)
+    return [(name, "") for name in sorted({*settings.clusters, settings.default_cluster})]
+
+
+def goals(ctx: typer.Context, incomplete: str) -> Candidates:
+    """What may be waited for."""
+    from resources.machine import Phase
+
+    # An option whose value is still missing keeps click from giving the words before it their places.
+    kind = ctx.params.get("kind") or next(iter(ctx.args), "")
+    if ALIASES.get(kind.partition("/")[0]) == POOL:
+        return [
+            ("rolled-out", "all machines are of the newest revision, and available"),
+            ("ready", "as many machines as wanted are available"),
+            ("deleted", "it is gone"),
+        ]
+    return [("deleted", "it is gone"), *((f"phase={p}", "") for p in Phase)]
+
+
+def fields(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Of `explain`: a kind, then a field after each dot."""
+    from starter.commands.explaining import ROOTS, explain
+
+    path, dot, _ = incomplete.rpartition(".")
+    if not dot:
+        return [(kind.lower(), "") for kind in ROOTS]
+    found = explain(path, ctx.params.get("provider"))
+    return [(f"{path}.{f.name}", f"<{f.type_name}>") for f in found.fields]
+
+
+def providers(ctx: typer.Context, incomplete: str) -> Candidates:
+    from resources.manifests import PROVIDER_SPECS
+
+    return [(name, "") for name in sorted(PROVIDER_SPECS)]
+
+
+def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:
+    import asyncio
+
+    which = ALIASES.get(kind)
+    if which == CLUSTER:
+        return clusters(ctx, beginning)
+    if which not in (MACHINE, POOL, ROLLOUT, CLASS, NODE) or not _BEGINNING.fullmatch(beginning):
+        return []
+    settings = _settings(ctx)
+    cluster = _given(ctx, "cluster") or settings.default_cluster
+    ask = {MACHINE: _machines, POOL: _pools, ROLLOUT: _pools, CLASS: _classes, NODE: _nodes}[which]
+    return asyncio.run(asyncio.wait_for(ask(settings, cluster, beginning), PATIENCE))
+
+
+async def _machines(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.attributes import PHASE
+    from resources.names import machine_id
+    from starter.sdk.client import HostlerClient
+    from starter.sdk.machines.records import machines_of
+
+    async with HostlerClient.connect(settings) as client:
+        query = f"{machines_of(cluster)} AND WorkflowId STARTS_WITH '{machine_id(cluster, beginning)}'"
+        found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
+    return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
+
+
+async def _classes(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.names import class_id
+
+    return await _workflows(settings, "MachineClassWorkflow", class_id(cluster, beginning))
+
+
+async def _pools(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from resources.names import pool_id
+
+    return await _workflows(settings, "MachineDeploymentWorkflow", pool_id(cluster, beginning))
+
+
+async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidates:
+    """Names and phases, by the beginning of the workflow's id."""
+    from resources.attributes import PHASE
+    from starter.sdk.client import HostlerClient
+
+    async with HostlerClient.connect(settings) as client:
+        query = f"WorkflowType='{kind}' AND ExecutionStatus='Running' AND WorkflowId STARTS_WITH '{beginning}'"
+        found = [e async for e in client.temporal.list_workflows(query, limit=MOST)]
+    return _sorted((e.id.rsplit("/", 1)[-1], e.typed_search_attributes.get(PHASE, "")) for e in found)
+
+
+def class_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a class may stand."""
+    return _names(ctx, "class", incomplete)
+
+
+def pool_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a pool may stand."""
+    return _names(ctx, "pool", incomplete)
+
+
+def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where only a machine may stand."""
+    return _names(ctx, "machine", incomplete)
+
+
+def machines_and_nodes(ctx: typer.Context, incomplete: str) -> Candidates:
+    """Where a machine or a node may stand: machines, with their nodes as help; nodes after `node/`. Without those that
+    stand there already."""
+    word, slash, beginning = incomplete.partition("/")
+    if slash:
+        return [(f"{word}/{name}", help) for name, help in _names(ctx, word, beginning)]
+    given = ctx.params.get("targets") or ()
+    kind = given[0] if given and given[0] in ("machine", "node") else "machine"
+    return [c for c in _names(ctx, kind, incomplete) if c[0] not in given]
+
+
+async def _nodes(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from starter.sdk.kube import connect_cluster
+
+    async with connect_cluster(settings, cluster) as kube:
+        return _sorted((n["metadata"]["name"], "") for n in await kube.nodes())
+
+
+def _sorted(found: Iterable[tuple[str, str]]) -> Candidates:
+    return sorted(found)[:MOST]
+
+
+def _settings(ctx: typer.Context) -> Settings:
+    from resources.settings import load_settings
+
+    return load_settings(_given(ctx, "settings"))
+
+
+def _given(ctx: Any, name: str) -> Any:
+    """An option that stands after the command or before it."""
+    while ctx is not None:
+        if value := ctx.params.get(name):
+            return value
+        ctx = ctx.parent
+    return None

@@ -1,0 +1,96 @@
+"""Following rollouts to their end, or to where a person must do something."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from resources.base import format_duration
+from starter.commands.rollout_view import View
+from starter.sdk.errors import HostlerError, NotFound, Refused, WaitTimeout
+from starter.sdk.patience import patiently, until
+from starter.sdk.pools import rollout_look
+from starter.sdk.pools.rollout_status import Look, Stand, Verdict
+from starter.sdk.pools.waiting import where
+
+if TYPE_CHECKING:
+    from starter.sdk.client import HostlerClient
+
+
+async def follow(client: HostlerClient, names: Sequence[str], view: View, limit: timedelta | None) -> None:
+    """Raises HostlerError, with a line for each pool whose rollout stands, was undone, or is not done in time."""
+    first: dict[str, int] = {}
+    """The revision that each was followed from."""
+    last = dict[str, tuple[Look, Verdict]]()
+    left, stood, failed = list(names), set[str](), list[str]()
+
+    async def look() -> None:
+        for name in list(left):
+            found = await patiently(partial(rollout_look.look, client.pools, name))
+            verdict = await patiently(partial(_verdict, client, found, first, view))
+            if verdict.stand is Stand.DONE:
+                found = await _ended(client, found)
+            last[name] = found, verdict
+            view.show(found, datetime.now(UTC))
+            if _goes_on(verdict, name, stood):
+                continue
+            left.remove(name)
+            if verdict.stand is Stand.DONE:
+                view.finish(found)
+            else:
+                failed.append(verdict.words)
+
+    async def reached(*_: None) -> bool:
+        return not left
+
+    with view.running():
+        try:
+            await until(look, reached, lambda _: "", timeout=limit)
+        except WaitTimeout:
+            for found, verdict in (last[name] for name in left):
+                failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(found, limit))
+    if failed:
+        raise HostlerError("\n".join(failed))
+
+
+def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
+    """What stands is looked at twice: a person's word may have come a moment ago, and no plan was made by it yet."""
+    if verdict.stand is Stand.STANDS and name not in stood:
+        stood.add(name)
+        return True
+    if verdict.stand is Stand.GOING:
+        stood.discard(name)
+    return verdict.stand is Stand.GOING
+
+
+async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], view: View) -> Verdict:
+    """Whoever waits for a rollout has not got it when it was undone, though the pool is rolled out then too."""
+    name, revision = look.name, look.revision
+    if not revision or (former := first.setdefault(name, revision)) == revision:
+        return look.verdict
+    if (result := await rollout_look.undone(client.pools, name, former)) is not None:
+        return Verdict(Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}")
+    view.say(f"{name}: revision {revision} has come after revision {former}")
+    first[name] = revision
+    return look.verdict
+
+
+async def _ended(client: HostlerClient, look: Look) -> Look:
+    """With the last steps: the story hears of them a moment after the pool is rolled out."""
+    if look.story is None or not look.story.running:
+        return look
+    try:
+        end = client.pools.rollout_result(look.name, look.revision)
+        await asyncio.wait_for(end, rollout_look.OUTCOME_PATIENCE)
+    except (NotFound, Refused, TimeoutError):
+        return look
+    return await rollout_look.look(client.pools, look.name)
+
+
+def _late(look: Look, limit: timedelta | None) -> str:
+    after = f" after {format_duration(limit)}" if limit else ""
+    words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
+    return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}{words}; it goes on"

@@ -1,0 +1,223 @@
+"""How `hostler rollout status` shows rollouts under way: bars on a terminal, lines of what is new anywhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
+from typing import Protocol
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+
+from resources.fleet import FleetWait
+from resources.messages import Happening
+from resources.reasons import next_step
+from starter.outlet import say
+from starter.output import age, fields, moment, relative
+from starter.screen import words
+from starter.sdk.pools.rollout_status import BAR, Look, Stand, Verdict, counts, drawn, fresh, numbers
+from starter.sdk.results import MachineSummary
+
+SOME = 10
+"""Steps that are told of what was before."""
+
+
+class View(Protocol):
+    def say(self, line: str) -> None: ...
+
+    def show(self, look: Look, now: datetime) -> None:
+        """The rollout as it is now, and its steps since it was shown last."""
+
+    def finish(self, look: Look) -> None:
+        """It is done."""
+
+    def running(self) -> AbstractContextManager[object]:
+        """Within it, `show` is seen."""
+
+
+def view(console: Console) -> View:
+    return LiveView(console) if console.is_terminal else LineView()
+
+
+class Told:
+    """What has been said of each pool."""
+
+    def __init__(self) -> None:
+        self._steps: dict[str, set[Happening]] = {}
+
+    def news(self, look: Look) -> list[str]:
+        """Lines about steps; of what was before the first look the last ones."""
+        first = look.name not in self._steps
+        new = fresh(self._steps.setdefault(look.name, set()), look.steps)
+        earlier = look.dropped + max(0, len(new) - SOME) if first else 0
+        lines = [step_line(look.name, step) for step in (new[-SOME:] if first else new)]
+        return [f"{earlier} earlier steps: {story_of(look)}", *lines] if earlier else lines
+
+
+def story_of(look: Look) -> str:
+    """The command that tells all of it."""
+    return f"hostler rollout history {look.name} --revision {look.revision} --cluster {look.pool.listed.cluster}"
+
+
+def step_line(pool: str, step: Happening) -> str:
+    return f"{step.time:%H:%M:%S} {pool}: {step.reason}: {step.message}"
+
+
+class LineView:
+    """For pipes and CI. A line is printed when it is news."""
+
+    def __init__(self) -> None:
+        self._told = Told()
+        self._shown: dict[str, set[str]] = {}
+
+    def say(self, line: str) -> None:
+        say(line)
+
+    def show(self, look: Look, now: datetime) -> None:
+        for line in self._told.news(look):
+            self.say(line)
+        lines = list(_now(look))
+        for line in lines:
+            if line not in self._shown.get(look.name, ()):
+                self.say(line)
+        self._shown[look.name] = set(lines)
+
+    def finish(self, look: Look) -> None:
+        self.say(look.verdict.words)
+
+    def running(self) -> AbstractContextManager[object]:
+        return nullcontext()
+
+
+def _now(look: Look) -> Iterator[str]:
+    name, summary = look.name, look.pool.summary
+    if summary is None:
+        yield look.verdict.words
+        return
+    yield f"{name}: {numbers(summary)}"
+    if look.verdict.stand is Stand.GOING and look.verdict.words:
+        yield f"{name}: {look.verdict.words}"
+    for machine in look.unwell:
+        yield f"{name}: {_unwell(machine)}"
+    for wait in summary.waits:
+        yield f"{name}: waits: {wait.reason}: {wait.message}"
+    if (stops := stops_at(look)) is not None:
+        yield f"{name}: stops at {stops:%Y-%m-%d %H:%M:%S} UTC unless a new machine is available by then"
+
+
+def _unwell(machine: MachineSummary) -> str:
+    return f"{machine.name} is {machine.phase}" + (f": {machine.reason}" if machine.reason else "")
+
+
+def stops_at(look: Look) -> datetime | None:
+    state = look.story.listed.state if look.story else None
+    return state.stops_at if state else None
+
+
+class LiveView:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._told = Told()
+        self._looks: dict[str, tuple[Look, datetime]] = {}
+        self._live = Live(console=console, refresh_per_second=8, get_renderable=self._picture)
+
+    def say(self, line: str) -> None:
+        self._console.print(words(line))
+
+    def show(self, look: Look, now: datetime) -> None:
+        for line in self._told.news(look):
+            self.say(line)
+        self._looks[look.name] = look, now
+        self._live.refresh()
+
+    def finish(self, look: Look) -> None:
+        del self._looks[look.name]
+        self._live.refresh()
+        self.say(look.verdict.words)
+
+    @contextmanager
+    def running(self) -> Iterator[object]:
+        with self._live:
+            yield None
+
+    def _picture(self) -> RenderableType:
+        return Group(*(picture(look, now) for look, now in self._looks.values()))
+
+
+def picture(look: Look, now: datetime) -> RenderableType:
+    """A bar, and below it what is waited for."""
+    summary = look.pool.summary
+    if summary is None:
+        return words(look.verdict.words, style="yellow")
+    c = counts(summary)
+    row = Table.grid(padding=(0, 1))
+    done, whole = (c.done, c.whole) if c.whole else (1, 1)
+    # Plain colours: rich's own look like an empty bar where a terminal has only sixteen.
+    bar = ProgressBar(whole, done, width=BAR, style="bright_black", complete_style="cyan", finished_style="green")
+    took = age(now - summary.rollout.began) if summary.rollout else ""
+    row.add_row(words(look.name, style="bold"), bar, words(numbers(summary)), words(took, style="dim"))
+    below = [words(f"  {look.verdict.words}")] if look.verdict.stand is Stand.GOING and look.verdict.words else []
+    below += [words(f"  {_unwell(m)}") for m in look.unwell]
+    below += [words(f"  {w.reason}: {w.message} ({age(now - w.since)})") for w in summary.waits]
+    if (stops := stops_at(look)) is not None:
+        line = f"  stops {relative(stops, now)} ({stops:%H:%M:%S} UTC) unless a new machine is available by then"
+        below.append(words(line, style="yellow"))
+    return Group(row, *below)
+
+
+# -- once -------------------------------------------------------------------------------------------------------------
+
+
+def page(look: Look, now: datetime) -> list[str]:
+    """Everything about how it stands, for one look."""
+    summary, verdict = look.pool.summary, look.verdict
+    if summary is None:
+        return [verdict.words]
+    rollout = summary.rollout
+    pairs = [
+        ("Pool", f"{look.name} of cluster {look.pool.listed.cluster}"),
+        ("Rollout", _stand(verdict)),
+        ("Machines", numbers(summary)),
+        ("Progress", "" if summary.rolled_out else drawn(counts(summary))),
+        ("Began", moment(rollout.began, now) if rollout else ""),
+        ("Stops", _stops(look, now)),
+    ]
+    lines = fields(pairs)
+    steps = look.steps[-SOME:]
+    if earlier := look.dropped + len(look.steps) - len(steps):
+        lines += ["", f"Steps ({earlier} earlier ones: {story_of(look)}):"]
+    elif steps:
+        lines += ["", "Steps:"]
+    lines += [f"  {step.time:%H:%M:%S} {step.reason}: {step.message}" for step in steps]
+    if summary.waits:
+        lines += ["", "Waits:"]
+    for wait in summary.waits:
+        lines += _wait(wait, look, now)
+    if look.unwell:
+        lines += ["", f"Not available (hostler describe machine NAME --cluster {look.pool.listed.cluster}):"]
+        lines += fields([(m.name, f"{m.phase} {m.reason}".strip()) for m in look.unwell], 2)
+    return lines
+
+
+def _stand(verdict: Verdict) -> str:
+    stand = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
+    return f"{stand}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else stand
+
+
+def _stops(look: Look, now: datetime) -> str:
+    stops = stops_at(look)
+    return f"{moment(stops, now)}, unless a new machine is available by then" if stops else ""
+
+
+def _wait(wait: FleetWait, look: Look, now: datetime) -> list[str]:
+    listed = look.pool.listed
+    pairs = [
+        (wait.reason, wait.message),
+        ("since", moment(wait.since, now)),
+        ("what can be done", next_step(wait.reason, listed.cluster, listed.name, "pool")),
+    ]
+    first, *rest = fields(pairs, 2)
+    return [first, *rest]

@@ -1,0 +1,1 @@
+"""`hostler doctor`: what is wrong, and what to do."""

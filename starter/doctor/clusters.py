@@ -1,0 +1,167 @@
+"""The doctor's questions to the API servers of clusters, and to the source of secrets."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from resources.messages import Account, Reachability, SweepReport
+from resources.names import TAG_INSTALLATION
+from resources.settings import Settings, SettingsError
+from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
+from starter.output import moment
+from starter.sdk import orphans
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError
+from starter.sdk.kube import KubeClient, KubeError, Right, connect_cluster
+from starter.sdk.results import PendingActivity
+from starter.sdk.spelling import machines as counted
+
+# README.md, What a cluster needs.
+RIGHTS = (
+    *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
+    *(Right(verb, "pods") for verb in ("list", "delete")),
+    Right("create", "pods", subresource="eviction"),
+    Right("list", "poddisruptionbudgets", group="policy"),
+    *(Right("get", kind) for kind in ("persistentvolumeclaims", "persistentvolumes")),
+    *(Right(verb, "volumeattachments", group="storage.k8s.io") for verb in ("list", "delete")),
+    *(Right(verb, "secrets", namespace="kube-system") for verb in ("get", "create", "patch", "delete")),
+    Right("get", "leases", group="coordination.k8s.io", namespace="kube-node-lease"),
+    Right("create", "events"),
+)
+GRANT = "grant them to the worker's account (README, What a cluster needs)"
+
+
+async def examine(settings: Settings, name: str, client: HostlerClient | None) -> list[Finding]:
+    """`client` is None where Temporal cannot be asked."""
+    subject = f"cluster {name}"
+    found = await attempt(subject, partial(_api, settings, name, subject))
+    if client is not None:
+        found += await attempt(subject, partial(_watch, client, name, subject))
+    return found
+
+
+async def _api(settings: Settings, name: str, subject: str) -> list[Finding]:
+    async with connect_cluster(settings, name) as kube:
+        before = datetime.now(UTC)
+        version, date = await kube.version()
+        after = datetime.now(UTC)
+        found = [ok(subject, f"its API at {kube.host} answers: Kubernetes {version.get('gitVersion', '(no version)')}")]
+        if date is not None:
+            found.append(clock(subject, date, before, after, timedelta(seconds=1)))  # HTTP dates are whole seconds
+        found.append(await _rights(kube, subject, RIGHTS, "do all that a worker does in a cluster"))
+    return found
+
+
+async def _rights(kube: KubeClient, subject: str, rights: Sequence[Right], what: str) -> Finding:
+    """Of the account that these settings use; a worker with other settings has its own."""
+    try:
+        allowed = await asyncio.gather(*(kube.may(right) for right in rights))
+    except KubeError as e:
+        return warning(subject, f"its rights cannot be checked: {e}")
+    missing = [str(right) for right, may in zip(rights, allowed, strict=True) if not may]
+    if missing:
+        return problem(subject, f"the account of these settings may not {', '.join(missing)}", GRANT)
+    return ok(subject, f"the account of these settings may {what}")
+
+
+# -- the watch --------------------------------------------------------------------------------------------------------
+
+
+async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding]:
+    """What Hostler's own watch of the cluster says."""
+    found, now = await client.clusters.describe(name), datetime.now(UTC)
+    state, machines = found.state, found.summary.machines
+    if found.no_answer:
+        return [problem(subject, f"its watch does not answer: {found.no_answer}", "see the queues")]
+    if state is None:
+        if machines:
+            words = f"nobody watches it, and it has {counted(machines)}"
+            return [problem(subject, words, "apply one of them again: that starts the watch")]
+        return [ok(subject, "nobody watches it yet: it has no machines, and the first one begins the watch")]
+    if state.parked:
+        again = f"with a fixed worker: hostler renew cluster {name}"
+        return [problem(subject, f"its watch stands still: {state.parked}", again)]
+    words = f"watched, with {counted(machines)}"
+    if state.api is not None and not state.api.reachable:
+        since = f"since {moment(state.api.began, now)}"
+        what = "is refused by the API" if state.api.refused else "cannot reach the API"
+        return [problem(subject, f"its watch {what} {since}: {state.api.message}", "see the worker's log")]
+    since = f"; the API answers it since {moment(state.api.time, now)}" if state.api else "; it has not said yet"
+    return [
+        ok(subject, words + since),
+        *_troubles(found.pending, subject),
+        *_clouds(state.clouds, subject, now),
+        *await _installations(client, name, list(state.accounts.values()), subject),
+    ]
+
+
+def _troubles(pending: Sequence[PendingActivity], subject: str) -> Iterator[Finding]:
+    for p in pending:
+        if p.last_failure and not p.waits and not p.running:
+            yield warning(subject, f"{p.type} fails (attempt {p.attempt}): {p.last_failure}", "see the worker's log")
+
+
+def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> Iterator[Finding]:
+    """What the watches of its cloud accounts say."""
+    for account, it in sorted(clouds.items()):
+        if not it.reachable:
+            words = f"its watch cannot reach the cloud {account} since {moment(it.began, now)}: {it.message}"
+            yield problem(subject, words, "look at the credentials and at the worker's log")
+
+
+async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
+    """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
+    try:
+        report = await orphans.sweep(client.connection, name, accounts) if accounts else SweepReport()
+    except HostlerError as e:
+        return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
+    found = []
+    for key, count in sorted(report.others.items()):
+        words = f"another installation has a cluster of this name in {key}: {vms(count)}"
+        found.append(warning(subject, words, "give one of the two another name (docs/adopt.md, Two installations)"))
+    if report.untagged:
+        words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, made before there was one"
+        found.append(warning(subject, words, "nothing: a changed tag of its class, or an adoption, adds it"))
+    return found
+
+
+def vms(count: int) -> str:
+    return f"{count} VM{'s' if count != 1 else ''}"
+
+
+# -- secrets ----------------------------------------------------------------------------------------------------------
+
+
+async def secrets(settings: Settings) -> list[Finding]:
+    """Whether the source can be read; no secret is."""
+    source = settings.secrets
+    if source.source == "environment":
+        return [ok("secrets", "from the worker's environment, which only the worker sees")]
+    if source.source == "directory":
+        return [_directory(settings)]
+    name = source.cluster or settings.default_cluster
+    namespaces = sorted({n for c in settings.clusters.values() for n in c.namespaces} or {"default"})
+    rights = [Right("get", "secrets", namespace=n) for n in namespaces]
+    try:
+        async with connect_cluster(settings, name) as kube:
+            what = (
+                f"read Secrets of cluster {name} in namespace{'s' if len(rights) > 1 else ''} {', '.join(namespaces)}"
+            )
+            return [await _rights(kube, "secrets", rights, what)]
+    except SettingsError as e:
+        return [problem("secrets", f"from cluster {name}: {e}", "set secrets.cluster to one of them")]
+
+
+def _directory(settings: Settings) -> Finding:
+    if settings.secrets.directory is None:
+        return problem("secrets", "secrets.source is directory, but secrets.directory is not set", "set it")
+    folder = settings.path(settings.secrets.directory)
+    if not folder.is_dir():
+        return problem("secrets", f"{folder}: there is no such directory here", "make it, or mend secrets.directory")
+    if not os.access(folder, os.R_OK | os.X_OK):
+        return problem("secrets", f"{folder} cannot be read", "give its files to the account that runs the worker")
+    return ok("secrets", f"from {folder}, which can be read here")

@@ -1,0 +1,204 @@
+"""The doctor's questions to Temporal: server and namespace, who polls the task queues, which workflows stand still."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+from temporalio.api.enums.v1 import TaskQueueKind, TaskQueueType
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflowservice.v1 import (
+    DescribeNamespaceRequest,
+    DescribeTaskQueueRequest,
+    DescribeTaskQueueResponse,
+    GetSystemInfoRequest,
+    PollWorkflowTaskQueueRequest,
+)
+from temporalio.service import RPCError
+
+from resources import names
+from resources.queues import Queue, queues
+from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
+from starter.output import age
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError, translated
+from starter.sdk.live import POLL_WINDOW
+from starter.sdk.setup import check_namespace, missing_attributes
+
+RECENTLY = timedelta(seconds=POLL_WINDOW)
+BACKLOG_AGE = timedelta(seconds=60)
+"""That work may lie in a queue before there are too few workers."""
+CLOCK_QUEUE = "hostler-doctor-clock"
+CLOCK_PATIENCE = 3.0
+LONG_POLL = timedelta(seconds=60)
+"""The server's own measure for a poll; ours is cut short when it has been noted."""
+SOME = 5
+"""Names in a message that are enough to go on with."""
+_WORKFLOW, _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
+# The server's own attribute, set after some failed tasks in a row
+# (system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute).
+FAILING = "TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category=WorkflowTaskTimedOut')"
+
+
+WAY_OUT = (
+    "the web UI shows where; a worker with the fault mended goes on by itself. Where it is a message that fails, leave "
+    "it out: temporal workflow reset -w ID --type LastWorkflowTask --reapply-exclude Signal --reason …, then "
+    "hostler renew (docs/runbook.md, WorkflowTaskFailed)"
+)
+
+
+async def examine(client: HostlerClient, clusters: Sequence[str]) -> list[Finding]:
+    try:
+        with translated():
+            found = [await _server(client)]
+    except HostlerError as e:
+        return [problem("temporal", str(e))]
+    parts = await asyncio.gather(
+        attempt("temporal", partial(_attributes, client)),
+        *(attempt(f"queue {q.name}", partial(_queue, client, q)) for q in queues(client.settings, clusters)),
+        attempt("workflows", partial(_failing, client)),
+        attempt("workflows", partial(_parked, client)),
+        attempt("temporal", partial(_clock, client)),
+    )
+    return sorted([*found, *(f for part in parts for f in part)], key=lambda f: f.subject != "temporal")
+
+
+async def _server(client: HostlerClient) -> Finding:
+    temporal = client.temporal
+    info = await temporal.workflow_service.get_system_info(GetSystemInfoRequest())
+    await check_namespace(temporal)
+    described = await temporal.workflow_service.describe_namespace(
+        DescribeNamespaceRequest(namespace=temporal.namespace)
+    )
+    kept = described.config.workflow_execution_retention_ttl.ToTimedelta()
+    address = temporal.service_client.config.target_host
+    where = f"{address}, namespace {temporal.namespace}"
+    return ok("temporal", f"server {info.server_version} at {where}; what has ended is kept {age(kept)}")
+
+
+async def _attributes(client: HostlerClient) -> list[Finding]:
+    with translated():
+        missing = await missing_attributes(client.temporal)
+    if missing:
+        return [problem("temporal", f"search attributes are missing: {', '.join(missing)}", "run `hostler setup`")]
+    return [ok("temporal", "Hostler's search attributes are registered")]
+
+
+# -- task queues ------------------------------------------------------------------------------------------------------
+
+
+async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
+    with translated():
+        answer = await _describe(client, queue.name, _WORKFLOW if queue.role == "workflows" else _ACTIVITY)
+    subject, now = f"queue {queue.name}", datetime.now(UTC)
+    backlog, waited = answer.stats.approximate_backlog_count, answer.stats.approximate_backlog_age.ToTimedelta()
+    waiting = f"{backlog} task{'s' if backlog != 1 else ''} waiting" if backlog else "nothing waiting"
+    start = f"run a worker: hostler worker --role {queue.role}"
+    if not answer.pollers:
+        return [problem(subject, f"nobody polls it, {waiting} (no worker was seen in the last 5 minutes)", start)]
+    seen, who = max((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers)
+    if now - seen > RECENTLY:
+        return [problem(subject, f"nobody polls it, {waiting}; last seen: {who}, {age(now - seen)} ago", start)]
+    recent = [p for p in answer.pollers if now - p.last_access_time.ToDatetime(UTC) <= RECENTLY]
+    workers = len({p.identity for p in recent})
+    builds = sorted({p.deployment_options.build_id for p in recent if p.deployment_options.build_id})
+    words = f"polled by {workers} worker{'s' if workers != 1 else ''}"
+    words += f" of build {', '.join(builds)}" if builds else ""
+    words += f", last {age(now - seen)} ago by {who}; {waiting}"
+    if answer.stats.rate_limiting_active:
+        words += ", held back by its rate limit"
+    limit = answer.config.fairness_keys_rate_limit_default.rate_limit.requests_per_second
+    if limit:
+        words += f"; at most {limit:g} calls/s of each account"
+    if queue.per_account not in (None, limit):
+        words += f", and callsPerSecondPerAccount is {queue.per_account:g} in these settings"
+        return [warning(subject, words, "start the worker again: it tells Temporal; or correct the settings")]
+    if waited > BACKLOG_AGE:
+        return [warning(subject, f"{words}, the oldest for {age(waited)}", f"look at the workers' logs, or {start}")]
+    return [ok(subject, words)]
+
+
+async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
+    return await client.temporal.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=client.temporal.namespace,
+            task_queue=TaskQueue(name=queue),
+            task_queue_type=type,
+            report_stats=True,
+            report_config=True,
+        )
+    )
+
+
+# -- workflows --------------------------------------------------------------------------------------------------------
+
+
+async def _failing(client: HostlerClient) -> list[Finding]:
+    """Those whose own code fails, again and again."""
+    count, some = await _some(client, FAILING)
+    if not count:
+        return [ok("workflows", "none whose code fails")]
+    words = f"the code of {count} fails again and again: {some}"
+    return [problem("workflows", words, WAY_OUT)]
+
+
+async def _parked(client: HostlerClient) -> list[Finding]:
+    """Those that stand still after an error of our own code."""
+    # A machine that is parked keeps its phase, and a cluster has no reason.
+    count, some = await _some(client, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
+    if not count:
+        return [ok("workflows", "none that stands still after an error of Hostler's own")]
+    renew = "`hostler describe` says why; once a fixed worker runs: hostler renew machine|pool|class|cluster NAME"
+    if "rollout/" in some:
+        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool goes on without it"
+    return [problem("workflows", f"{count} stand still after an error of Hostler's own: {some}", renew)]
+
+
+async def _some(client: HostlerClient, condition: str) -> tuple[int, str]:
+    """How many workflows of ours there are with a condition, and some of their ids."""
+    queue = names.workflow_queue(client.settings.queue_prefix)
+    query = f"TaskQueue='{queue}' AND ExecutionStatus='Running' AND {condition}"
+    with translated():
+        count = (await client.temporal.count_workflows(query)).count
+        ids = [e.id async for e in client.temporal.list_workflows(query, limit=SOME)] if count else []
+    return count, ", ".join(sorted(ids)) + (", …" if count > len(ids) else "")
+
+
+# -- the clock --------------------------------------------------------------------------------------------------------
+
+
+async def _clock(client: HostlerClient) -> list[Finding]:
+    """The server tells its time nowhere; but it notes when a queue was polled: so one is, that nobody else uses."""
+    identity = f"doctor-{uuid.uuid4().hex}"
+    before = datetime.now(UTC)
+    poll = asyncio.create_task(_poll(client, identity))
+    try:
+        async with asyncio.timeout(CLOCK_PATIENCE):
+            while not poll.done():
+                with translated():
+                    answer = await _describe(client, CLOCK_QUEUE, _WORKFLOW)
+                for poller in answer.pollers:
+                    if poller.identity == identity:
+                        theirs = poller.last_access_time.ToDatetime(UTC)
+                        return [clock("temporal", theirs, before, datetime.now(UTC), timedelta(0))]
+                await asyncio.sleep(0.05)
+    except TimeoutError:
+        pass
+    finally:
+        poll.cancel()
+        await asyncio.gather(poll, return_exceptions=True)
+    return [warning("temporal", "its clock cannot be told: it did not note a poll")]
+
+
+async def _poll(client: HostlerClient, identity: str) -> None:
+    request = PollWorkflowTaskQueueRequest(
+        namespace=client.temporal.namespace,
+        task_queue=TaskQueue(name=CLOCK_QUEUE, kind=TaskQueueKind.TASK_QUEUE_KIND_NORMAL),
+        identity=identity,
+    )
+    with contextlib.suppress(RPCError):  # not allowed to poll: then its time cannot be told
+        await client.temporal.workflow_service.poll_workflow_task_queue(request, timeout=LONG_POLL)

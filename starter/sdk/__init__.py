@@ -1,0 +1,1 @@
+"""The SDK: connection → entity client → one shelf per kind of entity → apply → HostlerClient."""

@@ -1,0 +1,305 @@
+"""Adoption: a machine whose workflow somebody ended from outside gets a new one, with the VM that carries its tags.
+
+A machine of a pool that runs need not have a VM any more: its pool counts it until somebody has looked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from resources.errors import NAME_TAKEN
+from resources.machine import Attempt, ClassSnapshot, MachineState, Status
+from resources.manifests import AnyManifest, Machine, MachineClass
+from resources.messages import Account, AccountUse, AdoptIntent, Happening, OwnedVm
+from resources.names import machine_id, provider_key
+from resources.preservation import PreservedBy
+from starter.sdk import orphans
+from starter.sdk.apply.classes import own_annotations
+from starter.sdk.apply.plan import snapshot_of
+from starter.sdk.connection import Connection
+from starter.sdk.errors import Refused, translated
+from starter.sdk.machines.recorded import recorded
+from starter.sdk.machines.shelf import Machines
+from starter.sdk.pools import members as pool_members
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.results import Adopted, Life, since
+from starter.sdk.starts import start_cluster, start_machine
+
+GOING = "terminating"
+"""The drivers' word for a VM that is on its way out."""
+
+
+async def adopt(
+    machines: Machines,
+    pools: Pools,
+    name: str,
+    manifests: Sequence[AnyManifest],
+    uid: str | None,
+    cluster: str,
+) -> Adopted:
+    """`HostlerClient.adopt`. Everything is judged before anything is started."""
+    connection = machines.connection
+    life = await machines.find(name, cluster=cluster)
+    if life is not None and life.running and life.summary.reason == NAME_TAKEN:
+        return await _tell(machines, life, name, uid, cluster)
+    _refuse_what_has_an_owner(name, life)
+    former = await _former(connection, life)
+    # Of what the server keeps nothing its pool may know enough.
+    pool = await pool_members.pool_of(pools, name, cluster) if former is None else None
+    known = former or (pool_members.made_from(pool, name) if pool else None)
+    wanted = _wanted(connection, name, cluster, manifests, known)
+    there = await _look(connection, wanted, known)
+    found: Sequence[OwnedVm] = [vm for vm in there.vms if is_its(vm, name, former, life)]
+    if not found and uid is None:
+        if former is not None and former.pool:
+            pool = await pool_members.pool_of(pools, name, cluster, former.pool)
+        if pool is not None:
+            found = pool_members.recorded(name, there.made_in, life, former)
+        if pool is not None and not found:
+            pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
+            return await pool_members.give_up(connection, pool, name, wanted.spec.class_.name)
+    vm = choose(name, ", ".join(there.accounts), found, uid)
+    if uid is None:
+        _refuse_what_may_be_anothers(name, vm, there)
+    state = _state(connection, wanted, vm, former, life)
+    if former is None and pool is not None:
+        state = state.model_copy(update=pool_members.membership(pool, name))
+    await _start(connection, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
+    notes = _notes(state, manifests, former, vm)
+    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
+
+
+async def _start(connection: Connection, state: MachineState, life: Life | None, use: AccountUse) -> None:
+    with translated():
+        # First, as the create activity does it: nobody would look after the VM.
+        await start_cluster(connection.temporal, connection.settings, state.cluster, use)
+        try:
+            await start_machine(
+                connection.temporal,
+                state,
+                reason="PostStartUpdate",  # what it waits for first
+                created=life.summary.created if life else datetime.now(UTC),
+                # Whatever came between our look and this: never beside a workflow that runs, never after a life that
+                # came to its end by itself.
+                reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+            )
+        except WorkflowAlreadyStartedError:
+            raise Refused(
+                f"machine {state.name} has a workflow since a moment ago: hostler describe machine {state.name}"
+            ) from None
+
+
+async def _tell(machines: Machines, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
+    """A machine that makes no VM because one of its name lives: it is told that this one is its own."""
+    state = await machines.state(life)
+    there = await _look(machines.connection, state, None)
+    vm = choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
+    intent = AdoptIntent(**machines.connection.by(), uid=vm.uid)
+    sent = await machines.send(name, "adopt", intent, cluster=cluster)
+    return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=(sent.message,))
+
+
+def _refuse_what_may_be_anothers(name: str, vm: OwnedVm, there: Look) -> None:
+    if vm.provider_id in there.doubtful:
+        raise Refused(
+            f"{vm.provider_id} carries the name {name} and no tag of an installation, and this server knows no "
+            f"workflow of it: it may be another Hostler's, which looks after it. If it is yours: --uid {vm.uid}"
+        )
+
+
+def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
+    if life is not None and life.running:
+        raise Refused(
+            f"machine {name} has a workflow that runs, there is nothing to adopt: hostler describe machine {name}"
+        )
+    if life is not None and life.status == "COMPLETED":
+        raise Refused(
+            f"machine {name} came to its end by itself{since(life.closed)}, and all it had is gone: there is nothing "
+            "to adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
+            "answered after its end: delete it at the cloud"
+        )
+
+
+@dataclass(frozen=True)
+class Look:
+    """Where the machine's VM may be, and what is there without an owner."""
+
+    accounts: dict[str, Account]
+    """By key."""
+    made_in: str
+    """Key of that which the machine's VM was made in."""
+    vms: list[OwnedVm]
+    doubtful: set[str]
+    """providerIDs of those that may be another installation's."""
+
+    def of(self, vm: OwnedVm) -> Account:
+        return self.accounts[vm.account]
+
+
+async def _look(connection: Connection, wanted: MachineState, known: MachineState | None) -> Look:
+    """Into the account of its class, and into that of the class which its VM was made from: one that was edited may be
+    elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
+    machine_class = wanted.machine_class
+    assert machine_class is not None
+    first = known.attempt.machine_class if known and known.attempt else known.machine_class if known else None
+    made_in = orphans.account_of(first or machine_class)
+    accounts = {account.key: account for account in (orphans.account_of(machine_class), made_in)}
+    report = await orphans.sweep(connection, wanted.cluster, accounts.values())
+    for key, why in report.unread.items():
+        raise Refused(
+            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
+            f"machine {wanted.name}'s is not known"
+        )
+    return Look(
+        accounts=accounts,
+        made_in=made_in.key,
+        vms=[o.vm for o in report.orphans],
+        doubtful={o.vm.provider_id for o in report.orphans if o.doubtful},
+    )
+
+
+def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
+    """By its name; one that has lost that tag, by what is recorded of it."""
+    if vm.machine:
+        return vm.machine == name
+    if vm.uid and former is not None and former.uid == vm.uid:
+        return True
+    recorded = life.summary.provider_id if life is not None else ""
+    return bool(recorded) and provider_key(recorded) == provider_key(vm.provider_id)
+
+
+async def _former(connection: Connection, life: Life | None) -> MachineState | None:
+    """What is recorded of the life that was ended; None when the server keeps nothing of it any more."""
+    if life is None:
+        return None
+    with translated():
+        workflow_id = machine_id(life.summary.cluster, life.summary.name)
+        return await recorded(connection.temporal, workflow_id, life.run_id)
+
+
+def _wanted(
+    connection: Connection, name: str, cluster: str, manifests: Sequence[AnyManifest], former: MachineState | None
+) -> MachineState:
+    """Spec and class: of the manifests, else as the former workflow had them."""
+    machines = [m for m in manifests if isinstance(m, Machine)]
+    manifest = next((m for m in machines if m.metadata.name == name), None)
+    if machines and manifest is None:
+        raise Refused(f"machine {name} is not in the files; in them: {', '.join(m.metadata.name for m in machines)}")
+    if manifest is None and former is None:
+        raise Refused(
+            f"nothing is recorded of machine {name} of cluster {cluster}: give its manifests, a Machine and its "
+            "MachineClass (-f FILE)"
+        )
+    spec = manifest.spec if manifest else former.spec if former else None
+    assert spec is not None
+    classes = {m.metadata.name: m for m in manifests if isinstance(m, MachineClass)}
+    snapshot = snapshot_of(classes.get(spec.class_.name), former.machine_class if former else None, spec.class_.name)
+    settings = connection.settings
+    fresh = MachineState(
+        name=name,
+        cluster=cluster,
+        spec=spec,
+        machine_class=snapshot,
+        queue_prefix=settings.queue_prefix,
+        timings=settings.timings,
+    )
+    if manifest is not None:
+        meta = manifest.metadata
+        given = {"namespace": meta.namespace, "labels": meta.labels, "annotations": own_annotations(meta.annotations)}
+        kept = {"hooks": former.hooks} if former else {}
+        return fresh.model_copy(update=given | kept)
+    assert former is not None
+    return fresh.model_copy(update={k: getattr(former, k) for k in ("namespace", "labels", "annotations", "hooks")})
+
+
+def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -> OwnedVm:
+    """The one VM to adopt. Raises Refused, with what there is, when there is none or it is not clear which."""
+    if not found:
+        raise Refused(
+            f"account {account} has no VM with the tag hostler.io/machine={name} that nobody owns, and an adoption "
+            "needs a VM: volumes and NICs that are left carry the same tag, delete them at the cloud; a new machine "
+            "is made by `hostler apply`"
+        )
+    lives = sorted({vm.uid for vm in found})
+    if uid is None and len(lives) > 1:
+        raise Refused(f"machine {name} has VMs of {len(lives)} lives: say which one (--uid UID)\n{_listed(found)}")
+    chosen = [vm for vm in found if uid is None or vm.uid == uid]
+    if not chosen:
+        raise Refused(f"machine {name} has no VM with uid {uid}, and an adoption needs one; there is\n{_listed(found)}")
+    # One that is going already counts only where there is no other.
+    chosen = [vm for vm in chosen if vm.state != GOING] or chosen
+    if len(chosen) > 1:
+        raise Refused(
+            f"machine {name} has {len(chosen)} VMs of one life, and a machine has one: delete all but one at the "
+            f"cloud, then adopt\n{_listed(chosen)}"
+        )
+    (vm,) = chosen
+    if not vm.uid:
+        raise Refused(
+            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: put it back "
+            "with the value that they carry, then adopt"
+        )
+    return vm
+
+
+def _listed(vms: Sequence[OwnedVm]) -> str:
+    return "\n".join(f"  {vm.provider_id} ({vm.state}), uid {vm.uid or 'unknown'}" for vm in vms)
+
+
+def _state(
+    connection: Connection, wanted: MachineState, vm: OwnedVm, former: MachineState | None, life: Life | None
+) -> MachineState:
+    """What the new workflow begins with."""
+    now = datetime.now(UTC)
+    attempt = _attempt(wanted.machine_class, vm, former, now)
+    end = f"; its former workflow ended as {life.status}{since(life.closed)}" if life else ""
+    asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
+    begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
+    if former is not None:
+        begun |= {k: getattr(former, k) for k in ("owner", "revision", "template")}  # its pool still counts it
+    begun["account_id"] = vm.account_id
+    if former is not None and former.uid == vm.uid:
+        begun["account_id"] = vm.account_id or former.account_id
+        goes_on = ("last_applied_provider_spec", "applied_generation")
+        carried = {k: getattr(former.status, k) for k in goes_on}
+        # What its pool granted it grants anew; what its Node carries is seen.
+        preserve = former.status.preserve.model_copy(update={"granted": PreservedBy.NOBODY, "protected": False})
+        begun |= {
+            "status": Status(provider_id=vm.provider_id, preserve=preserve, **carried),
+            "attempted_specs": former.attempted_specs,
+            "journal": [*former.journal, asked],
+        }
+    return wanted.model_copy(update=begun)
+
+
+def _attempt(machine_class: ClassSnapshot | None, vm: OwnedVm, former: MachineState | None, now: datetime) -> Attempt:
+    """The newest that is recorded: it says from which class the VM was made, and how many tokens there may be."""
+    if former is not None and former.uid == vm.uid and former.attempt is not None:
+        return former.attempt
+    assert machine_class is not None
+    return Attempt(number=1, token="", started=now, machine_class=machine_class)
+
+
+def _notes(
+    state: MachineState, manifests: Sequence[AnyManifest], former: MachineState | None, vm: OwnedVm
+) -> tuple[str, ...]:
+    notes = []
+    if not any(isinstance(m, Machine) for m in manifests):
+        whose = "its former workflow had" if former else f"pool {state.pool} has in revision {state.revision}"
+        notes.append(f"spec and class are those that {whose}")
+    if former is not None and former.deletion is not None and former.uid == vm.uid:
+        again = "hostler recreate" if former.deletion.recreate else "hostler delete"
+        notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
+    if (until := state.status.preserve.expiry_time) is not None:
+        notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
+    if vm.state == pool_members.UNLISTED:
+        notes.append(
+            f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "
+            "and what is left of disks and NICs is deleted"
+        )
+    return tuple(notes)

@@ -1,0 +1,1 @@
+"""What `apply` does with manifests, and what it would do."""

@@ -1,0 +1,172 @@
+"""The classes of one run of `apply`: as they are, as they will be, and how they come there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from resources.machine import ClassSnapshot
+from resources.machine_class import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
+from resources.manifests import MachineClass
+from resources.names import CLUSTER_ANNOTATION
+from starter.sdk.classes import Classes
+from starter.sdk.errors import NoAnswer, Refused
+from starter.sdk.machines.shelf import Machines
+from starter.sdk.pools.shelf import Pools
+from starter.sdk.results import Applied, Verb
+from starter.sdk.starts import start_class
+
+KIND = "machineclass"
+
+
+@dataclass
+class ClassPlan:
+    """A class that a manifest or a machine of the run names."""
+
+    name: str
+    cluster: str
+    verb: Verb
+    snapshot: ClassSnapshot
+    """As it will be; once the class has been told, as its workflow has it."""
+    manifest: MachineClass | None = None
+    """None: it is in none of the files, and stays as it is."""
+    state: ClassState | None = None
+    """As it is; None: there is none yet."""
+    preview: ClassPreview | None = None
+    """Of a changed one: what its workflow says of the change."""
+    no_answer: str = ""
+    """Why it could not be asked."""
+
+    @property
+    def refused(self) -> list[str]:
+        return self.preview.refused if self.preview else []
+
+    @property
+    def new_content(self) -> bool:
+        """Whether machines will hear of it."""
+        return self.state is not None and self.snapshot.generation != self.state.generation
+
+    def tells(self, user: str) -> bool:
+        """Whether the class itself tells this user of the change, a few at a time."""
+        return self.state is not None and user in self.state.users
+
+    def for_user(self, has: ClassSnapshot | None) -> ClassSnapshot:
+        """One that a machine or pool does not take for old news: what it `has` may be a generation of a former class of
+        this name, whose workflow was ended from outside. The class raises its own when it hears of that."""
+        if has is None or has.name != self.name or has.generation < self.snapshot.generation:
+            return self.snapshot
+        if same_content(has, self.snapshot):
+            return has
+        return self.snapshot.model_copy(update={"generation": has.generation + 1})
+
+
+@dataclass
+class ClassPlanner:
+    """Reads classes and judges their manifests."""
+
+    classes: Classes
+    machines: Machines
+    pools: Pools
+    plans: dict[tuple[str, str], ClassPlan] = field(default_factory=dict)
+    """By cluster and name."""
+
+    async def add(self, cluster: str, name: str, manifest: MachineClass | None) -> None:
+        """Nothing is known of one that is neither in a file nor there. Raises Refused in the class's name."""
+        if manifest is not None:
+            try:
+                concurrency_of(manifest.metadata.annotations)
+            except ValueError as e:
+                raise Refused(f"machineclass {name}: {e}") from None
+        state = await self.classes.current(name, cluster=cluster)
+        if manifest is None:
+            if state is not None:
+                self.plans[cluster, name] = ClassPlan(name, cluster, Verb.UNCHANGED, state.machine_class, state=state)
+            return
+        if state is None:
+            fresh = ClassSnapshot.of(manifest)
+            self.plans[cluster, name] = ClassPlan(name, cluster, Verb.CREATED, fresh, manifest)
+            return
+        if state.deleted:
+            raise Refused(f"machineclass {name}: it is being deleted; apply it again when it is gone")
+        self.plans[cluster, name] = await self._changed(cluster, manifest, state)
+
+    async def _changed(self, cluster: str, manifest: MachineClass, state: ClassState) -> ClassPlan:
+        name, meta = manifest.metadata.name, manifest.metadata
+        fresh = ClassSnapshot.of(manifest, state.generation)
+        if same_content(fresh, state.machine_class):
+            same = (state.namespace, state.labels, state.annotations) == (
+                meta.namespace,
+                meta.labels,
+                own_annotations(meta.annotations),
+            )
+            verb = Verb.UNCHANGED if same else Verb.CONFIGURED
+            return ClassPlan(name, cluster, verb, state.machine_class, manifest, state)
+        fresh = fresh.model_copy(update={"generation": state.generation + 1})
+        plan = ClassPlan(name, cluster, Verb.CONFIGURED, fresh, manifest, state)
+        try:
+            plan.preview = await self.classes.preview(name, fresh, cluster=cluster)
+        except NoAnswer as e:
+            plan.no_answer = str(e)
+        return plan
+
+    async def carry_out(self, plan: ClassPlan) -> Applied:
+        """Starts or tells the class. From then on the plan has the class's own snapshot, with its own generation."""
+        if plan.state is None:
+            try:
+                return await self._start(plan)
+            except WorkflowAlreadyStartedError:
+                pass  # somebody else applied it between our look and our start: it is told like any other
+        assert plan.manifest is not None
+        meta = plan.manifest.metadata
+        intent = ClassIntent(
+            **self.classes.connection.by(),
+            machine_class=plan.snapshot,
+            namespace=meta.namespace,
+            labels=meta.labels,
+            annotations=own_annotations(meta.annotations),
+        )
+        sent = await self.classes.send(plan.name, "apply", intent, cluster=plan.cluster)
+        state = await self.classes.current(plan.name, cluster=plan.cluster)
+        if state is not None:
+            plan.snapshot = state.machine_class
+        verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
+        return Applied(KIND, plan.name, verb, sent.message.removeprefix(verb).lstrip("; "))
+
+    async def _start(self, plan: ClassPlan) -> Applied:
+        assert plan.manifest is not None
+        here, meta, now = self.classes.connection, plan.manifest.metadata, datetime.now(UTC)
+        # Who names it already is of a former class of this name; else it need not look for them.
+        users = await self.machines.list(cluster=plan.cluster, machine_class=plan.name)
+        users_are_pools = await self.pools.any_of_class(plan.name, cluster=plan.cluster)
+        state = ClassState(
+            name=plan.name,
+            cluster=plan.cluster,
+            namespace=meta.namespace,
+            labels=meta.labels,
+            annotations=own_annotations(meta.annotations),
+            machine_class=plan.snapshot,
+            changes=[ClassChange(generation=plan.snapshot.generation, time=now, requested_by=here.requested_by)],
+            searched=not (users or users_are_pools),
+            update_concurrency=concurrency_of(meta.annotations),
+            queue_prefix=here.settings.queue_prefix,
+            timings=here.settings.timings,
+        )
+        await start_class(here.temporal, state)
+        return Applied(KIND, plan.name, Verb.CREATED)
+
+
+def same_content(a: ClassSnapshot, b: ClassSnapshot) -> bool:
+    """But for the generation. As it travels: YAML's dates and Temporal's JSON must compare equal."""
+    return plain(a, "generation") == plain(b, "generation")
+
+
+def plain(snapshot: ClassSnapshot, *without: str) -> Mapping[str, object]:
+    return snapshot.model_dump(mode="json", by_alias=True, exclude=set(without))
+
+
+def own_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Without the cluster: `get -o yaml` prints it as part of the identity, so it must not count as a change."""
+    return {k: v for k, v in annotations.items() if k != CLUSTER_ANNOTATION}

@@ -1,0 +1,199 @@
+"""Where Secret manifests go: the control source of secrets of the settings. Never to Temporal, never to the screen."""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+from resources.manifests import Secret
+from resources.names import is_name
+from resources.settings import Settings
+from starter.sdk.errors import HostlerError, Refused
+from starter.sdk.kube import KubeClient, KubeError, connect_cluster
+from starter.sdk.results import Json, Verb
+
+_KEY = re.compile(r"[-._a-zA-Z0-9]+")
+_UNFINISHED = ".hostler-"
+CONFLICTS = 3
+"""Writes of one Secret before a quarrel with another writer is given up."""
+
+
+class SecretSource(Protocol):
+    async def compare(self, secret: Secret) -> Verb:
+        """What `write` would do."""
+
+    async def write(self, secret: Secret) -> Verb:
+        """Make it so: the keys become those of the manifest, a key that it no longer has is removed, since a credential
+        that somebody took out must not stay. Safe to repeat."""
+
+
+def open_source(settings: Settings) -> AbstractAsyncContextManager[SecretSource]:
+    """Raises Refused where the source cannot be written to."""
+    match settings.secrets.source:
+        case "kubernetes":
+            return _kubernetes(settings)
+        case "directory":
+            return _directory(settings)
+        case "environment":
+            raise Refused(
+                "secrets come from the worker's environment (secrets.source: environment), which cannot be written to: "
+                "set the variables where the worker runs, and apply the other manifests without the Secrets"
+            )
+
+
+# -- Kubernetes -------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _kubernetes(settings: Settings) -> AsyncIterator[SecretSource]:
+    async with connect_cluster(settings, settings.secrets.cluster or settings.default_cluster) as kube:
+        yield KubernetesSource(kube)
+
+
+class KubernetesSource:
+    """Secrets of the control cluster, by merge patch: labels and annotations of others stay."""
+
+    def __init__(self, kube: KubeClient) -> None:
+        self._kube = kube
+
+    async def compare(self, secret: Secret) -> Verb:
+        current = await self._kube.secret(secret.metadata.namespace, secret.metadata.name)
+        if current is None:
+            return Verb.CREATED
+        return Verb.CONFIGURED if _patch(secret, current) else Verb.UNCHANGED
+
+    async def write(self, secret: Secret) -> Verb:
+        namespace, name = secret.metadata.namespace, secret.metadata.name
+        for _ in range(CONFLICTS):
+            current = await self._kube.secret(namespace, name)
+            try:
+                if current is None:
+                    await self._kube.create_secret(namespace, _body(secret))
+                    return Verb.CREATED
+                patch = _patch(secret, current)
+                if not patch:
+                    return Verb.UNCHANGED
+                # The removed keys are reckoned from what was read: without its version, a key that another writer
+                # has just added would be judged by old news.
+                patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
+                await self._kube.patch_secret(namespace, name, patch)
+                return Verb.CONFIGURED
+            except KubeError as e:
+                if e.code == 404:
+                    raise HostlerError(
+                        f"{e}: does the namespace {namespace!r} exist? (kubectl create namespace)"
+                    ) from None
+                if e.code != 409:
+                    raise
+        raise HostlerError(f"secret {namespace}/{name}: somebody else keeps changing it; apply again")
+
+
+def _body(secret: Secret) -> Json:
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": secret.type,
+        "metadata": {
+            "name": secret.metadata.name,
+            "namespace": secret.metadata.namespace,
+            "labels": secret.metadata.labels,
+            "annotations": secret.metadata.annotations,
+        },
+        "data": {k: base64.b64encode(v).decode() for k, v in secret.plain().items()},
+    }
+
+
+def _patch(secret: Secret, current: Json) -> Json:
+    """The merge patch from `current` to the manifest; empty when there is nothing to do."""
+    wanted = _body(secret)
+    data = current.get("data") or {}
+    changed: Json = {k: v for k, v in wanted["data"].items() if data.get(k) != v}
+    changed |= {k: None for k in data if k not in wanted["data"]}
+    metadata: Json = {}
+    for part in ("labels", "annotations"):
+        have = current["metadata"].get(part) or {}
+        new = {k: v for k, v in wanted["metadata"][part].items() if have.get(k) != v}
+        if new:
+            metadata[part] = new
+    if not changed and not metadata and current.get("type", "Opaque") == secret.type:
+        return {}
+    return {"metadata": metadata, "data": changed, "type": secret.type}
+
+
+# -- a directory ------------------------------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def _directory(settings: Settings) -> AsyncIterator[SecretSource]:
+    if settings.secrets.directory is None:
+        raise Refused("secrets.source is directory, but secrets.directory is not set in the settings")
+    yield DirectorySource(settings.path(settings.secrets.directory))
+
+
+class DirectorySource:
+    """Files <directory>/<namespace>/<name>/<key>, readable by their owner only."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    async def compare(self, secret: Secret) -> Verb:
+        folder, current = self._read(secret)
+        if not folder.exists():
+            return Verb.CREATED
+        return Verb.UNCHANGED if current == secret.plain() else Verb.CONFIGURED
+
+    async def write(self, secret: Secret) -> Verb:
+        verb = await self.compare(secret)
+        if verb is Verb.UNCHANGED:
+            return verb
+        folder, current = self._read(secret)
+        wanted = secret.plain()
+        try:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            for key, value in wanted.items():
+                if current.get(key) != value:
+                    _replace(folder / key, value)
+            for key in current.keys() - wanted.keys():
+                (folder / key).unlink(missing_ok=True)
+        except OSError as e:
+            raise HostlerError(f"{e.filename or folder}: cannot be written: {e.strerror}") from None
+        return verb
+
+    def _read(self, secret: Secret) -> tuple[Path, dict[str, bytes]]:
+        _check(secret)
+        folder = self._directory / secret.metadata.namespace / secret.metadata.name
+        if not folder.exists():
+            return folder, {}
+        try:
+            files = [p for p in folder.iterdir() if p.is_file() and not p.name.startswith(("..", _UNFINISHED))]
+            return folder, {p.name: p.read_bytes() for p in files}
+        except OSError as e:
+            raise HostlerError(f"{e.filename or folder}: cannot be read: {e.strerror}") from None
+
+
+def _check(secret: Secret) -> None:
+    """The API server's own rules (IsConfigMapKey), which also keep every file inside the directory."""
+    namespace, name = secret.metadata.namespace, secret.metadata.name
+    if not is_name(namespace):
+        raise Refused(f"secret {name}: {namespace!r} is no namespace: use lower-case letters, digits and '-'")
+    for key in secret.plain():
+        if not _KEY.fullmatch(key) or key.startswith(".."):
+            raise Refused(f"secret {namespace}/{name}: {key!r} is no key: use letters, digits, '-', '_' and '.'")
+
+
+def _replace(file: Path, value: bytes) -> None:
+    """In one step, so that a worker never reads half a value; 0600 from the first byte."""
+    handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=_UNFINISHED)
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(value)
+        Path(temporary).replace(file)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,155 @@
+"""The entity client: workflows of one kind by name, what they answer, and what they are told.
+
+A shelf (machines, pools, classes, clusters) is an entity client with what its kind alone has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Generic, TypeVar
+
+from pydantic import BaseModel
+from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
+
+from resources.messages import Intent
+from resources.names import id_parts
+from starter.sdk import intents, live
+from starter.sdk.connection import Connection, word
+from starter.sdk.errors import NoAnswer, NotFound, translated
+from starter.sdk.results import Sent, since
+from starter.sdk.spelling import did_you_mean
+
+StateT = TypeVar("StateT", bound=BaseModel)
+Handle = WorkflowHandle[Any, Any]
+
+
+class EntityClient(Generic[StateT]):
+    """`cluster` is everywhere the connection's own where it is not given."""
+
+    noun: ClassVar[str]
+    """What people call one."""
+    plural: ClassVar[str]
+    workflow: ClassVar[str]
+    """The type of its workflow."""
+    model: type[StateT]
+    """Its state, with which its workflow answers `describe`."""
+    id_of: Callable[[str, str], str]
+    """The workflow's id, of cluster and name."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.temporal = connection.temporal
+        self.settings = connection.settings
+
+    # -- read ---------------------------------------------------------------------------------------------------------
+
+    async def get(self, name: str, *, cluster: str | None = None) -> StateT:
+        """Its own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
+        found = await self._running(name, cluster)
+        state, why = await self._answer(found)
+        if state is None:
+            raise NoAnswer(f"{self.noun} {name} cannot be asked: {why}")
+        return state
+
+    async def current(self, name: str, *, cluster: str | None = None) -> StateT | None:
+        """As it is; without a worker as it was asked for, from its history; None when there is none that lives."""
+        found = await self._described(name, cluster)
+        if found is None or not runs(found):
+            return None
+        with translated():
+            try:
+                return await live.query(self._handle(name, cluster), self.model)
+            except NoAnswer:
+                return await self._recorded(found.id, found.run_id)
+
+    async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
+        """With the names that there are, for one that was typed wrong."""
+        where = self.connection.where(cluster)
+        with translated():
+            known = [id_parts(e.id, 2)[1] async for e in self.temporal.list_workflows(self._those(where))]
+        return NotFound(
+            f"{self.noun} {name!r} of cluster {where!r} is not known: `hostler get {self.plural} --cluster {where}` "
+            f"lists those that are{did_you_mean(name, known)}"
+        )
+
+    # -- intents ------------------------------------------------------------------------------------------------------
+
+    async def send(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
+        """An intent of one's own making; its id makes sending it again harmless."""
+        handle, receiver = self._handle(name, cluster), f"{self.noun} {name}"
+        with translated():
+            return await intents.send(handle, intent_name, intent, self.connection.queue, receiver)
+
+    async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
+        """Asks its workflow to go on with the newest code, and to try again what stands still."""
+        return await self.tell(name, "renew", Intent(**self.connection.by(reason)), cluster=cluster)
+
+    async def tell(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
+        """As `send`, to one that runs. Raises NotFound for a name typed wrong."""
+        await self._running(name, cluster)
+        return await self.send(name, intent_name, intent, cluster=cluster)
+
+    async def _end(self, name: str, intent: Intent, cluster: str | None) -> Sent:
+        """Asks for its end; one that is gone already is no error."""
+        found = await self._known(name, cluster)
+        if not runs(found):
+            return Sent(f"is gone already{since(found.close_time)}", gone=True)
+        return await self.send(name, "delete", intent, cluster=cluster)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _those(self, cluster: str | None, all_clusters: bool = False) -> str:
+        """The visibility query for those that run."""
+        where = "" if all_clusters else f" AND HostlerCluster='{self.connection.where(cluster)}'"
+        return live.running(self.workflow) + where
+
+    def _handle(self, name: str, cluster: str | None) -> Handle:
+        workflow_id = type(self).id_of(self.connection.where(cluster), word(name))
+        return self.temporal.get_workflow_handle(workflow_id)
+
+    async def _described(self, name: str, cluster: str | None) -> WorkflowExecutionDescription | None:
+        """The server's own record of the latest life; None when there never was one."""
+        with translated():
+            return await live.described(self._handle(name, cluster))
+
+    async def _known(self, name: str, cluster: str | None) -> WorkflowExecutionDescription:
+        """Raises NotFound when there never was one."""
+        found = await self._described(name, cluster)
+        if found is None:
+            raise await self.unknown(name, cluster)
+        return found
+
+    async def _running(self, name: str, cluster: str | None) -> WorkflowExecutionDescription:
+        """Raises NotFound when it is unknown or gone."""
+        found = await self._known(name, cluster)
+        if not runs(found):
+            raise self._gone(name, cluster, found.close_time)
+        return found
+
+    def _gone(self, name: str, cluster: str | None, closed: datetime | None) -> NotFound:
+        return NotFound(f"{self.noun} {name} of cluster {self.connection.where(cluster)} is gone{since(closed)}")
+
+    async def _answer(self, found: WorkflowExecutionDescription) -> tuple[StateT | None, str]:
+        """Its own state, or why it cannot be asked."""
+        with translated():
+            try:
+                return await live.query(self.temporal.get_workflow_handle(found.id), self.model), ""
+            except NoAnswer as e:
+                return None, await self._silence(e, found.task_queue)
+
+    async def _silence(self, why: NoAnswer, queue: str = "") -> str:
+        """Who is not there to answer, and what became of the question."""
+        with translated():
+            return f"{await live.absence(self.temporal, queue or self.connection.queue, datetime.now(UTC))}; {why}"
+
+    async def _recorded(self, workflow_id: str, run_id: str) -> StateT:
+        """What was asked for, by its history. Raises NotFound without one."""
+        raise NotImplementedError
+
+    def _web(self, workflow_id: str, run_id: str) -> str | None:
+        return live.web_link(self.settings.temporal.ui, self.temporal.namespace, workflow_id, run_id)
+
+
+def runs(found: WorkflowExecutionDescription) -> bool:
+    return found.status == WorkflowExecutionStatus.RUNNING

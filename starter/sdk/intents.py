@@ -1,0 +1,98 @@
+"""Sending an operator's intent: an update that is answered, else a signal that Temporal keeps until a worker comes."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import socket
+import uuid
+from typing import Any
+
+from temporalio.client import WorkflowUpdateFailedError, WorkflowUpdateRPCTimeoutOrCancelledError
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from resources.errors import NOT_PRESERVED
+from resources.messages import Answer, Intent
+from starter.sdk.errors import NotFound, NotPreserved, Refused, no_such_workflow
+from starter.sdk.results import Sent
+
+TRIES, PAUSE = 5, 0.2
+UPDATE_TIMEOUT = 5.0
+"""Seconds that an update may wait for its answer. An update is durable only when a worker has accepted it."""
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex
+
+
+def whoami() -> str:
+    """Who asks, for the journal: user@host."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user id without a name
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) -> Sent:
+    """By update; whatever becomes of that, short of an answer or a refusal, by signal. Both may arrive; the workflow
+    counts an intent once per id. `what` names the receiver in errors.
+
+    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when no signal is taken either.
+    """
+    try:
+        return Sent((await _update(handle, name, intent)).message)
+    except Unanswered as e:
+        why = str(e) or f"no worker is polling {queue}"
+    try:
+        await handle.signal(name, intent)
+    except RPCError as e:  # only this one tells whether the workflow is gone: to an update, the update may be
+        if no_such_workflow(e):
+            raise NotFound(f"{what} is gone") from None
+        raise
+    return Sent(f"recorded; {why}", recorded=True)
+
+
+async def ask(handle: Any, name: str, intent: Intent) -> Answer:
+    """By update. The server gives one up when the workflow task that carried it failed, as a task does that would end a
+    run while news comes in (temporalio/temporal#7296); by its id it is harmless to ask again."""
+    for left in reversed(range(TRIES)):
+        try:
+            answer: Answer = await handle.execute_update(name, intent, id=intent.id, result_type=Answer)
+            return answer
+        except RPCError as e:
+            if e.status is not RPCStatusCode.FAILED_PRECONDITION or not left:
+                raise
+        await asyncio.sleep(PAUSE)
+    raise AssertionError("unreachable: the last try raises")
+
+
+class Unanswered(Exception):
+    """Whether the update was accepted is not known; the message says why, or nothing where no answer came in time."""
+
+
+async def _update(handle: Any, name: str, intent: Intent) -> Answer:
+    """Raises Refused, or Unanswered. The timer is ours and not the RPC's, whose deadline the server may take for its
+    own."""
+    call = asyncio.create_task(ask(handle, name, intent))
+    try:
+        done, _ = await asyncio.wait({call}, timeout=UPDATE_TIMEOUT)
+    finally:
+        call.cancel()
+    if not done:
+        await asyncio.gather(call, return_exceptions=True)
+        raise Unanswered
+    try:
+        return call.result()
+    except WorkflowUpdateFailedError as e:
+        cause = e.cause
+        if isinstance(cause, ApplicationError) and cause.type == "AcceptedUpdateCompletedWorkflow":
+            return Answer(message="accepted; its workflow has ended since")
+        refused = NotPreserved if isinstance(cause, ApplicationError) and cause.type == NOT_PRESERVED else Refused
+        raise refused(getattr(cause, "message", "") or str(cause)) from None
+    except WorkflowUpdateRPCTimeoutOrCancelledError:
+        raise Unanswered from None
+    except Exception as e:  # as a task that fails, too many updates at once, an answer that cannot be read
+        words = f"{e.status.name}: {e.message}" if isinstance(e, RPCError) else f"{type(e).__name__}: {e}"
+        raise Unanswered(f"asked at once, it was not answered ({words})") from None

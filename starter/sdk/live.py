@@ -1,0 +1,203 @@
+"""Reading any workflow: from the server's records, by what it answers, and by who polls its task queue."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+from temporalio.api.enums.v1 import PendingActivityState, TaskQueueType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowExecutionStatus,
+    WorkflowHandle,
+    WorkflowQueryFailedError,
+)
+from temporalio.common import QueryRejectCondition
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory, TimeoutType
+from temporalio.exceptions import TimeoutError as TemporalTimeout
+from temporalio.service import RPCError, RPCStatusCode
+
+from resources import histories
+from resources.errors import TOO_EARLY
+from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow
+from starter.sdk.results import PendingActivity
+
+QUERY_TIMEOUT = 3.0
+"""Seconds that a workflow may take to answer before nobody is taken to be there."""
+POLL_WINDOW = 70.0
+"""Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
+
+StateT = TypeVar("StateT")
+
+
+def running(workflow: str) -> str:
+    """The visibility query for those of a type that run."""
+    return f"WorkflowType='{workflow}' AND ExecutionStatus='Running'"
+
+
+async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:
+    """The server's own record of a workflow's latest run; None when there never was one."""
+    try:
+        return await handle.describe()
+    except RPCError as e:
+        if no_such_workflow(e):
+            return None
+        raise
+
+
+def completed(found: WorkflowExecutionDescription) -> bool:
+    """Whether it came to its end by itself."""
+    return found.status == WorkflowExecutionStatus.COMPLETED
+
+
+def task_attempt(found: WorkflowExecutionDescription) -> int:
+    """Over 1: the workflow's own code fails, and is tried again."""
+    return found.raw_description.pending_workflow_task.attempt or 1
+
+
+async def pending_of(description: WorkflowExecutionDescription) -> tuple[PendingActivity, ...]:
+    """What the workflow waits for outside."""
+    pending = description.raw_description.pending_activities
+    return tuple([await _pending(p, description.data_converter) for p in pending])
+
+
+async def _pending(info: PendingActivityInfo, converter: DataConverter) -> PendingActivity:
+    next_try = info.next_attempt_schedule_time.ToDatetime(UTC) if info.HasField("next_attempt_schedule_time") else None
+    error = await converter.decode_failure(info.last_failure) if info.HasField("last_failure") else None
+    return PendingActivity(
+        type=info.activity_type.name,
+        attempt=info.attempt,
+        running=info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED,
+        last_failure=await _last_failure(error, info, converter) if error else "",
+        next_try=next_try,
+        waits=isinstance(error, ApplicationError) and error.category == ApplicationErrorCategory.BENIGN,
+    )
+
+
+async def _last_failure(error: BaseException, info: PendingActivityInfo, converter: DataConverter) -> str:
+    if isinstance(error, TemporalTimeout) and error.type == TimeoutType.HEARTBEAT:
+        if info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED and _heard_since(info):
+            return ""  # another worker has taken it up, and is not silent
+        # A worker that died tells nothing itself: the last it said is the blocker, not "heartbeat timeout".
+        details = await converter.decode(list(info.heartbeat_details.payloads)) or list(error.last_heartbeat_details)
+        return f"its worker went silent; before: {_words(details)}" if details else "its worker went silent"
+    return failure_words(error)
+
+
+def _heard_since(info: PendingActivityInfo) -> bool:
+    """A heartbeat since its present attempt began."""
+    began, heard = info.last_started_time, info.last_heartbeat_time
+    return (heard.seconds, heard.nanos) > (began.seconds, began.nanos)
+
+
+def innermost(error: BaseException) -> BaseException:
+    while error.__cause__ is not None:
+        error = error.__cause__
+    return error
+
+
+def failure_words(error: BaseException) -> str:
+    """The innermost message: what a driver or an activity said, not that an activity failed."""
+    error = innermost(error)
+    return error.message if isinstance(error, ApplicationError) else str(error) or type(error).__name__
+
+
+def _words(details: Sequence[Any]) -> str:
+    """A heartbeat's progress: its message where it has one."""
+    last = details[-1]
+    if isinstance(last, dict):
+        last = last.get("message") or last.get("blocker") or json.dumps(last, default=str)
+    return str(last)
+
+
+async def query(
+    handle: WorkflowHandle[Any, Any],
+    model: type[StateT],
+    reject: QueryRejectCondition = QueryRejectCondition.NONE,
+    *,
+    name: str = "describe",
+    args: Sequence[Any] = (),
+) -> StateT:
+    """A workflow's answer, its state unless another is asked for. Raises NoAnswer when there is none in time."""
+
+    async def ask() -> StateT:
+        while True:
+            try:
+                answer: StateT = await handle.query(name, args=args, result_type=model, reject_condition=reject)
+                return answer
+            except WorkflowQueryFailedError as e:
+                if TOO_EARLY not in str(e):
+                    raise
+
+    try:
+        return await asyncio.wait_for(ask(), QUERY_TIMEOUT)
+    except TimeoutError:
+        raise NoAnswer(f"no answer within {QUERY_TIMEOUT:g} s") from None
+    except WorkflowQueryFailedError as e:
+        raise NoAnswer(f"the workflow's code cannot answer: {e}") from None
+    except RPCError as e:
+        # FAILED_PRECONDITION: no poller for minutes, or the workflow's task has failed.
+        if e.status in (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED):
+            raise NoAnswer(e.message) from None
+        raise
+
+
+async def last_poll(temporal: Client, task_queue: str) -> tuple[datetime, str] | None:
+    """When and by whom a queue of workflows was polled last; the server forgets it after 5 minutes."""
+    answer = await temporal.workflow_service.describe_task_queue(
+        DescribeTaskQueueRequest(
+            namespace=temporal.namespace,
+            task_queue=TaskQueue(name=task_queue),
+            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
+        )
+    )
+    return max(((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers), default=None)
+
+
+def lately(poll: tuple[datetime, str] | None, now: datetime) -> bool:
+    """Whether a worker that polled then may still be there."""
+    return poll is not None and (now - poll[0]).total_seconds() <= POLL_WINDOW
+
+
+async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
+    """Who polls the queue, in words, for an operator whose question nobody answered."""
+    poll = await last_poll(temporal, task_queue)
+    if poll is None:
+        return f"nobody polls {task_queue} (no worker was seen there in the last 5 minutes)"
+    time, identity = poll
+    words = f"last poll at {time:%H:%M:%S} UTC by {identity}"
+    if not lately(poll, now):
+        return f"nobody polls {task_queue} ({words})"
+    return f"nobody polls {task_queue}, or the worker there does not get on ({words})"
+
+
+async def folded(
+    temporal: Client,
+    workflow_id: str,
+    run_id: str,
+    kind: type[StateT],
+    fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
+) -> StateT:
+    """As resources/histories.py has it. Raises NotFound without a history."""
+    state = await histories.folded(temporal, workflow_id, run_id, kind, fold)
+    if state is None:
+        raise NotFound(f"{workflow_id}: its history is gone")
+    return state
+
+
+def web_link(ui: str | None, namespace: str, workflow_id: str, run_id: str = "") -> str | None:
+    """The workflow's page in Temporal's web UI."""
+    if not ui:
+        return None
+    page = f"{ui.rstrip('/')}/namespaces/{quote(namespace, safe='')}/workflows/{quote(workflow_id, safe='')}"
+    return f"{page}/{run_id}/history" if run_id else page

@@ -1,0 +1,1 @@
+"""Machines, as programs see and tell them."""

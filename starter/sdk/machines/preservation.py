@@ -1,0 +1,93 @@
+"""Preservation as HostlerClient sees it: what is asked of a machine, and in which words.
+
+await hostler.preserve("m1", lasts=timedelta(hours=8), reason="the kubelet dies at night")
+await hostler.extend("m1", until=datetime(2026, 12, 1, 18, tzinfo=UTC))
+await hostler.release("m1")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from resources.base import LONGEST, format_duration, is_sensible
+from resources.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue
+from starter.sdk.errors import Refused
+
+VALUES = tuple(map(str, PreserveValue))
+FORM = "write it like 2026-12-01T18:00:00Z or 2026-12-01T18:00+01:00"
+
+
+def preserve_intent(
+    value: PreserveValue, lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]
+) -> PreserveIntent:
+    """`by`: as `Connection.by`. Raises Refused for a time that is none."""
+    if value is PreserveValue.FALSE and (lasts or until):
+        raise Refused("a machine that is never preserved has no time: leave the time out")
+    lasts, until = _end(lasts, until)
+    return PreserveIntent(**by, value=value, lasts=lasts, until=until)
+
+
+def extend_intent(lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]) -> ExtendIntent:
+    """As above. Raises Refused for a time that is none."""
+    lasts, until = _end(lasts, until)
+    if lasts is None and until is None:
+        raise Refused("say until when it is preserved: for how long from now, or until a time")
+    return ExtendIntent(**by, lasts=lasts, until=until)
+
+
+def words(intent: PreserveIntent | ExtendIntent) -> str:
+    """`, when-failed, for 8h`: what the intent is about, for a story."""
+    value = f", {intent.value}" if isinstance(intent, PreserveIntent) and intent.value is not PreserveValue.NOW else ""
+    return value + span(intent.lasts, intent.until)
+
+
+def span(lasts: timedelta | None, until: datetime | None) -> str:
+    """`, for 8h`, `, until 2026-12-01 18:00:00 UTC`, or nothing."""
+    if until is not None:
+        return f", until {until.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
+    return f", for {format_duration(lasts)}" if lasts is not None else ""
+
+
+def parse_time(text: str) -> datetime:
+    """A moment of the command line: RFC 3339, also with a blank for the T, without seconds, and with ` UTC` as the
+    pages print it. Raises ValueError with the accepted form."""
+    try:
+        time = datetime.fromisoformat(
+            text.strip().removesuffix(" UTC") + ("Z" if text.strip().endswith(" UTC") else "")
+        )
+    except ValueError:
+        raise ValueError(f"{text!r} is no time; {FORM}") from None
+    if time.tzinfo is None:
+        raise ValueError(f"{text!r} has no time zone, and the worker's may be another; {FORM}")
+    return time
+
+
+def value_of(p: Preservation) -> str:
+    """The value that counts: the Node's, else the machine's own."""
+    return on_node(p) or (str(p.own.value) if p.own else "")
+
+
+def on_node(p: Preservation) -> str:
+    """The Node's value. An invalid one changes nothing."""
+    return p.node_value if not p.node_value or p.node_value in VALUES else p.last
+
+
+def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | None, datetime | None]:
+    """One of both, or neither; as it goes into an intent. A zone is needed: workers are not where people are."""
+    if lasts is not None and until is not None:
+        raise Refused("for so long, or until a time: one of both")
+    if lasts is not None and lasts <= timedelta(0):
+        raise Refused("it cannot be preserved for no time: give a longer one, or release it")
+    if lasts is not None and lasts > LONGEST:
+        raise Refused(f"that is more than {LONGEST.days} days: give a shorter time, and extend it when it comes near")
+    if until is not None:
+        if until.tzinfo is None:
+            raise Refused(f"{until.isoformat()} has no time zone; {FORM}")
+        if not is_sensible(until):
+            raise Refused(f"{until.isoformat()} is no time that can be kept; {FORM}")
+        until = until.astimezone(UTC)
+        if until <= datetime.now(UTC):
+            raise Refused(f"{until:%Y-%m-%d %H:%M:%S} UTC is in the past: give a later time, or release it")
+    return lasts, until

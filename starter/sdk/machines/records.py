@@ -1,0 +1,70 @@
+"""Machines in the server's own records: no worker is needed to read them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowFailureError
+
+from resources import attributes
+from resources.machine import MachineResult
+from resources.names import TAG_MACHINE, id_parts
+from resources.starts import MEMO_CREATED
+from starter.sdk import live
+from starter.sdk.results import Life, MachineSummary
+
+MACHINE_TYPE = "MachineWorkflow"
+
+
+def machines_of(cluster: str | None, **where: str) -> str:
+    """The visibility query for the machines that exist, of a cluster or of all; `where` are further attributes."""
+    terms = ({"HostlerCluster": cluster} if cluster else {}) | where
+    return " AND ".join([live.running(MACHINE_TYPE), *(f"{name}='{value}'" for name, value in terms.items())])
+
+
+async def summary_of(execution: WorkflowExecution) -> MachineSummary:
+    cluster, name = id_parts(execution.id, 2)
+    found = execution.typed_search_attributes
+    created = await execution.memo_value(MEMO_CREATED, None)
+    return MachineSummary(
+        name=name,
+        cluster=cluster,
+        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
+        phase=found.get(attributes.PHASE, ""),
+        reason=found.get(attributes.REASON, ""),
+        node=found.get(attributes.NODE, ""),
+        machine_class=found.get(attributes.CLASS, ""),
+        pool=found.get(attributes.POOL, ""),
+        provider_id=found.get(attributes.PROVIDER_ID, ""),
+        deadline=found.get(attributes.DEADLINE),
+        preserved_until=found.get(attributes.PRESERVED_UNTIL),
+    )
+
+
+async def life_of(found: WorkflowExecutionDescription) -> Life:
+    return Life(
+        summary=await summary_of(found),
+        status=found.status.name if found.status else "UNKNOWN",
+        run_id=found.run_id,
+        first_run_id=found.raw_description.workflow_execution_info.first_run_id,
+        task_queue=found.task_queue,
+        closed=found.close_time,
+        task_attempt=live.task_attempt(found),
+        pending=await live.pending_of(found),
+    )
+
+
+async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
+    """What is left of a life that has ended, or how it ended when not by itself."""
+    handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
+    if life.status == "COMPLETED":
+        return await handle.result(), ""
+    if life.status == "FAILED":
+        try:
+            return await handle.result(), ""
+        except WorkflowFailureError as e:
+            return None, f"its workflow failed: {live.failure_words(e)}"
+    return None, (
+        f"its workflow was ended from outside ({life.status}): what it owned may still exist at the cloud, under the "
+        f"tag {TAG_MACHINE}={life.summary.name}"
+    )

@@ -1,0 +1,105 @@
+"""VMs that carry our owner tags and that no running workflow owns: the sweep that finds them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.common import SearchAttributePair, TypedSearchAttributes
+
+from resources import attributes, names
+from resources.machine import ClassSnapshot
+from resources.manifests import MachineClass
+from resources.markdown import plain
+from resources.messages import Account, SweepInput, SweepReport
+from starter.sdk import live
+from starter.sdk.clusters import Clusters
+from starter.sdk.connection import Connection
+from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, translated
+from starter.sdk.intents import new_id
+
+PATIENCE = 5.0
+"""Seconds after which a queue that nobody polls is not waited for any longer."""
+SWEEP_TIMEOUT = 600.0
+"""Seconds for a sweep that a worker has begun: accounts may be throttled."""
+
+
+def account_of(machine_class: MachineClass | ClassSnapshot) -> Account:
+    """Where the class's VMs are. Raises Refused for one without a region."""
+    of = machine_class
+    account = Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
+    if account is None:
+        name = of.name if isinstance(of, ClassSnapshot) else of.metadata.name
+        raise Refused(f"class {name}: providerSpec.region is missing: without it no account can be listed")
+    return account
+
+
+async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineClass]) -> list[Account]:
+    """Those of the classes, and those that the cluster's machines were ever made in, as its workflow knows them.
+
+    Raises NotFound for a cluster that nobody knows, Refused or NoAnswer when there is no account to look into.
+    """
+    found = {account.key: account for account in map(account_of, classes)}
+    try:
+        described = await clusters.describe(cluster)
+    except NotFound:
+        if not found:
+            raise
+        return list(found.values())
+    if described.state is not None:
+        found |= described.state.accounts
+    if found:
+        return list(found.values())
+    give = "give the MachineClasses that its machines are made of (-f FILE)"
+    if described.no_answer:
+        raise NoAnswer(f"cluster {cluster} cannot be asked which cloud accounts it uses: {described.no_answer}")
+    if described.state is None:
+        raise Refused(f"cluster {cluster} is not watched, so nothing says which cloud accounts it uses: {give}")
+    raise Refused(f"cluster {cluster} has no machine that was made in a cloud account: {give}")
+
+
+async def sweep(connection: Connection, cluster: str, where: Iterable[Account]) -> SweepReport:
+    """Starts an OrphanSweepWorkflow and waits for its report.
+
+    Raises NoAnswer when nobody polls its task queue, HostlerError when it fails.
+    """
+    settings = connection.settings
+    with translated():
+        handle = await connection.temporal.start_workflow(
+            "OrphanSweepWorkflow",
+            SweepInput(
+                cluster=cluster,
+                accounts=list(where),
+                queue_prefix=settings.queue_prefix,
+                heartbeat=settings.timings.heartbeat,
+            ),
+            id=names.sweep_id(cluster, new_id()),
+            task_queue=connection.queue,
+            result_type=SweepReport,
+            search_attributes=TypedSearchAttributes([SearchAttributePair(attributes.CLUSTER, cluster)]),
+            static_summary=plain(f"Orphans of cluster {cluster}: VMs without a workflow"),
+        )
+        return await _report(connection, handle)
+
+
+async def _report(connection: Connection, handle: WorkflowHandle[object, SweepReport]) -> SweepReport:
+    temporal, queue = connection.temporal, connection.queue
+    call = asyncio.create_task(handle.result())
+    end = time.monotonic() + SWEEP_TIMEOUT
+    try:
+        while not (await asyncio.wait({call}, timeout=PATIENCE))[0]:
+            now = datetime.now(UTC)
+            there = live.lately(await live.last_poll(temporal, queue), now)
+            if not there or time.monotonic() > end:
+                absence = await live.absence(temporal, queue, now)
+                await handle.terminate(reason="nobody waits for it any more")
+                raise NoAnswer(f"the cloud accounts cannot be looked into: {absence}")
+        return call.result()
+    except WorkflowFailureError as e:
+        raise HostlerError(f"the look for orphans failed ({handle.id}): {live.failure_words(e)}") from None
+    finally:
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)

@@ -1,0 +1,60 @@
+"""For who looks again and again: a moment without Temporal is no end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from functools import partial
+from typing import TypeVar
+
+from starter.sdk.errors import Interrupted, WaitTimeout
+
+T = TypeVar("T")
+
+INTERVAL = 1.0
+"""Seconds between two looks of `until`."""
+
+SILENCE = 60.0
+"""Seconds without an answer after which nobody waits for one any more."""
+PAUSE = 1.0
+
+
+async def patiently(look: Callable[[], Awaitable[T]]) -> T:
+    """What `look` answers, asked again while Temporal does not. Raises Interrupted after SILENCE.
+
+    Only for reads: what has been asked for may have arrived though no answer has.
+    """
+    end = time.monotonic() + SILENCE
+    while True:
+        try:
+            return await look()
+        except Interrupted:
+            if time.monotonic() >= end:
+                raise
+        await asyncio.sleep(PAUSE)
+
+
+async def until(
+    look: Callable[[], Awaitable[T]],
+    reached: Callable[[T, T], Awaitable[bool]],
+    late: Callable[[T], str],
+    *,
+    timeout: timedelta | None,
+    progress: Callable[[T], Awaitable[None]] | None = None,
+    interval: float | None = None,
+) -> T:
+    """Looks until a look, beside the first one, is what was waited for, and answers with it; `progress` hears of every
+    other one. `reached` raises where it never will be. Raises WaitTimeout with the words of `late`.
+    """
+    end = None if timeout is None else time.monotonic() + timeout.total_seconds()
+    found = first = await patiently(look)
+    while not await patiently(partial(reached, found, first)):
+        if progress is not None:
+            await progress(found)
+        if end is not None and time.monotonic() >= end:
+            raise WaitTimeout(late(found))
+        await asyncio.sleep(INTERVAL if interval is None else interval)
+        found = await patiently(look)
+    return found

@@ -1,0 +1,1 @@
+"""Pools and their rollouts, as programs see and tell them."""

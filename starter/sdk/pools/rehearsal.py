@@ -1,0 +1,30 @@
+"""A pool's rehearsal in words: what it would do, step by step."""
+
+from __future__ import annotations
+
+from resources.pool_intents import Rehearsal
+from starter.sdk.spelling import machines
+
+
+def lines(found: Rehearsal, indent: str = "") -> list[str]:
+    """What would happen, each plan with a number and what it does with the reasons; the same for `--dry-run` of every
+    command that asks a pool."""
+    if found.refused:
+        return [f"{indent}refused: {found.refused}"]
+    shown = [indent + line for line in _head(found)]
+    for number, steps in enumerate(found.plans, start=1):
+        for first, step in enumerate(steps):
+            mark = f"{number}." if first == 0 else ""
+            shown.append(f"{indent}  {mark:<4} {step.reason}: {step.message}")
+    shown += [f"{indent}then waits: {w.reason}: {w.message}" for w in found.waits]
+    return shown
+
+
+def _head(found: Rehearsal) -> list[str]:
+    parts = [f"rolls {machines(found.rolls)} to revision {found.revision}"] if found.rolls else []
+    parts += [f"hot update of {machines(found.hot)}, none is replaced"] if found.hot else []
+    if found.plans:
+        parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if all goes well:")
+    elif not parts:
+        parts.append("no machine is made, changed or replaced")
+    return ["; ".join(parts)]

@@ -1,0 +1,309 @@
+"""What the SDK answers with."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from resources.cluster import ClusterState
+from resources.machine import ClassSnapshot, MachineResult, MachineState
+from resources.machine_class import ClassState
+from resources.messages import OwnedVm
+from resources.names import API_VERSION, CLUSTER_ANNOTATION
+from resources.preservation import PreservedBy
+
+Json = dict[str, Any]
+TOLD_ASIDE = "tell_node"
+"""The activity that writes an Event on a Node; nothing waits for it, and its failure changes nothing."""
+
+
+def since(moment: datetime | None) -> str:
+    """` since 2026-03-01 14:05:00 UTC`, for the end of what is said; nothing where it is not known."""
+    return f" since {moment:%Y-%m-%d %H:%M:%S} UTC" if moment else ""
+
+
+class Verb(StrEnum):
+    """kubectl's words."""
+
+    CREATED = "created"
+    CONFIGURED = "configured"
+    UNCHANGED = "unchanged"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """What became of one manifest."""
+
+    kind: str
+    """Lower case, as kubectl writes it: machine, machinedeployment, machineclass, secret, cluster."""
+    name: str
+    verb: Verb
+    note: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What will happen with an intent."""
+
+    message: str
+    recorded: bool = False
+    """No worker answered: Temporal keeps the intent until one comes."""
+    gone: bool = False
+    """There is nothing left to be told."""
+    uid: str = ""
+    """`recreate`: of the machine as it was; `wait(…, unlike=uid)` waits for the new one."""
+
+
+@dataclass(frozen=True)
+class Adopted:
+    """A machine that has a workflow again; or one of a pool of which nothing is left."""
+
+    name: str
+    cluster: str
+    vm: OwnedVm | None
+    """None: it has none, and no workflow either; its pool was told so."""
+    pool: str = ""
+    """That it is of; "": none."""
+    notes: tuple[str, ...] = ()
+    """What was taken over and what was not, in words."""
+
+
+@dataclass(frozen=True)
+class MachineSummary:
+    """A machine as its search attributes show it; no worker is needed to read it."""
+
+    name: str
+    cluster: str
+    created: datetime
+    phase: str = ""
+    reason: str = ""
+    node: str = ""
+    machine_class: str = ""
+    pool: str = ""
+    provider_id: str = ""
+    deadline: datetime | None = None
+    preserved_until: datetime | None = None
+
+
+@dataclass(frozen=True)
+class Selected:
+    """A machine that a label selector chose, with its own answer."""
+
+    summary: MachineSummary
+    state: MachineState
+
+
+@dataclass(frozen=True)
+class PendingActivity:
+    """What the machine waits for outside: an activity that is running or will be tried again."""
+
+    type: str
+    attempt: int
+    running: bool
+    last_failure: str = ""
+    """Of the attempt before; for one that went silent, what its last heartbeat said."""
+    next_try: datetime | None = None
+    waits: bool = False
+    """The last failure is none: a poller says that it is not yet so."""
+
+    @property
+    def aside(self) -> bool:
+        """Nobody waits for it: a story told on the Node."""
+        return self.type == TOLD_ASIDE
+
+
+@dataclass(frozen=True)
+class Life:
+    """A machine's workflow in the server's own records, strongly consistent; no worker is needed to read it."""
+
+    summary: MachineSummary
+    status: str
+    """RUNNING, COMPLETED, TERMINATED, …"""
+    run_id: str
+    first_run_id: str
+    """The same for one life, however often it continued as new; another one is another machine of the same name."""
+    task_queue: str
+    closed: datetime | None = None
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
+
+    @property
+    def running(self) -> bool:
+        return self.status == "RUNNING"
+
+
+@dataclass(frozen=True)
+class Description:
+    """Everything that is known of one machine."""
+
+    life: Life
+    state: MachineState | None = None
+    """From its workflow, also one that was ended from outside; of one that runs without a worker, from its history:
+    what was asked for, not what became of it."""
+    no_answer: str = ""
+    """Why the workflow could not be asked: nobody polls its task queue, or its code fails."""
+    result: MachineResult | None = None
+    """What is left of a machine that is gone."""
+    failure: str = ""
+    """How it ended, when not by itself."""
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+
+@dataclass(frozen=True)
+class ClusterSummary:
+    """A cluster as search attributes and settings show it; no worker is needed to read it."""
+
+    name: str
+    phase: str
+    """Watching, Paused, APIUnreachable, APIRefused, Parked; NotWatched where the settings have it and nobody watches
+    it."""
+    machines: int
+    configured: bool
+    """Whether these settings say how to reach it."""
+    pools: int = 0
+
+
+@dataclass(frozen=True)
+class ClusterDescription:
+    """Everything that is known of one cluster."""
+
+    summary: ClusterSummary
+    state: ClusterState | None = None
+    """From its workflow; None when nobody watches it or no worker answers."""
+    no_answer: str = ""
+    """Why its workflow could not be asked."""
+    ended: datetime | None = None
+    """When the watch was ended, where there was one."""
+    lost: str = ""
+    """How, where its workflow did not come to its own end: somebody has terminated it."""
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+
+@dataclass(frozen=True)
+class ClassSummary:
+    """A class as search attributes show it, and its own answer where a worker gave one."""
+
+    name: str
+    cluster: str
+    created: datetime
+    phase: str
+    """Updated, Updating, Parked."""
+    reason: str = ""
+    """Why users failed, the most frequent; InternalError of one that stands still."""
+    state: ClassState | None = None
+
+
+@dataclass(frozen=True)
+class ClassDescription:
+    """Everything that is known of one class."""
+
+    summary: ClassSummary
+    no_answer: str = ""
+    """Why its workflow could not be asked."""
+    ended: datetime | None = None
+    """When it was deleted."""
+    task_attempt: int = 1
+    """Over 1: the workflow's own code fails, and is tried again."""
+    pending: tuple[PendingActivity, ...] = ()
+    web: str | None = None
+    """Its page in Temporal's web UI."""
+
+    @property
+    def state(self) -> ClassState | None:
+        return self.summary.state
+
+
+@dataclass(frozen=True)
+class Event:
+    time: datetime
+    reason: str
+    message: str
+    source: str = field(default="", compare=False)
+    """journal or history."""
+    times: int = field(default=1, compare=False)
+    """How often it happened in a row."""
+    until: datetime | None = field(default=None, compare=False)
+    """The last of these times."""
+
+    def __str__(self) -> str:
+        """The message, and how often."""
+        if self.until is None:
+            return self.message
+        day = "" if self.until.date() == self.time.date() else f"{self.until:%Y-%m-%d} "
+        return f"{self.message} ({self.times} times until {day}{self.until:%H:%M:%S})"
+
+
+def machine_manifest(state: MachineState) -> Json:
+    """The machine as a manifest with its status: what `hostler get -o yaml` prints and `hostler apply` takes back."""
+    metadata: Json = {
+        "name": state.name,
+        "namespace": state.namespace,
+        "labels": state.labels,
+        "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
+        "uid": state.uid or None,
+        "creationTimestamp": state.created.isoformat() if state.created else None,
+    }
+    status = state.status.model_dump(mode="json", by_alias=True, exclude_none=True)
+    status |= {"phase": state.status.shown_phase, "preserve": _preserve(state)}
+    status = {k: v for k, v in status.items() if v}
+    if state.machine_class is not None:
+        status["class"] = {"name": state.machine_class.name, "generation": state.machine_class.generation}
+    if state.deletion is not None:
+        status["deletion"] = state.deletion.model_dump(mode="json", by_alias=True)
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "Machine",
+        "metadata": {k: v for k, v in metadata.items() if v},
+        "spec": state.spec.model_dump(mode="json", by_alias=True, exclude_none=True),
+        "status": status,
+    }
+
+
+def _preserve(state: MachineState) -> Json:
+    """Without what is as at every machine; the source as a word."""
+    found = state.status.preserve.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
+    words = {PreservedBy.AUTO: "slot", PreservedBy.ASKED: "asked"}
+    return {k: words.get(v, v) if k in ("source", "granted") else v for k, v in found.items()}
+
+
+def class_manifest(state: ClassState) -> Json:
+    """The class as a manifest with its status: what `hostler get -o yaml` prints and `hostler apply` takes back."""
+    metadata: Json = {
+        "name": state.name,
+        "namespace": state.namespace,
+        "labels": state.labels,
+        "annotations": {**state.annotations, CLUSTER_ANNOTATION: state.cluster},
+        "generation": state.generation,
+        "creationTimestamp": state.created.isoformat() if state.created else None,
+    }
+    states: Counter[str] = Counter()
+    for how, _, users in state.states:
+        states[str(how)] += users
+    return {
+        "apiVersion": API_VERSION,
+        "kind": "MachineClass",
+        "metadata": {k: v for k, v in metadata.items() if v},
+        **snapshot_fields(state.machine_class),
+        "status": {
+            "lastUpdatedGeneration": state.last_updated_generation,
+            "users": len(state.users),
+            "states": dict(sorted(states.items())),
+        },
+    }
+
+
+def snapshot_fields(snapshot: ClassSnapshot) -> Json:
+    """What a MachineClass's manifest has beside its metadata."""
+    return snapshot.model_dump(mode="json", by_alias=True, exclude={"name", "generation"}, exclude_none=True)

@@ -1,0 +1,97 @@
+"""Starting the workflows of machines, pools, classes and clusters, for everything that does it on the way in."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from temporalio.client import Client
+from temporalio.common import (
+    SearchAttributePair,
+    TypedSearchAttributes,
+    WorkflowIDConflictPolicy,
+    WorkflowIDReusePolicy,
+)
+
+from resources import attributes, names, starts
+from resources.cluster import ClusterState, Ended
+from resources.histories import last_words
+from resources.machine import MachineState
+from resources.machine_class import ClassState
+from resources.markdown import plain
+from resources.messages import AccountUse
+from resources.pool import PoolState
+from resources.settings import Settings
+from starter.sdk import live
+
+
+async def start_machine(
+    temporal: Client, state: MachineState, *, reason: str, created: datetime, reuse: WorkflowIDReusePolicy
+) -> None:
+    """Raises WorkflowAlreadyStartedError when a workflow of this name runs, or when `reuse` forbids another one."""
+    await temporal.start_workflow(
+        "MachineWorkflow",
+        state,
+        **starts.of_machine(state, reason=reason, created=created),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        id_reuse_policy=reuse,
+    )
+
+
+async def start_class(temporal: Client, state: ClassState) -> None:
+    """Raises WorkflowAlreadyStartedError when there is one that runs; one that is gone gets a new life."""
+    await temporal.start_workflow(
+        "MachineClassWorkflow",
+        state,
+        id=names.class_id(state.cluster, state.name),
+        task_queue=names.workflow_queue(state.queue_prefix),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.CLASS, state.name),
+                SearchAttributePair(attributes.PHASE, "Updated"),
+            ]
+        ),
+        static_summary=plain(f"Class {state.name} of cluster {state.cluster}"),
+    )
+
+
+async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -> None:
+    """Raises WorkflowAlreadyStartedError when there is one that runs; one that is gone gets a new life."""
+    await temporal.start_workflow(
+        "MachineDeploymentWorkflow",
+        state,
+        id=names.pool_id(state.cluster, state.name),
+        task_queue=names.workflow_queue(state.queue_prefix),
+        id_conflict_policy=WorkflowIDConflictPolicy.FAIL,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE,
+        search_attributes=TypedSearchAttributes(
+            [
+                SearchAttributePair(attributes.CLUSTER, state.cluster),
+                SearchAttributePair(attributes.POOL, state.name),
+                SearchAttributePair(attributes.CLASS, state.spec.template.spec.class_.name),
+                SearchAttributePair(attributes.PHASE, "Scaling"),
+            ]
+        ),
+        memo={starts.MEMO_CREATED: created.isoformat()},
+        static_summary=plain(f"Pool {state.name} of cluster {state.cluster}"),
+    )
+
+
+async def start_cluster(temporal: Client, settings: Settings, name: str, use: AccountUse | None = None) -> None:
+    """No error when it runs; with a use, in which account VMs of a class are is told in the same call. After a workflow
+    that somebody has ended from outside it goes on with what that one knew: a pause for one."""
+    state = ClusterState.of(name, settings.queue_prefix, settings.timings)
+    found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
+    if found is not None and found.status in starts.FROM_OUTSIDE:
+        former = await last_words(temporal, found.id, found.run_id)
+        state = state.after(former, Ended(time=found.close_time, how=found.status.name))
+    await temporal.start_workflow(
+        "ClusterWorkflow",
+        state,
+        **starts.of_cluster(state),
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        start_signal="use_account" if use else None,
+        start_signal_args=[use] if use else [],
+    )
