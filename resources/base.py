@@ -241,8 +241,8 @@ def shortened(value: timedelta) -> timedelta:
 
 
 def whole_seconds(value: timedelta) -> timedelta:
-    """Rounded, for words."""
-    return timedelta(seconds=round(value.total_seconds()))
+    """Rounded, for words; 0 where clocks differ and it would be negative."""
+    return timedelta(seconds=max(0, round(value.total_seconds())))
 
 
 def format_duration(value: timedelta) -> str:

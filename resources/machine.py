@@ -39,6 +39,7 @@ from resources.messages import (
     VmLook,
 )
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.orders import Order
 from resources.preservation import Preservation
 from resources.timings import Timings
 
@@ -111,7 +112,7 @@ class ClassSnapshot(Value):
     """A MachineClass as it was when this machine was told of it. It serves to the end, also when the class is gone."""
 
     name: Name
-    generation: Count = Field(default=1, ge=1)
+    generation: Order = Field(default=1, ge=1)
     provider: Name
     provider_spec: Document
     secret_ref: SecretRef

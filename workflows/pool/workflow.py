@@ -11,6 +11,7 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.entity import ORDERS
 from workflows.pool import intents, views
 from workflows.pool.carry_out import forget
 from workflows.pool.entity import PoolEntity
@@ -24,7 +25,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_deployment import NAME_LENGTH
     from resources.membership import MemberReport
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
-    from resources.names import is_name
+    from resources.names import is_name, pool_id
     from resources.pool import Keep, PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
@@ -64,6 +65,10 @@ class MachineDeploymentWorkflow(PoolEntity):
         await self.stand_still()
         await live(self)
 
+    @property
+    def own_id(self) -> str:
+        return pool_id(self.s.cluster, self.s.name)
+
     # -- facts --------------------------------------------------------------------------------------------------------
 
     @workflow.signal
@@ -88,8 +93,10 @@ class MachineDeploymentWorkflow(PoolEntity):
                 s.expected.append(report.machine)
                 self.deadlines.pop("expected", None)
             return
-        if report.seq <= member.seq and report.machine not in s.lost:
+        if not self.is_newer(report.seq, member.seq) and report.machine not in s.lost:
             return
+        if report.template > s.template and workflow.patched(ORDERS):
+            self._outbid(report.template)
         heard = hearing.hear(member, report, s.revisions, s.template)
         if member.revision == s.revision:
             speed = pace.of(s.pace, s.revision)
@@ -112,9 +119,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         # A rollout of that workflow may have left its marks.
         s.members[report.machine] = hearing.first_heard(report, s.revisions)._replace(marks_due=True)
         s.expected = [n for n in s.expected if n != report.machine]
-        if report.template >= s.template:  # generations of a former workflow: ours must be newer to be taken
-            s.template, s.told = report.template + 1, {}
+        if report.template >= s.template:
+            self._outbid(report.template)
         self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the pool's")
+
+    def _outbid(self, generation: int) -> None:
+        """Of the template, which a machine has of a former workflow, or of nobody: ours must be newer to be taken."""
+        self.s.template, self.s.told = generation + 1, {}
 
     @workflow.signal
     def member_ended(self, name: str) -> None:
@@ -136,7 +147,7 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.signal
     def cluster_news(self, news: ClusterNews) -> None:
         self._heard()
-        if self.s.news is None or news.time >= self.s.news.time:
+        if self.s.news is None or not self.is_older(news.time, self.s.news.time):
             self.s.news = news
 
     def _heard(self) -> None:
