@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from typing import Annotated, TypeVar
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from resources.base import Count, Instant, format_duration
 
@@ -55,6 +56,11 @@ def is_older(order: Ordered, known: Ordered, now: datetime) -> bool:
     return order < known and not lies_ahead(known, now)
 
 
+def is_order(field: FieldInfo) -> bool:
+    """Whether a model's newest message is told by this field of it."""
+    return any(isinstance(m, _Ordering) for m in field.metadata)
+
+
 def too_far_ahead(message: object, now: datetime) -> str:
     """Which of a message's orders lies too far ahead, in words; "": none."""
     for path, order in _orders(message):
@@ -77,7 +83,7 @@ def _orders(value: object, path: str = "") -> Iterator[tuple[str, int | datetime
     elif isinstance(value, BaseModel):
         for name, field in type(value).model_fields.items():
             found, here = getattr(value, name), f"{path}.{field.alias or name}".lstrip(".")
-            if any(isinstance(m, _Ordering) for m in field.metadata):
+            if is_order(field):
                 yield here, found
             else:
                 yield from _orders(found, here)

@@ -11,24 +11,38 @@ import json
 import os
 import random
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import pytest
 from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, tape
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkflowInboundInterceptor
 from test_replay import HISTORIES, load
 
 import worker
+from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
+from resources.orders import too_far_ahead
 from resources.sound import unreadable
 from workflows import entity, inbound, runner
 from workflows.machine import MachineWorkflow
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
-HOWS = ("missing", "extra", "wrong", "extreme")
+HOWS = ("missing", "extra", "wrong", "extreme", "ahead")
 DOORS = ("signal", "update", "query", "start")
+BAD_IDS = 0.1
+"""So many starts have an id that their argument does not make."""
+OWN_IDS: dict[str, Callable[[Any], str]] = {
+    "MachineWorkflow": lambda s: machine_id(s.cluster, s.name),
+    "MachineDeploymentWorkflow": lambda s: pool_id(s.cluster, s.name),
+    "MachineClassWorkflow": lambda s: class_id(s.cluster, s.name),
+    "ClusterWorkflow": lambda s: cluster_id(s.name),
+    "RolloutWorkflow": lambda s: rollout_id(s.cluster, s.pool, s.revision),
+}
+"""Of each entity; a sweep may have any."""
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +84,14 @@ def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
     return made[:CASES]
 
 
-def run(case: Case, fuzz: Fuzz, player: Player) -> None:
+def run(case: Case, arguments: list[Payload], player: Player) -> None:
     """Raises TaskFailed, or AssertionError where it was not refused, or the state cannot be read."""
-    arguments = fuzz.payloads(case.hints, case.how)
-    must_be_refused = case.how == "extra" or (bool(case.hints) and case.how != "extreme")
+    must_be_refused = case.how == "extra" or (bool(case.hints) and case.how in ("missing", "wrong"))
+    if case.how == "ahead" and case.door != "query":
+        must_be_refused = lies_ahead(case, arguments, player)
     if case.door == "start":
         player.start(arguments)
+        must_be_refused |= case.share < BAD_IDS and str(case.tape.definition.name) in OWN_IDS
         assert player.over == "fail_workflow_execution" or not must_be_refused, "it has begun"
     else:
         player.play(case.share)
@@ -91,6 +107,27 @@ def run(case: Case, fuzz: Fuzz, player: Player) -> None:
         player.send(signal_workflow={"signal_name": "renew", "input": [payload(b"{}")], "originating_event_id": 1})
     if not player.over:
         readable(player)
+
+
+def lies_ahead(case: Case, arguments: list[Any], player: Player) -> bool:
+    """Or cannot be read for something else."""
+    try:
+        values = CONVERTER.from_payloads(arguments, case.hints)
+    except Exception:
+        return True
+    return bool(too_far_ahead(values, player.last.timestamp.ToDatetime(UTC)))
+
+
+def id_for(case: Case, arguments: list[Any]) -> str:
+    """Of a start: as its argument makes it, but for some."""
+    if case.door != "start" or case.share < BAD_IDS:
+        return "foo" if case.door == "start" else ""
+    try:
+        (state,) = CONVERTER.from_payloads(arguments, case.hints)
+    except Exception:  # whatever it is, it cannot be read, and is refused for that
+        return ""
+    own = OWN_IDS.get(str(case.tape.definition.name))
+    return own(state) if own else ""
 
 
 def deliver(case: Case, arguments: list[Any], player: Player, must_be_refused: bool) -> None:
@@ -133,9 +170,9 @@ async def found_wrong(tapes: list[Tape], count: int) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for n, case in enumerate(cases(tapes, random.Random(SEED))[:count]):
         chance = random.Random(f"{SEED}/{n}")
-        fuzz = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0]))
+        arguments = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0])).payloads(case.hints, case.how)
         try:
-            await in_thread(case.tape, lambda p, c=case, f=fuzz: run(c, f, p))  # type: ignore[misc]
+            await in_thread(case.tape, lambda p, c=case, a=arguments: run(c, a, p), id_for(case, arguments))  # type: ignore[misc]
         except (TaskFailed, AssertionError, ValueError) as e:
             wrong[f"{n}: {case}"] = f"{type(e).__name__}: {str(e)[:300]}"
     return wrong
@@ -198,7 +235,7 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
         assert player.send(signal_workflow=signal("no_such", b"{}")) == []
         said = refusals(player)
         assert "signal 'delete' takes one argument, Intent as JSON; it came with none" in said
-        assert "there is no signal 'no_such'" in said
+        assert "there is no signal 'no_such'; there are apply, delete, renew" in said
         forged = {inbound.HEADER: payload(b"forged")}
         assert player.send(signal_workflow=signal("renew", b"{}", **forged))  # it begins a new run
         assert player.over == "continue_as_new_workflow_execution"
@@ -271,7 +308,7 @@ async def test_a_life_that_only_turns_is_parked(tapes: list[Tape]) -> None:
         assert player.over == "continue_as_new_workflow_execution"
         assert "deadlines that have passed: ['odd']" in str(player.handed_over)
 
-    await in_thread(of(tapes, "cluster-whole-life"), deed)
+    await in_thread(of(tapes, "cluster-whole-life"), deed, cluster_id("demo"))
 
 
 async def test_a_summary_is_cut_and_an_id_that_is_too_long_is_refused() -> None:
