@@ -324,6 +324,8 @@ class MachineState(Model):
     carry parts of each."""
     healthy_since: Instant | None = None
     illness: Illness | None = None
+    ill_for: Word = ""
+    """The reason that it was said to be Unknown for last."""
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False

@@ -126,7 +126,7 @@ class Player:
             if self.over:
                 return
 
-    def start(self, arguments: Sequence[Payload]) -> None:
+    def start(self, arguments: Sequence[Payload]) -> list[Any]:
         first = _copy(self.tape.activations[0])
         for job in first.jobs:
             if job.HasField("initialize_workflow"):
@@ -135,7 +135,7 @@ class Player:
                 job.initialize_workflow.continued_from_execution_run_id = ""
                 job.initialize_workflow.first_execution_run_id = first.run_id
         first.is_replaying = False
-        self._step(first)
+        return self._step(first)
 
     def send(self, **job: Any) -> list[Any]:
         """One job in a task of its own; returns the commands."""

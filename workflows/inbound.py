@@ -178,9 +178,15 @@ def strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload],
         known = [field.alias or name for name, field in hint.model_fields.items()]
         odd = [key for key in given if key not in known and key not in hint.model_fields]
         if odd:
-            said = [f"{short(key, 60)!r}{did_you_mean(key[:60], known)}" for key in odd[:NAMED]]
+            said = [f"{short(key, 60)!r}{_meant(key[:60], known)}" for key in odd[:NAMED]]
             return f"{what}: {type_name(hint)} has no {', no '.join(said)}; it has {', '.join(known)}"
     return ""
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """`toRevision` is more like `reason` by its letters, and means `to`."""
+    begun = [k for k in known if key.lower().startswith(k.lower())]
+    return did_you_mean(begun[0], begun) if begun else did_you_mean(key, known)
 
 
 def _text_fault(text: str) -> str:
