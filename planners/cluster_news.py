@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from planners.cluster_accounts import UNKNOWN, classes_of, silent
 from resources.cluster import ClusterState
 from resources.messages import ClusterNews
+from resources.orders import AHEAD, lies_ahead
 
 TICK = timedelta(milliseconds=1)
 
@@ -26,7 +27,7 @@ def news_of(s: ClusterState, now: datetime) -> ClusterNews:
     if ClusterNews(**said, time=s.news.time) == s.news:
         return s.news
     # A pool drops news that is older than the last: another server's clock may be behind the one before.
-    return ClusterNews(**said, time=max(now, s.news.time + TICK))
+    return ClusterNews(**said, time=now if lies_ahead(s.news.time, now, AHEAD) else max(now, s.news.time + TICK))
 
 
 def troubles(s: ClusterState) -> dict[str, str]:

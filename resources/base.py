@@ -41,7 +41,16 @@ class Value(Model):
 def explained(error: ValidationError) -> str:
     """What is wrong with what, in one line. The input is not quoted: it may be long, or a secret."""
     found = error.errors(include_url=False, include_input=False)
-    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg'].removeprefix('Value error, ')}" for e in found)
+    return "; ".join(f"{'.'.join(map(str, e['loc']))}: {fault_words(e['type'], e['msg'])}" for e in found)
+
+
+def fault_words(kind: str, message: str) -> str:
+    """Of one of pydantic's errors: its message, or what to write instead."""
+    if kind.startswith("time_delta"):
+        return "a duration is wanted; write it like 20m, 1h30m or 90s"
+    if kind.startswith("datetime"):
+        return "a time is wanted; write it like 2026-01-31T12:00:00Z"
+    return message.removeprefix("Value error, ")
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
@@ -241,8 +250,8 @@ def shortened(value: timedelta) -> timedelta:
 
 
 def whole_seconds(value: timedelta) -> timedelta:
-    """Rounded, for words."""
-    return timedelta(seconds=round(value.total_seconds()))
+    """Rounded, for words; 0 where clocks differ and it would be negative."""
+    return timedelta(seconds=max(0, round(value.total_seconds())))
 
 
 def format_duration(value: timedelta) -> str:

@@ -40,6 +40,7 @@ from resources.messages import (
     VmLook,
 )
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.orders import Order
 from resources.owner import Owner, OwnerKind
 from resources.preservation import Preservation
 from resources.timings import Timings
@@ -113,7 +114,7 @@ class ClassSnapshot(Value):
     """A MachineClass as it was when this machine was told of it. It serves to the end, also when the class is gone."""
 
     name: Name
-    generation: Count = Field(default=1, ge=1)
+    generation: Order = Field(default=1, ge=1)
     provider: Name
     provider_spec: Document
     secret_ref: SecretRef
@@ -325,6 +326,8 @@ class MachineState(Model):
     carry parts of each."""
     healthy_since: Instant | None = None
     illness: Illness | None = None
+    ill_for: Word = ""
+    """The reason that it was said to be Unknown for last."""
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False

@@ -29,6 +29,7 @@ from resources.base import (
 from resources.machine import ClassSnapshot
 from resources.messages import Announcement, Happening, Intent
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
+from resources.orders import Order, OrderTime
 from resources.timings import Timings
 
 CHANGES_KEPT = 20
@@ -94,7 +95,7 @@ class ClassReport(Value):
 
     user: Key
     """Name of the machine; of a pool names.pool_user."""
-    generation: Count
+    generation: Order
     """The newest that it has."""
     applied: Count
     """The newest whose updatable fields it carries; 0 before there is a VM."""
@@ -104,7 +105,7 @@ class ClassReport(Value):
     message: Text = ""
     next_try: Instant | None = None
     """Of a failed one."""
-    time: Instant
+    time: OrderTime
     """A report that is older than the one before it changes nothing."""
 
 

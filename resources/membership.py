@@ -10,6 +10,7 @@ from resources.machine import MachineState, Phase
 from resources.machine_manifest import MachineSpec
 from resources.member import Keep, Trouble, Vm
 from resources.messages import DeleteIntent, RepairIntent
+from resources.orders import Order
 from resources.owner import Owner
 from resources.pool import KeptTemplate, PoolState, Revision
 from resources.preservation import PreservedBy
@@ -46,7 +47,7 @@ class MemberReport(Value):
     """From a machine to its pool (signal `report`), when something of it has changed."""
 
     machine: Name
-    seq: Count
+    seq: Order
     """Grows with each; one that was overtaken on its way changes nothing."""
     phase: Phase
     since: Instant
@@ -74,7 +75,7 @@ class MemberReport(Value):
     unanswered: bool = False
     """It got no VM within its creationTimeout, and its last create call had no clear answer: each may have made one
     that somebody has terminated since."""
-    template: Count = 0
+    template: Order = 0
     """The newest generation of the pool's template that its spec and its Node have."""
     contradicted: bool = False
     """The cloud says that its VM is gone or does not run, and its kubelet lives."""
@@ -111,7 +112,7 @@ class SlotTaken(Value):
 class TemplateNews(Value):
     """From a pool to a machine (signal `template_changed`): the template as it is; an older generation is dropped."""
 
-    generation: Count
+    generation: Order
     template: KeptTemplate
     requested_by: Text = ""
 

@@ -28,6 +28,7 @@ from resources.base import (
 )
 from resources.errors import ErrorInfo
 from resources.manifests import NodeTemplate, SecretRef
+from resources.orders import Order, OrderTime
 from resources.packed import Packed, pack, unpack
 
 
@@ -84,9 +85,9 @@ class Happening(Value):
 class NodeFacts(Value):
     """What the watch tells a machine of its Node: a whole snapshot, so that a lost or repeated one does no harm."""
 
-    epoch: Count
+    epoch: Order
     """The server's start time of the watch, in ms: a newer watch is never taken for an older one."""
-    seq: Count
+    seq: Order
     exists: bool
     name: Name = ""
     provider_id: Key = Field(default="", alias="providerID")
@@ -112,22 +113,29 @@ class NodeFacts(Value):
     unwritable: Text = ""
     """Why the API server refuses what the watch writes on it, again and again."""
 
-    def newer_than(self, other: NodeFacts | None) -> bool:
-        return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.epoch, self.seq
+
+    @property
+    def says(self) -> tuple[object, ...]:
+        """What a machine's health is judged by, and of which Node."""
+        return self.exists, self.uid, self.ready, self.conditions, self.provider_id
 
 
 class VmFacts(Value):
     """What the watch of a cloud account tells a machine of its VM: a whole snapshot, like NodeFacts."""
 
-    epoch: Count
-    seq: Count
+    epoch: Order
+    seq: Order
     provider_id: Key = Field(alias="providerID")
     state: Word
     """The driver's: pending, running, stopping, stopped, terminating; `gone` when a fresh read by id confirmed it."""
     addresses: Words = Field(default_factory=list)
 
-    def newer_than(self, other: VmFacts | None) -> bool:
-        return other is None or (self.epoch, self.seq) > (other.epoch, other.seq)
+    @property
+    def order(self) -> tuple[int, int]:
+        return self.epoch, self.seq
 
 
 FAIRNESS_KEY_BYTES = 64
@@ -651,7 +659,7 @@ class AccountNews(Value):
 class Reachability(Value):
     reachable: bool
     message: Text = ""
-    time: Instant
+    time: OrderTime
     """When it was found."""
     since: Instant | None = None
     """Of an outage: when there was an answer for the last time, as far as whoever found it knows."""
@@ -694,7 +702,7 @@ class ClusterNews(Value):
     paused_by: Text = ""
     reason: Text = ""
     """Why it is paused, in the person's words."""
-    time: Instant
+    time: OrderTime
     """News older than the last changes nothing."""
 
     def trouble(self, classes: Iterable[str]) -> str:

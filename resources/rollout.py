@@ -10,6 +10,7 @@ from resources.base import Count, Instant, Key, Model, Name, Text, Value
 from resources.fleet import FleetWait
 from resources.messages import Happening
 from resources.names import DEFAULT_QUEUE
+from resources.orders import OrderTime
 from resources.pool import Gate, RolloutCounts
 from resources.timings import Timings
 
@@ -47,7 +48,7 @@ class RolloutNews(Value):
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
     """When the progress deadline stops it, unless a new machine becomes available."""
-    time: Instant
+    time: OrderTime
 
 
 class RolloutEnd(Value):
@@ -58,7 +59,7 @@ class RolloutEnd(Value):
     counts: RolloutCounts | None = None
     """None: as they were told last."""
     steps: list[Happening] = Field(default_factory=list)
-    time: Instant
+    time: OrderTime
 
 
 class RolloutState(Model):

@@ -15,6 +15,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import to_json
 
+from resources.base import fault_words
+
 EARLIEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(2900, 1, 1, tzinfo=UTC)
 """Instants in between, plus or minus LONGEST, exist in every zone."""
 LONGEST = timedelta(days=366 * 100)
@@ -58,7 +60,7 @@ def unreadable(value: Any, hint: Any) -> str:
 def read_words(error: ValidationError) -> str:
     """What does not fit, by its path. The input is not quoted: it may be long, and nobody knows what is in it."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    said = [(".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, ")) for e in found[:NAMED]]
+    said = [(".".join(map(str, e["loc"])), fault_words(e["type"], e["msg"])) for e in found[:NAMED]]
     lines = [": ".join(filter(None, words)) for words in said]
     more = f"; and {len(found) - NAMED} more" if len(found) > NAMED else ""
     return short("; ".join(lines) + more)

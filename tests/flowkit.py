@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from invariants import FOREIGN_TAG, USER_KEY, Witness
@@ -14,6 +15,7 @@ from lifekit import Stack, eventually, examples, write_secret
 
 from resources.machine import MachineState, Phase
 from resources.manifests import NodeTemplate
+from resources.orders import in_ms
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
 
@@ -77,10 +79,10 @@ async def run_pod(stack: Stack, seen: Witness) -> str:
 
 
 async def deafen(stack: Stack, seen: Witness) -> None:
-    """Tell the machine that its Node is ill, as news from far ahead: whatever its watch tells from now on is older."""
+    """Tell the machine that its Node is ill, as news of a watch that begins now: all that its own one tells is older."""
     node = seen.last.node
     assert node is not None
-    news = {"epoch": node.epoch + 10**15, "ready": False, "reason": "KubeletNotReady: it has stopped"}
+    news = {"epoch": in_ms(datetime.now(UTC)), "ready": False, "reason": "KubeletNotReady: it has stopped"}
     await stack.started[seen.last.name].signal(MachineWorkflow.observe, node.model_copy(update=news))
 
 

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from classkit import LiveClass
@@ -33,6 +34,7 @@ from planners.pool import pace
 from resources.machine import MachineState
 from resources.messages import VmFacts
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
+from resources.orders import in_ms
 from resources.pool import PoolState
 from resources.pool_intents import PoolSummary
 from resources.rollout import Outcome
@@ -322,10 +324,8 @@ async def not_found_lies(it: Live) -> None:
     frame = stack.simulator.simulator.frame
     stack.simulator.call(lambda: frame.faults.append(lie))
     try:
-        ahead = VmFacts(
-            epoch=state.node.epoch + 10**15 if state.node else 0, seq=1, provider_id=provider_id, state="gone"
-        )
-        await machine.signal(MachineWorkflow.observe_vm, ahead)
+        news = VmFacts(epoch=in_ms(datetime.now(UTC)), seq=1, provider_id=provider_id, state="gone")
+        await machine.signal(MachineWorkflow.observe_vm, news)
 
         async def contradicted() -> bool:
             seen: MachineState = await asked(machine, MachineWorkflow.describe)

@@ -14,7 +14,7 @@ import random
 import types
 import typing
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -28,6 +28,7 @@ from temporalio.worker import Replayer, WorkflowInstance, WorkflowInstanceDetail
 
 import worker
 from resources.converter import data_converter
+from resources.orders import is_order
 from workflows.runner import Runner
 
 CONVERTER = data_converter.payload_converter
@@ -110,9 +111,12 @@ class Player:
         """The state that the next run begins with."""
 
     @staticmethod
-    async def of(tape: Tape) -> Player:
-        """Made where an event loop runs, as in a worker."""
-        return Player(tape, worker.sandbox(strict=False).create_instance(tape.details))
+    async def of(tape: Tape, id: str = "") -> Player:
+        """Made where an event loop runs, as in a worker. `id`: another one than the tape's."""
+        details = tape.details
+        if id:
+            details = replace(details, info=replace(details.info, workflow_id=id))
+        return Player(tape, worker.sandbox(strict=False).create_instance(details))
 
     def play(self, share: float) -> None:
         """From the beginning up to this share of the tape, but not to the end."""
@@ -122,7 +126,7 @@ class Player:
             if self.over:
                 return
 
-    def start(self, arguments: Sequence[Payload]) -> None:
+    def start(self, arguments: Sequence[Payload]) -> list[Any]:
         first = _copy(self.tape.activations[0])
         for job in first.jobs:
             if job.HasField("initialize_workflow"):
@@ -131,7 +135,7 @@ class Player:
                 job.initialize_workflow.continued_from_execution_run_id = ""
                 job.initialize_workflow.first_execution_run_id = first.run_id
         first.is_replaying = False
-        self._step(first)
+        return self._step(first)
 
     def send(self, **job: Any) -> list[Any]:
         """One job in a task of its own; returns the commands."""
@@ -217,11 +221,20 @@ TEXTS = [
     *("9999-12-31T23:59:59-14:00", "0001-01-01T00:00:00+14:00", "1h" * 500),
 ]
 TIMES = [
-    *("2026-01-01T00:00:00", "2026-11-29T00:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z", "1970-01-01"),
+    *(
+        "2026-01-01T00:00:00",
+        "2026-11-29T00:00:00Z",
+        "2199-06-01T00:00:00Z",
+        "9999-12-31T23:59:59Z",
+        "0001-01-01T00:00:00Z",
+        "1970-01-01",
+    ),
     *("0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", 0, 253402300799, 1e18),
 ]
 DURATIONS = ["0s", "1ns", "-PT5S", "-5h", "87600000h", "80000000h", "P999999999D", "-P999999999D", "1h", 5, "0.000001s"]
-NUMBERS = [0, 1, -1, 2**31, 2**63, -(2**63), 2**63 - 1, 10**18, 5000, 10**30]
+NUMBERS = [0, 1, -1, 2**31, 2**63, -(2**63), 2**63 - 1, 10**18, 5000, 10**30, 2**53, 4 * 10**12]
+FAR: list[list[Any]] = [[2**53, 4 * 10**12], ["2199-06-01T00:00:00Z", "2030-01-01T00:00:00Z"]]
+"""Orders of the future: numbers, times."""
 ANYTHING = [None, 1, "s", [], {"a": {"b": [1]}}, {"region": "eu-west-1"}, "x" * 2000, 10**30, {"region": "x" * 3000}]
 PLAIN: list[tuple[type, Any, list[Any]]] = [
     (str, "demo", TEXTS),
@@ -251,9 +264,13 @@ class Fuzz:
     chance: random.Random
     odd: float = 1.0
     """How many of the values are extreme; one that is all odd is refused for the first of them."""
+    ahead: bool = False
+    """Each order is one of the far future."""
 
     def payloads(self, hints: Sequence[Any], how: str) -> list[Payload]:
-        """`how`: missing, extra, wrong or extreme."""
+        """`how`: missing, extra, wrong, extreme or ahead."""
+        if how == "ahead":
+            return replace(self, odd=0.0, ahead=True).payloads(hints, "")
         fitting = [self.fitting(hint) for hint in hints]
         if how == "missing":
             return fitting[1:]
@@ -305,13 +322,17 @@ class Fuzz:
 
     def _fields(self, hint: type[BaseModel], depth: int) -> Iterator[tuple[str, Any]]:
         for name, field_ in hint.model_fields.items():
-            if field_.is_required() or self.chance.random() > 0.4:
+            if self.ahead and is_order(field_):
+                yield field_.alias or name, self.chance.choice(FAR[datetime is field_.annotation])
+            elif field_.is_required() or self.chance.random() > 0.4:
                 yield field_.alias or name, self.value(field_.annotation, depth + 1)
+        if self.chance.random() < 0.05:
+            yield "noSuchKey", 1
 
 
-async def in_thread(tape: Tape, deed: typing.Callable[[Player], None]) -> None:
+async def in_thread(tape: Tape, deed: typing.Callable[[Player], None], id: str = "") -> None:
     """As a worker does it: made on the event loop, run in a thread."""
-    player = await Player.of(tape)
+    player = await Player.of(tape, id)
 
     def done() -> None:
         try:

@@ -47,7 +47,7 @@ class Pool:
 
     @property
     def handle(self) -> WorkflowHandle[Any, Any]:
-        return self.machines.client.get_workflow_handle(pool_id("demo", self.name))
+        return self.machines.client.get_workflow_handle(pool_id(self.machines.prefix, self.name))
 
     async def come(self) -> None:
         """It begins to listen; of what was told before it knows nothing."""

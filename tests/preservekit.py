@@ -274,7 +274,7 @@ class Kept:
     def queues(self) -> tuple[str, str, str]:
         """Of the cloud, the cluster and the drain."""
         prefix = self.machines.prefix
-        return names.cloud_queue("aws", prefix), names.cluster_queue("demo", prefix), names.drain_queue("demo", prefix)
+        return names.cloud_queue("aws", prefix), names.cluster_queue(prefix, prefix), names.drain_queue(prefix, prefix)
 
     # -- what was done ------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +30,7 @@ from resources.machine import Phase
 from resources.machine_manifest import HookKind
 from resources.messages import Intent, RecreateIntent, VmFacts
 from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
+from resources.orders import in_ms
 from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
@@ -274,8 +275,7 @@ async def a_contradicted_pool(stack: Stack) -> dict[str, str]:
     )
     frame = stack.simulator.simulator.frame
     stack.simulator.call(lambda: frame.faults.append(lie))
-    assert state.node is not None
-    news = VmFacts(epoch=state.node.epoch * 2, seq=1, provider_id=vm, state="gone")
+    news = VmFacts(epoch=in_ms(datetime.now(UTC)), seq=1, provider_id=vm, state="gone")
     await machine_handle(stack, name).signal(MachineWorkflow.observe_vm, news)
     await pool.waits("VMContradiction")
     stack.simulator.call(lambda: frame.faults.remove(lie))

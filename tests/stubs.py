@@ -244,11 +244,11 @@ class Machines:
                 stubs.look_at_vm,
                 stubs.delete,
             ],
-            names.cluster_queue("demo", prefix): [
+            names.cluster_queue(prefix, prefix): [
                 *(stubs.join, stubs.tell, stubs.ready, stubs.look_at_node, stubs.preserve, stubs.forget),
                 stubs.remove_stale,
             ],
-            names.drain_queue("demo", prefix): [stubs.drain],
+            names.drain_queue(prefix, prefix): [stubs.drain],
             names.workflow_queue(prefix): [stubs.report, stubs.ask],
         }
         """By their task queue."""
@@ -272,7 +272,7 @@ class Machines:
         loaded = examples(name, **{**defaults, **spec})
         return MachineState(
             name=name,
-            cluster="demo",
+            cluster=self.prefix,
             spec=loaded.machines[0].spec,
             machine_class=ClassSnapshot.of(loaded.classes[0]),
             queue_prefix=self.prefix,
@@ -284,7 +284,7 @@ class Machines:
         handle = await self.client.start_workflow(
             MachineWorkflow.run,
             state,
-            id=f"machine/{self.prefix}/{state.name}",
+            id=names.machine_id(state.cluster, state.name),
             task_queue=self.prefix,
             **{
                 "id_conflict_policy": WorkflowIDConflictPolicy.USE_EXISTING,

@@ -64,13 +64,13 @@ class Real:
 @pytest.fixture
 async def real(temporal: WorkflowEnvironment, place: Place) -> AsyncIterator[Real]:
     async with stubbed(temporal.client) as machines:
-        place.write_settings(queuePrefix=machines.prefix, defaultCluster="demo")
+        place.write_settings(queuePrefix=machines.prefix, defaultCluster=machines.prefix)
         state = machines.new_state(f"m-{uuid.uuid4().hex[:8]}")
         state.spec.lifecycle_hooks = LifecycleHooks.model_validate(
             {"preTerminate": [{"name": "example.com/Backup", "owner": "backup operator"}]}
         )
         handle = await temporal.client.start_workflow(
-            MachineWorkflow.run, state, id=machine_id("demo", state.name), task_queue=machines.prefix
+            MachineWorkflow.run, state, id=machine_id(state.cluster, state.name), task_queue=machines.prefix
         )
         machines.started.append(handle)
         await reason(handle, "NodeNotSeen")

@@ -22,6 +22,7 @@ from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassState
 from resources.manifests import MachineDeployment
 from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
+from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
 from resources.pool import PoolState
 from resources.rollout import RolloutCounts, RolloutNews, RolloutState
 from workflows import entity
@@ -35,7 +36,7 @@ def machine(queue: str) -> MachineState:
     loaded = examples()
     return MachineState(
         name="m-1",
-        cluster="demo",
+        cluster=queue,
         uid=str(uuid.uuid4()),
         created=NOW,
         spec=loaded.machines[0].spec,
@@ -49,20 +50,31 @@ def pool(queue: str) -> PoolState:
     template = {"spec": {"class": {"name": "c1"}}}
     manifest = {"metadata": {"name": "p1"}, "spec": {"replicas": 1, "template": template}}
     spec = MachineDeployment.model_validate(manifest).spec
-    return PoolState(name="p1", cluster="demo", spec=spec, created=NOW, queue_prefix=queue, parked=PARKED)
+    return PoolState(name="p1", cluster=queue, spec=spec, created=NOW, queue_prefix=queue, parked=PARKED)
 
 
 def machine_class(queue: str) -> ClassState:
     snapshot = ClassSnapshot.of(examples().classes[0])
-    return ClassState(name="c1", cluster="demo", machine_class=snapshot, queue_prefix=queue, parked=PARKED)
+    return ClassState(name="c1", cluster=queue, machine_class=snapshot, queue_prefix=queue, parked=PARKED)
 
 
 def cluster(queue: str) -> ClusterState:
-    return ClusterState(name="demo", queue_prefix=queue, parked=PARKED)
+    return ClusterState(name=queue, queue_prefix=queue, parked=PARKED)
 
 
 def rollout(queue: str) -> RolloutState:
-    return RolloutState(pool="p1", cluster="demo", revision=2, queue_prefix=queue, parked=PARKED)
+    return RolloutState(pool="p1", cluster=queue, revision=2, queue_prefix=queue, parked=PARKED)
+
+
+def own_id(kind: str, queue: str) -> str:
+    """Of the entities below: others know each by the id that its state makes."""
+    return {
+        "MachineWorkflow": machine_id(queue, "m-1"),
+        "MachineDeploymentWorkflow": pool_id(queue, "p1"),
+        "MachineClassWorkflow": class_id(queue, "c1"),
+        "ClusterWorkflow": cluster_id(queue),
+        "RolloutWorkflow": rollout_id(queue, "p1", 2),
+    }[kind]
 
 
 ENTITIES: list[tuple[str, Callable[[str], Value], str, list[Any]]] = [
@@ -86,7 +98,7 @@ async def test_parked_with_many_messages_begins_a_new_run(
     """Temporal refuses everything once a run has had 10,000 signals, `renew` and `delete` among it."""
     monkeypatch.setattr(entity, "RENEW_AFTER", 20)
     queue = f"t{uuid.uuid4().hex[:8]}"
-    first = await temporal.client.start_workflow(kind, state(queue), id=f"parked/{queue}", task_queue=queue)
+    first = await temporal.client.start_workflow(kind, state(queue), id=own_id(kind, queue), task_queue=queue)
     handle: WorkflowHandle[Any, Any] = temporal.client.get_workflow_handle(first.id)
     for _ in range(25):
         await handle.signal(signal, args=arguments)

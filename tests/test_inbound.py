@@ -11,24 +11,39 @@ import json
 import os
 import random
 from collections.abc import Callable
+from datetime import UTC
 from typing import Any, NamedTuple
 
 import pytest
 from inboundkit import CONVERTER, Fuzz, Player, Tape, TaskFailed, in_thread, payload, tape
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import WorkflowInboundInterceptor
 from test_replay import HISTORIES, load
 
 import worker
+from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
+from resources.orders import too_far_ahead
 from resources.sound import unreadable
 from workflows import entity, inbound, runner
+from workflows.entity import REFUSED_KEPT
 from workflows.machine import MachineWorkflow
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
-HOWS = ("missing", "extra", "wrong", "extreme")
+HOWS = ("missing", "extra", "wrong", "extreme", "ahead")
 DOORS = ("signal", "update", "query", "start")
+BAD_IDS = 0.1
+"""So many starts have an id that their argument does not make."""
+OWN_IDS: dict[str, Callable[[Any], str]] = {
+    "MachineWorkflow": lambda s: machine_id(s.cluster, s.name),
+    "MachineDeploymentWorkflow": lambda s: pool_id(s.cluster, s.name),
+    "MachineClassWorkflow": lambda s: class_id(s.cluster, s.name),
+    "ClusterWorkflow": lambda s: cluster_id(s.name),
+    "RolloutWorkflow": lambda s: rollout_id(s.cluster, s.pool, s.revision),
+}
+"""Of each entity; a sweep may have any."""
 
 
 @pytest.fixture(scope="module")
@@ -70,12 +85,14 @@ def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
     return made[:CASES]
 
 
-def run(case: Case, fuzz: Fuzz, player: Player) -> None:
+def run(case: Case, arguments: list[Payload], player: Player) -> None:
     """Raises TaskFailed, or AssertionError where it was not refused, or the state cannot be read."""
-    arguments = fuzz.payloads(case.hints, case.how)
-    must_be_refused = case.how == "extra" or (bool(case.hints) and case.how != "extreme")
+    must_be_refused = case.how == "extra" or (bool(case.hints) and case.how in ("missing", "wrong"))
+    if case.how == "ahead" and case.door != "query":
+        must_be_refused = lies_ahead(case, arguments, player)
     if case.door == "start":
         player.start(arguments)
+        must_be_refused |= case.share < BAD_IDS and str(case.tape.definition.name) in OWN_IDS
         assert player.over == "fail_workflow_execution" or not must_be_refused, "it has begun"
     else:
         player.play(case.share)
@@ -91,6 +108,27 @@ def run(case: Case, fuzz: Fuzz, player: Player) -> None:
         player.send(signal_workflow={"signal_name": "renew", "input": [payload(b"{}")], "originating_event_id": 1})
     if not player.over:
         readable(player)
+
+
+def lies_ahead(case: Case, arguments: list[Any], player: Player) -> bool:
+    """Or cannot be read for something else."""
+    try:
+        values = CONVERTER.from_payloads(arguments, case.hints)
+    except Exception:
+        return True
+    return bool(too_far_ahead(values, player.last.timestamp.ToDatetime(UTC)))
+
+
+def id_for(case: Case, arguments: list[Any]) -> str:
+    """Of a start: as its argument makes it, but for some."""
+    if case.door != "start" or case.share < BAD_IDS:
+        return "foo" if case.door == "start" else ""
+    try:
+        (state,) = CONVERTER.from_payloads(arguments, case.hints)
+    except Exception:  # whatever it is, it cannot be read, and is refused for that
+        return ""
+    own = OWN_IDS.get(str(case.tape.definition.name))
+    return own(state) if own else ""
 
 
 def deliver(case: Case, arguments: list[Any], player: Player, must_be_refused: bool) -> None:
@@ -133,9 +171,9 @@ async def found_wrong(tapes: list[Tape], count: int) -> dict[str, str]:
     wrong: dict[str, str] = {}
     for n, case in enumerate(cases(tapes, random.Random(SEED))[:count]):
         chance = random.Random(f"{SEED}/{n}")
-        fuzz = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0]))
+        arguments = Fuzz(chance, odd=chance.choice([0.02, 0.1, 1.0])).payloads(case.hints, case.how)
         try:
-            await in_thread(case.tape, lambda p, c=case, f=fuzz: run(c, f, p))  # type: ignore[misc]
+            await in_thread(case.tape, lambda p, c=case, a=arguments: run(c, a, p), id_for(case, arguments))  # type: ignore[misc]
         except (TaskFailed, AssertionError, ValueError) as e:
             wrong[f"{n}: {case}"] = f"{type(e).__name__}: {str(e)[:300]}"
     return wrong
@@ -156,12 +194,17 @@ def believes(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inbound, "fault", lambda value, hint: "")
 
 
+def has_no_clock(patch: pytest.MonkeyPatch) -> None:
+    """A number of the future is one like any other."""
+    patch.setattr(inbound, "too_far_ahead", lambda message, now: "")
+
+
 def stands_aside(patch: pytest.MonkeyPatch) -> None:
     """An error of a handler is the SDK's affair."""
     patch.setattr(inbound.Inbound, "handle_signal", WorkflowInboundInterceptor.handle_signal)
 
 
-@pytest.mark.parametrize("saboteur", [lets_through, believes, stands_aside])
+@pytest.mark.parametrize("saboteur", [lets_through, believes, has_no_clock, stands_aside])
 async def test_a_boundary_that_is_not_there_is_seen(
     tapes: list[Tape], monkeypatch: pytest.MonkeyPatch, saboteur: Callable[[pytest.MonkeyPatch], None]
 ) -> None:
@@ -198,12 +241,140 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
         assert player.send(signal_workflow=signal("no_such", b"{}")) == []
         said = refusals(player)
         assert "signal 'delete' takes one argument, Intent as JSON; it came with none" in said
-        assert "there is no signal 'no_such'" in said
+        assert "there is no signal 'no_such'; there are apply, delete, renew" in said
         forged = {inbound.HEADER: payload(b"forged")}
         assert player.send(signal_workflow=signal("renew", b"{}", **forged))  # it begins a new run
         assert player.over == "continue_as_new_workflow_execution"
 
     await in_thread(of(tapes, "class-hot-life"), deed)
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "words"),
+    [
+        (
+            "undo",
+            {"toRevision": 1},
+            "UndoIntent has no 'toRevision'; did you mean to?; it has id, requestedBy, reason, to",
+        ),
+        ("scale", {"replica": 3}, "ScaleIntent has no 'replica'; did you mean replicas?; it has"),
+        ("pause", {"requested_by": "a", "raeson": "b"}, "Intent has no 'raeson'; did you mean reason?; it has"),
+    ],
+)
+async def test_a_key_that_an_intent_has_not_is_no_intent(
+    tapes: list[Tape], name: str, given: dict[str, Any], words: str
+) -> None:
+    """By either way: what is left without it would be another intent."""
+
+    def deed(player: Player) -> None:
+        player.play(0.6)
+        written = json.dumps({"replicas": 3, **given} if name == "scale" else given).encode()
+        before = state(player).model_dump(exclude={"journal"})
+        player.send(signal_workflow=signal(name, written))
+        assert f"signal '{name}': {words}" in refusals(player)
+        (rejected,) = updated(player, name, written)
+        assert f"update '{name}': {words}" in rejected.rejected.message
+        assert state(player).model_dump(exclude={"journal"}) == before
+
+    await in_thread(of(tapes, "pool-newer-pool-life"), deed)
+
+
+def updated(player: Player, name: str, written: bytes) -> list[Any]:
+    update = {"id": "u", "protocol_instance_id": "u", "name": name, "input": [payload(written)], "run_validator": True}
+    return [c.update_response for c in player.send(do_update=update) if c.HasField("update_response")]
+
+
+async def test_a_program_of_a_newer_release_may_say_more(tapes: list[Tape]) -> None:
+    """A pool to its machine, by signal, and a watch; a person may not."""
+
+    def deed(player: Player) -> None:
+        player.play(0.6)
+        by_pool = json.dumps({"id": "pool p1", "requestedBy": "pool p1", "newer": True}).encode()
+        assert "has no 'newer'" in updated(player, "delete", by_pool)[0].rejected.message
+        player.send(signal_workflow=signal("delete", b'{"newer": true}'))
+        assert state(player).deletion is None
+        node = {**state(player).node.model_dump(mode="json", by_alias=True), "seq": 2**40, "newer": True}
+        player.send(signal_workflow=signal("observe", json.dumps(node).encode()))
+        assert state(player).node.seq == 2**40
+        player.send(signal_workflow=signal("delete", by_pool))
+        assert state(player).deletion.requested_by == "pool p1"
+
+    await in_thread(of(tapes, "machine-newer-pool-life"), deed)
+
+
+STARTS: dict[str, dict[str, Any]] = {
+    "machine-whole-life": {"name": "x", "cluster": "demo", "spec": {"class": {"name": "c"}}},
+    "pool-newer-pool-life": {"name": "p", "spec": {"replicas": 1, "template": {"spec": {"class": {"name": "c"}}}}},
+    "class-hot-life": {
+        "name": "c",
+        "machineClass": {"name": "c", "provider": "AWS", "providerSpec": {}, "secretRef": {"name": "s"}},
+    },
+    "cluster-whole-life": {"name": "demo"},
+    "rollout-newer-pool-life": {"pool": "p", "cluster": "demo", "revision": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("life", "argument", "id", "words"),
+    [
+        ("machine-whole-life", {}, "foo", "as 'foo', and its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {}, "machine/demo/../x", "and its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {"name": "../x"}, "machine/demo/../x", "'..' is no Kubernetes name"),
+        ("pool-newer-pool-life", {}, "machinedeployment/other/p", "that of 'machinedeployment/default/p'"),
+        ("class-hot-life", {}, "machineclass/c", "that of 'machineclass/default/c'"),
+        ("class-hot-life", {"name": "C_1"}, "machineclass/default/C_1", "'C_1' is no Kubernetes name"),
+        ("cluster-whole-life", {}, "demo", "as 'demo', and its argument is that of 'cluster/demo'"),
+        ("rollout-newer-pool-life", {}, "rollout/p/2", "that of 'rollout/demo/p/2'"),
+    ],
+)
+async def test_a_start_under_another_id_ends_with_words(
+    tapes: list[Tape], life: str, argument: dict[str, Any], id: str, words: str
+) -> None:
+    """Nobody else would find it: all others know a workflow by the id that its argument makes."""
+
+    def deed(player: Player) -> None:
+        commands = player.start([payload(json.dumps({**STARTS[life], **argument}).encode())])
+        assert player.over == "fail_workflow_execution"
+        (failed,) = [c.fail_workflow_execution.failure for c in commands if c.HasField("fail_workflow_execution")]
+        assert "cannot begin, and nothing is owned yet" in failed.message
+        assert words in failed.message
+
+    await in_thread(of(tapes, life), deed, id)
+
+
+async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(tapes: list[Tape]) -> None:
+    def deed(player: Player) -> None:
+        player.play(0.6)
+        before = len(state(player).journal)
+        for n in range(20):
+            player.send(signal_workflow={**signal(f"x{n}", b"{}"), "identity": f"{n}@laptop"})
+        journal = state(player).journal
+        assert len(journal) == before + REFUSED_KEPT
+        assert journal[-1].message.startswith("there is no signal 'x19'; there are ")
+        assert journal[-1].message.endswith("; sent by laptop")
+        player.send(signal_workflow=signal("delte", b"{}"))
+        assert refusals(player).endswith("there is no signal 'delte'; did you mean delete?")
+
+    await in_thread(of(tapes, "machine-whole-life"), deed)
+
+
+@pytest.mark.parametrize(
+    ("life", "name", "given", "words"),
+    [
+        ("cluster-whole-life", "register_pool", "x" * 3000, "name: 3000 characters, of at most 253"),
+        ("machine-whole-life", "extend", {"lasts": []}, "lasts: a duration is wanted; write it like 20m, 1h30m or 90s"),
+        ("machine-whole-life", "extend", {"until": "soon"}, "until: a time is wanted; write it like 2026-01-31T12:"),
+    ],
+)
+async def test_words_name_the_field_and_the_form(
+    tapes: list[Tape], life: str, name: str, given: Any, words: str
+) -> None:
+    def deed(player: Player) -> None:
+        player.play(0.6)
+        player.send(signal_workflow=signal(name, json.dumps(given).encode()))
+        assert words in refusals(player)
+
+    await in_thread(of(tapes, life), deed)
 
 
 async def test_an_error_of_a_handler_is_a_line_and_the_sdks_own_is_none(
@@ -271,7 +442,7 @@ async def test_a_life_that_only_turns_is_parked(tapes: list[Tape]) -> None:
         assert player.over == "continue_as_new_workflow_execution"
         assert "deadlines that have passed: ['odd']" in str(player.handed_over)
 
-    await in_thread(of(tapes, "cluster-whole-life"), deed)
+    await in_thread(of(tapes, "cluster-whole-life"), deed, cluster_id("demo"))
 
 
 async def test_a_summary_is_cut_and_an_id_that_is_too_long_is_refused() -> None:

@@ -18,7 +18,7 @@ from temporalio.api.enums.v1 import EventType
 from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import Worker, WorkflowInboundInterceptor
-from test_entity_runs import ENTITIES
+from test_entity_runs import ENTITIES, own_id
 
 import worker
 from resources.base import Value
@@ -66,7 +66,7 @@ async def test_a_message_that_cannot_be_taken_is_refused_in_words(
     temporal: WorkflowEnvironment, kind: str, state: Callable[[str], Value]
 ) -> None:
     client, queue = temporal.client, f"t{uuid.uuid4().hex[:8]}"
-    name = f"hostile/{queue}"
+    name = own_id(kind, queue)
     handle = await client.start_workflow(kind, state(queue), id=name, task_queue=queue)
     async with polled(client, queue):
         for words in (
@@ -129,10 +129,10 @@ async def test_a_message_that_fails_all_the_same_is_left_out_by_the_runbooks_res
 ) -> None:
     """With a worker that has the fault still."""
     client, queue = temporal.client, f"t{uuid.uuid4().hex[:8]}"
-    name = f"out/{queue}"
+    kind, state = KINDS[0]
+    name = own_id(kind, queue)
     monkeypatch.setattr(runner, "admit", lambda defn, act: None)
     monkeypatch.setattr(inbound.Inbound, "handle_signal", WorkflowInboundInterceptor.handle_signal)
-    kind, state = KINDS[0]
     handle = await client.start_workflow(kind, state(queue), id=name, task_queue=queue)
     async with polled(client, queue):
         await eventually(lambda: handle.query("describe"), lambda found: bool(found["parked"]))

@@ -82,13 +82,13 @@ async def test_a_machine_without_a_class_waits_for_it_and_takes_it(machines: Mac
     handle, its = await bare(machines)
     waits = await reason(handle, "ClassMissing")
     assert waits.status.phase == Phase.PENDING
-    assert f"MachineClass {CLASS} of cluster demo" in waits.status.waiting_for.message
+    assert f"MachineClass {CLASS} of cluster {machines.prefix}" in waits.status.waiting_for.message
     assert "hostler apply" in next_step("ClassMissing", "demo", "m-1")
     await eventually(lambda: published(handle), lambda p: p == "ClassMissing", "the search attribute")
     assert machines.stubs.called("create_machine") == []
     machines.stubs.classes[CLASS] = another(its, 7)
     created = await reason(handle, "NodeNotSeen")
-    assert machines.stubs.called("ask_class")[0].model_dump() == {"cluster": "demo", "name": CLASS}
+    assert machines.stubs.called("ask_class")[0].model_dump() == {"cluster": machines.prefix, "name": CLASS}
     (taken,) = story(created, "ClassTaken")
     assert taken.message == f"class {CLASS}, generation 7"
     (call,) = machines.stubs.called("create_machine")

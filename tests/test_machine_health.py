@@ -201,6 +201,8 @@ async def test_a_node_that_cannot_be_written_is_said_until_it_can(machines: Mach
     assert await eventually(said, first.__eq__, "the condition")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await eventually(said, lambda found: found == [], "no condition")
+    await handle.signal(MachineWorkflow.observe, machines.facts(unwritable="failed calling webhook"))
+    await eventually(said, first.__eq__, "the condition, again")
     now = await state(handle)
     assert now.status.phase == Phase.RUNNING
     assert [h.message for h in now.journal if h.reason == "NodeUnwritable"] == first

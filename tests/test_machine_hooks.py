@@ -36,7 +36,7 @@ DRAIN, TERMINATE = HookKind.PRE_DRAIN, HookKind.PRE_TERMINATE
 ETCD = Hook(name="EtcdQuorumOperator", owner="clusteroperator/etcd")
 HELD = LifecycleHooks(pre_drain=[ETCD])
 KEPT = LifecycleHooks(pre_terminate=[Hook(name="example.com/Backup", owner="alice")])
-REMOVE = "`hostler hook remove m-1 EtcdQuorumOperator --kind preDrain --owner clusteroperator/etcd --cluster demo`"
+REMOVE = "`hostler hook remove m-1 EtcdQuorumOperator --kind preDrain --owner clusteroperator/etcd --cluster "
 
 
 @pytest_asyncio.fixture
@@ -97,7 +97,7 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     waiting = held.status.waiting_for.message
     assert waiting.startswith("the drain is held by EtcdQuorumOperator of clusteroperator/etcd, Backup of alice; when")
     assert REMOVE in waiting
-    assert "`hostler hook remove m-1 Backup --kind preDrain --owner alice --cluster demo`" in waiting
+    assert f"`hostler hook remove m-1 Backup --kind preDrain --owner alice --cluster {machines.prefix}`" in waiting
     assert held.status.last_operation.type == OperationType.DRAIN
 
     async def told_on_the_node() -> bool:
@@ -225,7 +225,7 @@ async def test_pre_terminate_hooks_hold_the_vm_after_the_drain(machines: Machine
     assert held.status.last_operation.type == OperationType.DELETE
     assert held.status.waiting_for.message == (
         "the deletion of the VM is held by example.com/Backup of alice; when that is done: `hostler hook remove m-1 "
-        "example.com/Backup --kind preTerminate --owner alice --cluster demo`"
+        f"example.com/Backup --kind preTerminate --owner alice --cluster {machines.prefix}`"
     )
     await tell(handle, a_removal("example.com/Backup", owner="alice"))
     await handle.result()

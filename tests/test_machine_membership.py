@@ -88,7 +88,7 @@ async def test_a_plain_life_is_six_reports(machines: Machines, pool: Pool) -> No
         ("Terminating", "GONE", "NONE"),
         ("Terminating", "GONE", "NONE ended"),
     ]
-    assert [r.seq - heard[0].seq for r in heard] == [0, 1, 2, 3, 4, 5]
+    assert [r.seq for r in heard] == sorted({r.seq for r in heard})
     assert {(r.machine, r.template, r.failures, r.asks) for r in heard} == {("m-1", 1, 0, False)}
     assert heard[0].since == heard[1].since < heard[2].since < heard[3].since == heard[5].since
     assert await events(machines, SENT) == 6
@@ -158,7 +158,8 @@ async def test_a_failure_that_was_told_is_in_no_other_report(machines: Machines,
     again = await pool.told(lambda r: r.machine_class)
     await handle.signal(MachineWorkflow.template_changed, template(pool, 2))
     changed = await pool.told(lambda r: r.template == 2)
-    assert [(r.seq, r.failures, r.failure) for r in (again, changed)] == [(first.seq + n, 1, None) for n in (1, 2)]
+    assert first.seq < again.seq < changed.seq
+    assert [(r.failures, r.failure) for r in (again, changed)] == [(1, None)] * 2
 
 
 async def test_one_that_never_joins_is_drained_from_the_start(
@@ -220,7 +221,10 @@ async def test_a_stale_nodes_vm_counts_until_it_is_gone(machines: Machines, pool
     failed = await pool.told(lambda r: r.phase is Phase.FAILED)
     assert (failed.vm, failed.trouble, failed.drained) == (Vm.LIVES, Trouble.JOIN, True)
     details = str(await handle.query("__temporal_workflow_metadata"))
-    assert f"Nothing: pool {pool.name} replaces it, `hostler describe pool {pool.name} --cluster demo` says" in details
+    assert (
+        f"Nothing: pool {pool.name} replaces it, `hostler describe pool {pool.name} --cluster {machines.prefix}` says"
+        in details
+    )
     assert "hostler recreate" not in details  # it would be refused
 
 
@@ -234,13 +238,13 @@ async def test_asked_again_it_answers_with_what_it_was_made_from(machines: Machi
     made_from = (await state(handle)).attempt.machine_class
     assert again == before.model_copy(
         update={
-            "seq": before.seq + 1,
+            "seq": again.seq,
             "machine_class": CLASS,
             "hash": rolling_hash("AWS", made_from.provider_spec),
         }
     )
     await handle.signal(MachineWorkflow.report_again)
-    await pool.told(lambda r: r.seq == before.seq + 2)
+    await pool.told(lambda r: r.seq > again.seq)
 
 
 async def test_a_pool_that_is_not_there_is_no_error(machines: Machines, pool: Pool) -> None:

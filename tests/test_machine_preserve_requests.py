@@ -32,9 +32,9 @@ NOW, WHEN_FAILED, FALSE = PreserveValue
 LATER = "2999-01-01T00:00:00Z"
 
 
-def already(until: datetime | None) -> str:
+def already(kept: Kept, until: datetime | None) -> str:
     assert until is not None
-    move = "`hostler extend m-1 --cluster demo --for 24h`"
+    move = f"`hostler extend m-1 --cluster {kept.machines.prefix} --for 24h`"
     return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to move that: {move}"
 
 
@@ -114,7 +114,7 @@ async def test_what_cannot_be_is_refused_with_words_and_leaves_no_history(kept: 
         (
             "extend",
             ExtendIntent(lasts=HOUR),
-            "machine m-1 is not preserved; `hostler preserve m-1 --cluster demo` begins it",
+            f"machine m-1 is not preserved; `hostler preserve m-1 --cluster {kept.machines.prefix}` begins it",
         ),
         ("preserve", PreserveIntent(until=past), "2026-01-01 00:00:00 UTC has passed"),
         ("preserve", PreserveIntent(lasts=HOUR, until=past), "both how long and until when are given; give one"),
@@ -131,7 +131,7 @@ async def test_of_one_that_is_preserved_only_extend_moves_the_expiry(kept: Kept)
     await kept.says("preserve", PreserveIntent())
     until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
     refused = await kept.refuses("preserve", PreserveIntent(lasts=HOUR))
-    assert refused == already(until)
+    assert refused == already(kept, until)
     assert await kept.refuses("extend", ExtendIntent()) == "neither how long nor until when is given"
     said = await kept.says("preserve", PreserveIntent(requested_by="bob"))
     assert said == f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC"
@@ -170,7 +170,7 @@ async def test_who_wants_one_for_longer_that_is_kept_by_its_annotation_extends_i
         assert said.startswith("machine m-1 is preserved already, until ")
     else:
         refused = await kept.refuses("preserve", PreserveIntent(value=value, lasts=lasts))
-        assert refused == already(seen.status.preserve.expiry_time)
+        assert refused == already(kept, seen.status.preserve.expiry_time)
     assert await kept.refuses("preserve", PreserveIntent(value=FALSE)) == (
         f"{stronger('when-failed', 'false')}; it has Failed, so its VM is deleted then"
     )
@@ -182,7 +182,7 @@ async def test_of_one_that_runs_and_is_kept_by_its_annotation_too(kept: Kept) ->
     await kept.annotate("now")
     seen = await kept.shows("Running:Preserved")
     refused = await kept.refuses("preserve", PreserveIntent(value=WHEN_FAILED))
-    assert refused == already(seen.status.preserve.expiry_time)
+    assert refused == already(kept, seen.status.preserve.expiry_time)
     assert await kept.refuses("preserve", PreserveIntent(value=FALSE)) == stronger("now", "false")
 
 

@@ -351,7 +351,10 @@ async def test_a_deletion_without_credentials_says_what_would_end_it(machines: M
     words = (await reason(handle, "CredentialsMissing")).status.waiting_for.message
     assert words.startswith(f"{missing.message}; ")
     assert ("--force does not help here" in words) is force
-    for way in ("hostler apply -f SECRET-FILE --cluster demo", "temporal workflow terminate -w machine/demo/m-1`"):
+    for way in (
+        f"hostler apply -f SECRET-FILE --cluster {machines.prefix}",
+        f"temporal workflow terminate -w machine/{machines.prefix}/m-1`",
+    ):
         assert way in words
 
 
@@ -577,7 +580,7 @@ async def test_without_a_class_it_asks_for_it_and_waits_with_words(machines: Mac
     bare = machines.new_state("m-1").model_copy(update={"machine_class": None})
     handle = await machines.start(bare)
     waits = await reason(handle, "ClassMissing")
-    assert "MachineClass demo-m5-large of cluster demo" in waits.status.waiting_for.message
+    assert f"MachineClass demo-m5-large of cluster {machines.prefix}" in waits.status.waiting_for.message
     assert {name for name, _ in machines.stubs.calls} <= {"ask_class"}
 
 

@@ -103,8 +103,10 @@ async def test_machines_by_phase_and_reason_and_none_is_zero(metered: Metered) -
             await counting.count()
             seen = await metered.seen()
             return [
-                value(seen, "hostler_machines", cluster="demo", phase="CrashLoopBackOff", reason="NotAuthorized"),
-                value(seen, "hostler_machines", cluster="demo", phase="Pending", reason="NodeNotSeen"),
+                value(
+                    seen, "hostler_machines", cluster=machines.prefix, phase="CrashLoopBackOff", reason="NotAuthorized"
+                ),
+                value(seen, "hostler_machines", cluster=machines.prefix, phase="Pending", reason="NodeNotSeen"),
             ]
 
         await eventually(counted, lambda c: c == [1, 2], "one that waits for rights, two for their nodes")
@@ -125,7 +127,7 @@ async def test_deadlines_that_are_near(metered: Metered) -> None:
             async def counted() -> tuple[float | None, float | None]:
                 await counting.count()
                 seen = await metered.seen()
-                labels = {"cluster": "demo", "phase": "Pending"}
+                labels = {"cluster": machines.prefix, "phase": "Pending"}
                 return (
                     value(seen, "hostler_machines", reason="CreatingVM", **labels),
                     value(seen, "hostler_deadlines_near", **labels),

@@ -28,7 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.base import format_duration, whole_seconds
     from resources.cluster import ClusterState, Left, LeftInput, Pause, PoolsFound, PoolsInput
     from resources.messages import Answer, ClusterNews, Intent, NewsInput, Note, Reachability
-    from resources.names import pool_id, workflow_queue
+    from resources.names import cluster_id, pool_id, workflow_queue
 
 HEARING = timedelta(seconds=3)
 """How long a pause or its end waits for its pools before it is answered: less than the command line waits."""
@@ -369,6 +369,10 @@ class ClusterWorkflow(Watches):
         return "a new run begins when the watch has returned"
 
     # -- Entity -------------------------------------------------------------------------------------------------------
+
+    @property
+    def own_id(self) -> str:
+        return cluster_id(self.s.name)
 
     def publish(self) -> None:
         phase = phase_of(self.s)

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
     from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH
     from resources.messages import Answer, Happening, Intent
+    from resources.orders import Ordered, is_newer, is_older
     from resources.sound import unreadable
 
 T = TypeVar("T")
@@ -27,13 +28,15 @@ STUMBLE = timedelta(seconds=30)
 RENEW_AFTER = 400
 """Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
 REFUSED_KEPT = 5
-"""Refusals for the next Event."""
+"""Refusals in a row that the journal keeps, and refusals for the next Event."""
 INDEXED = 255
 """Characters of a search attribute: Temporal refuses the command of a longer one, and with it the task."""
 LONGEST_TIMER = timedelta(days=365)
 """One that rings before its deadline is armed again; Temporal refuses the command of a timer of hundreds of years."""
 TURNS = 1000
 """Waits in one workflow task, of which each ends at once. A life takes a few."""
+ORDERS = "orders"
+"""The patch of orders that lie ahead, which once counted like others."""
 WAITS_RENEW = "waits-renew"
 """The patch of waits that end their run after so many messages, too; a run that began before them goes on as it was."""
 
@@ -105,6 +108,11 @@ class Entity:
         raise NotImplementedError
 
     @property
+    def own_id(self) -> str:
+        """The workflow's id, as its argument makes it: everybody else knows it by that (resources/names.py)."""
+        raise NotImplementedError
+
+    @property
     def settled(self) -> bool:
         """Nothing is on its way to another workflow: Temporal drops the signals of a run that ends."""
         return True
@@ -139,8 +147,11 @@ class Entity:
         """A message was not taken (inbound.py). It adds no command: the next Event tells it too."""
         before = self.journal[-1:]
         self.note_news("Refused", words)
-        if self.journal[-1:] != before:
-            self.refused = [*self.refused, self.journal[-1]][-REFUSED_KEPT:]
+        if self.journal[-1:] == before:
+            return
+        self.refused = [*self.refused, self.journal[-1]][-REFUSED_KEPT:]
+        if all(h.reason == "Refused" for h in self.journal[-REFUSED_KEPT - 1 :]) and len(self.journal) > REFUSED_KEPT:
+            del self.journal[-REFUSED_KEPT - 1]  # whoever sends nonsense without end must not wash the story out
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
         """Act on an intent's first arrival; a second one, by update or signal, gets the first answer."""
@@ -152,6 +163,18 @@ class Entity:
             for old in list(self.intents)[:-INTENTS_KEPT]:
                 del self.intents[old]
         return Answer(message=message)
+
+    # -- of messages, which is the newer one (resources/orders.py) ----------------------------------------------------
+
+    @staticmethod
+    def is_newer(order: Ordered, known: Ordered | None) -> bool:
+        if known is None or order > known:
+            return True
+        return is_newer(order, known, workflow.now()) and workflow.patched(ORDERS)
+
+    @staticmethod
+    def is_older(order: Ordered, known: Ordered) -> bool:
+        return order < known and (is_older(order, known, workflow.now()) or not workflow.patched(ORDERS))
 
     # -- the one wait helper ------------------------------------------------------------------------------------------
 

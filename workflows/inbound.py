@@ -12,12 +12,18 @@ handler raises; a start that it cannot decode holds the workflow's id. So:
 - `Inbound` stands around the handlers, inside the sandbox: an error of theirs is a line of the journal.
 
 A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
-it, as long as nothing follows from it. A type that is narrowed is a change of all workflows that take it.
+it, as long as nothing follows from it. A type that is narrowed is a change of all workflows that take it. What fits its
+type, and older workers took, is refused inside the sandbox, by a patch: an order of the future (resources/orders.py),
+and an intent of a person with a key that no intent has. Programs may be of a newer release, and are not held to the
+keys that this one knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+import json
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any, Protocol, cast
 
 from temporalio import workflow
@@ -38,13 +44,24 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from resources.converter import REFUSED, data_converter, refusal_payload
-    from resources.sound import fault, read_words, short
+    from resources.messages import Intent
+    from resources.names import is_name
+    from resources.orders import too_far_ahead
+    from resources.sound import NAMED, fault, read_words, short
+    from resources.spelling import did_you_mean
+    from workflows.entity import ORDERS
 
 HEADER = "hostler-refused"
 """Of a signal: why it is refused. Only `admit` sets it."""
+STRANGE = "hostler-strange"
+"""The same of what an older worker took."""
+STRICT = "strict-intents"
+"""The patch of intents whose keys must all be known."""
 ANY = "renew"
 """A signal that every entity has: what it has not is refused by this one's name, for the SDK keeps a signal without a
 handler in memory, and says nothing."""
+BY_POOL = "pool "
+"""How a pool signs what it wants of its machines (workflows/pool/carry_out.py)."""
 TEXT = 253
 """Characters of an argument that is a bare text: a name, the longest that Kubernetes has."""
 SUMMARY_BYTES = 190
@@ -75,11 +92,11 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
         elif job.HasField("do_update") and job.do_update.run_validator:  # else it is in history, and was taken
             update = job.do_update
             if (known := defn.updates.get(update.name)) is not None:
-                _judge(f"update {update.name!r}", known.arg_types, update.input)
+                _judge(f"update {update.name!r}", known.arg_types, update.input, _parameters(known.fn))
         elif job.HasField("query_workflow"):
             query = job.query_workflow
             if (asked := defn.queries.get(query.query_type)) is not None:
-                _judge(f"query {query.query_type!r}", asked.arg_types, query.arguments)
+                _judge(f"query {query.query_type!r}", asked.arg_types, query.arguments, _parameters(asked.fn))
         elif job.HasField("initialize_workflow"):
             start = job.initialize_workflow
             if start.first_execution_run_id == act.run_id:  # neither continued nor reset: nothing is owned yet
@@ -87,48 +104,89 @@ def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
 
 
 def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
-    if HEADER in signal.headers:
-        del signal.headers[HEADER]
+    for header in (HEADER, STRANGE):
+        if header in signal.headers:
+            del signal.headers[header]
     known = defn.signals.get(signal.signal_name)
     if known is not None:
-        words = refusal(f"signal {signal.signal_name!r}", known.arg_types, signal.input)
+        what = f"signal {signal.signal_name!r}"
+        words = refusal(what, known.arg_types, signal.input, _parameters(known.fn))
+        an_intent = signal.signal_name in defn.updates
+        if not words and an_intent and (odd := strange(what, known.arg_types, signal.input, of_pools=False)):
+            signal.headers[STRANGE].CopyFrom(refusal_payload(odd + _sender(signal.identity)))
     elif ANY in defn.signals:
-        words = f"there is no signal {short(signal.signal_name, 60)!r}; there are {', '.join(sorted(_names(defn)))}"
+        intents = sorted(filter(None, defn.updates))
+        meant = did_you_mean(signal.signal_name[:60], intents) or f"; there are {', '.join(intents)}"
+        words = f"there is no signal {short(signal.signal_name, 60)!r}{meant}"
         signal.signal_name = ANY
     else:
         return
     if words:
         del signal.input[:]
-        signal.headers[HEADER].CopyFrom(refusal_payload(words))
+        signal.headers[HEADER].CopyFrom(refusal_payload(words + _sender(signal.identity)))
 
 
-def _names(defn: workflow._Definition) -> Iterable[str]:
-    return filter(None, defn.signals)
+def _sender(identity: str) -> str:
+    """As Temporal knows it: a process and its host as a rule. Processes of one script are one sender."""
+    name = short(identity.lstrip("0123456789@"), 60)
+    return f"; sent by {name}" if name and name.isprintable() else ""
 
 
-def _judge(what: str, hints: Sequence[Any] | None, arguments: Any) -> None:
+def _parameters(handler: Callable[..., Any]) -> list[str]:
+    """What a bare text is called."""
+    return list(inspect.signature(handler).parameters)[1:]
+
+
+def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequence[str] = ()) -> None:
     """Of a refused one the converter raises the words, when the SDK decodes it."""
-    if words := refusal(what, hints, arguments):
+    if words := refusal(what, hints, arguments, names) or strange(what, hints, arguments):
         del arguments[:]
         arguments.append(refusal_payload(words))
 
 
-def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload]) -> str:
+def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], names: Sequence[str] = ()) -> str:
     """Why these arguments are not taken, in words; "": they are."""
     hints = hints or ()
+    called = [name if hint is str else type_name(hint) for hint, name in zip_longest(hints, names, fillvalue="text")]
     if len(hints) != len(payloads):
-        wanted = f"one argument, {type_name(hints[0])} as JSON" if hints else "no argument"
+        wanted = f"one argument, {called[0]} as JSON" if hints else "no argument"
         return f"{what} takes {wanted}; it came with {len(payloads) or 'none'}"
-    for hint, payload in zip(hints, payloads, strict=True):
+    for hint, payload, name in zip(hints, payloads, called, strict=True):
         try:
             (value,) = _converter.from_payloads([payload], [hint])
         except ValidationError as e:
-            return f"{what}: {type_name(hint)}: {read_words(e)}"
+            return f"{what}: {name}: {read_words(e)}"
         except Exception as e:  # bytes, another encoding, another codec: whatever it is, it cannot be read
             return f"{what}: its argument cannot be read: {short(f'{type(e).__name__}: {e}')}"
         if words := fault(value, hint) or (_text_fault(value) if isinstance(value, str) else ""):
-            return f"{what}: {type_name(hint)}: {words}"
+            return f"{what}: {name}: {words}"
     return ""
+
+
+def strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], of_pools: bool = True) -> str:
+    """Which keys of an intent are none, in words; "": all are, or it cannot be read. A slip would say something else
+    than was meant: `{"toRevision": 1}` an undo to the revision before. Those of a pool may be exempt."""
+    for hint, payload in zip(hints or (), payloads, strict=False):
+        if not (isinstance(hint, type) and issubclass(hint, Intent)):
+            continue
+        try:
+            given = json.loads(payload.data)
+        except ValueError:
+            return ""
+        if not isinstance(given, dict) or (not of_pools and str(given.get("requestedBy", "")).startswith(BY_POOL)):
+            continue
+        known = [field.alias or name for name, field in hint.model_fields.items()]
+        odd = [key for key in given if key not in known and key not in hint.model_fields]
+        if odd:
+            said = [f"{short(key, 60)!r}{_meant(key[:60], known)}" for key in odd[:NAMED]]
+            return f"{what}: {type_name(hint)} has no {', no '.join(said)}; it has {', '.join(known)}"
+    return ""
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """`toRevision` is more like `reason` by its letters, and means `to`."""
+    begun = [k for k in known if key.lower().startswith(k.lower())]
+    return did_you_mean(begun[0], begun) if begun else did_you_mean(key, known)
 
 
 def _text_fault(text: str) -> str:
@@ -150,6 +208,7 @@ class Inbound(WorkflowInboundInterceptor):
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
         """The life itself has a guard (entity.py). What fails before it begins would fail for ever."""
+        self._check_start(input)
         try:
             return await super().execute_workflow(input)
         except Exception as e:
@@ -161,9 +220,25 @@ class Inbound(WorkflowInboundInterceptor):
             words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {_words(e)}"
             raise ApplicationError(words, type=REFUSED, non_retryable=True) from e
 
+    def _check_start(self, input: ExecuteWorkflowInput) -> None:
+        """By whatever id a workflow was started: others know it by that which its argument makes."""
+        info = workflow.info()
+        if info.run_id != info.first_execution_run_id:
+            return
+        words = _misnamed(info.workflow_id) or too_far_ahead(list(input.args), workflow.now())
+        if words and workflow.patched(ORDERS):
+            words = f"{info.workflow_type} cannot begin, and nothing is owned yet: {words}"
+            raise ApplicationError(words, type=REFUSED, non_retryable=True)
+
     async def handle_signal(self, input: HandleSignalInput) -> None:
         if (refused := input.headers.get(HEADER)) is not None:
             _entity().refuse(refused.data.decode())
+            return
+        if (strange := input.headers.get(STRANGE)) is not None and workflow.patched(STRICT):
+            _entity().refuse(strange.data.decode())
+            return
+        if (ahead := too_far_ahead(list(input.args), workflow.now())) and workflow.patched(ORDERS):
+            _entity().refuse(f"signal {input.signal!r}: {type_name(type(input.args[0]))}: {ahead}")
             return
         try:
             await super().handle_signal(input)
@@ -174,6 +249,8 @@ class Inbound(WorkflowInboundInterceptor):
             _entity().refuse(f"signal {input.signal!r} {_failed(e)}")
 
     def handle_update_validator(self, input: HandleUpdateInput) -> None:
+        if ahead := too_far_ahead(list(input.args), workflow.now()):
+            raise ApplicationError(f"update {input.update!r}: {ahead}", type="Refused", non_retryable=True)
         try:
             super().handle_update_validator(input)
         except TemporalError:
@@ -200,6 +277,15 @@ class Inbound(WorkflowInboundInterceptor):
             raise
         except Exception as e:
             raise _refused(f"query {input.query!r}", e) from e
+
+
+def _misnamed(id: str) -> str:
+    """Why a workflow cannot have this id; "": it can."""
+    wanted: str = getattr(workflow.instance(), "own_id", "")  # a sweep may have any
+    if wanted and id != wanted:
+        return f"it was started as {short(id, 100)!r}, and its argument is that of {short(wanted, 100)!r}"
+    odd = [short(name, 60) for name in wanted.split("/")[1:] if not is_name(name)]
+    return f"{odd[0]!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'" if odd else ""
 
 
 def _entity() -> Refusing:

@@ -46,7 +46,7 @@ with workflow.unsafe.imports_passed_through():
         users_words,
     )
     from resources.messages import Answer, Intent
-    from resources.names import UPDATE_CONCURRENCY_ANNOTATION, workflow_queue
+    from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, workflow_queue
 
 MESSAGE_LENGTH = 500
 """Characters of a user's trouble that the class keeps."""
@@ -175,7 +175,7 @@ class MachineClassWorkflow(Entity):
         s, now = self.s, workflow.now()
         self._heard()
         former = s.users.get(report.user, User())
-        if former.time is not None and report.time < former.time:
+        if former.time is not None and self.is_older(report.time, former.time):
             return  # it was overtaken on its way
         if report.generation > s.generation:
             self._raise(report)
@@ -355,6 +355,10 @@ class MachineClassWorkflow(Entity):
         return "a new run begins when its users have been told"
 
     # -- Entity -------------------------------------------------------------------------------------------------------
+
+    @property
+    def own_id(self) -> str:
+        return class_id(self.s.cluster, self.s.name)
 
     def publish(self) -> None:
         s = self.s

@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
     from resources.markdown import Markdown, heading, items, join, page, prose, strong
     from resources.messages import Answer, Happening, Intent
-    from resources.names import pool_id
+    from resources.names import pool_id, rollout_id
     from resources.pool import Gate
     from resources.reasons import next_step
     from resources.rollout import FIRST_STEPS_KEPT, STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
@@ -71,6 +71,10 @@ class RolloutWorkflow(Entity):
         )
 
     @property
+    def own_id(self) -> str:
+        return rollout_id(self.s.cluster, self.s.pool, self.s.revision)
+
+    @property
     def settled(self) -> bool:
         return not self._passed_on
 
@@ -87,7 +91,7 @@ class RolloutWorkflow(Entity):
         s.messages += 1
         self._news = True
         self._add(news.steps)
-        if s.news_at is not None and news.time < s.news_at:
+        if s.news_at is not None and self.is_older(news.time, s.news_at):
             return
         s.news_at, s.counts, s.waits, s.gate, s.stops_at = news.time, news.counts, news.waits, news.gate, news.stops_at
 
@@ -100,7 +104,9 @@ class RolloutWorkflow(Entity):
 
     def _add(self, steps: list[Happening]) -> None:
         s = self.s
-        s.steps = sorted([*s.steps, *steps], key=lambda h: h.time)
+        now = workflow.now()
+        told = [h.model_copy(update={"time": min(h.time, now)}) for h in steps]  # one of the future would stay the last
+        s.steps = sorted([*s.steps, *told], key=lambda h: h.time)
         dropped = max(0, len(s.steps) - STEPS_KEPT)
         del s.steps[FIRST_STEPS_KEPT : FIRST_STEPS_KEPT + dropped]
         s.steps_dropped += dropped

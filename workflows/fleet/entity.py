@@ -210,6 +210,10 @@ class FleetEntity(Entity):
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 
+    @property
+    def own_id(self) -> str:
+        return self.owner.workflow_id(self.s.cluster)
+
     def parked(self, error: Exception) -> None:
         self.s.parked = f"{type(error).__name__}: {error}"
         self.note("InternalError", self.s.parked)

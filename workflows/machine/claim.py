@@ -114,6 +114,8 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
     said = weigh(claim.look, look, claim.moved, s.timings)
     s.claim = claim.model_copy(update={"look": look, "moved": said.moved, "next": said.look_again or time})
     facts = claim.facts.model_copy(update={"state": look.vm.state})
+    if facts != claim.facts:  # the order begins anew, as of a Node: looks.take_node
+        facts = facts.model_copy(update={"epoch": 0, "seq": 0})
     match said.belief:
         case Belief.BELIEVED:
             believe(m, facts)

@@ -170,7 +170,7 @@ def _take_vm(m: MachineEntity, now: Look, said: Confirmation) -> None:
     former, state = m.s.vm, now.vm.state
     if former is None and state in WELL:
         return
-    order = (former.epoch, former.seq) if former else (0, 0)
+    order = former.order if former and former.state == state else (0, 0)  # as of a Node: looks.take_node
     facts = VmFacts(epoch=order[0], seq=order[1], provider_id=m.status.provider_id or "", state=state)
     if said.outcome is Outcome.CONTRADICTED:
         claim.doubt(m, facts, now)

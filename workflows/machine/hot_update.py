@@ -33,6 +33,7 @@ with workflow.unsafe.imports_passed_through():
         UpdateTrouble,
     )
     from resources.messages import ResourceUpdate, UpdateInput, UpdateOutput
+    from resources.orders import is_older
 
 
 def keep_up(m: MachineEntity) -> None:
@@ -87,7 +88,7 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
             f"machineClass.provider: a machine cannot move from {now.provider} to {wanted.provider}; delete it and "
             "apply it anew"
         )
-    if wanted.name == now.name and wanted.generation < now.generation:
+    if wanted.name == now.name and is_older(wanted.generation, now.generation, workflow.now()):
         return f"machineClass.generation: {wanted.generation} is older than {now.generation}, which the machine has"
     applied = s.status.last_applied_provider_spec
     if applied is None:

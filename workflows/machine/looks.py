@@ -84,12 +84,20 @@ def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
 
 
 def take_node(m: MachineEntity, facts: NodeFacts) -> None:
-    """As news of the same moment as the newest that the watch told, so that whatever it tells next is newer."""
+    """As news of the same moment as the newest that the watch told, so that whatever it tells next is newer. A look
+    that finds something else begins the order anew: what was told before may have been a lie, and whoever lies may
+    have given it a number that the watch never comes to."""
     former = m.s.node
     if not facts.exists and former is None:
         return
     if former is not None:
         name = facts.name or former.name
-        twins = sorted({former.name, *former.twins} - {name}) if former.twins else []  # a look tells of one Node
-        facts = facts.model_copy(update={"epoch": former.epoch, "seq": former.seq, "name": name, "twins": twins})
+        known = {
+            "name": name,
+            "twins": sorted({former.name, *former.twins} - {name}) if former.twins else [],  # a look tells of one Node
+            "unwritable": former.unwritable if facts.exists else "",  # nor does it write
+        }
+        if facts.says == former.says:
+            known |= {"epoch": former.epoch, "seq": former.seq}
+        facts = facts.model_copy(update=known)
     membership.take_node(m, facts)

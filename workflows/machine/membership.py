@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.membership import MemberReport, TemplateNews
     from resources.messages import NodeFacts
     from resources.names import MARKED_ANNOTATION
+    from resources.orders import in_ms
 
 # -- reports ----------------------------------------------------------------------------------------------------------
 
@@ -56,16 +57,11 @@ async def tell_the_end(m: MachineEntity) -> None:
         await workflow.wait_condition(lambda: not m.telling)
 
 
-def count_on(m: MachineEntity) -> None:
-    """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
-    reset, or the former life of an adopted machine. Nobody sends more than one a millisecond for long."""
-    m.s.reports = max(m.s.reports, int(workflow.now().timestamp() * 1000))
-
-
 def _send(m: MachineEntity, report: MemberReport) -> None:
-    if m.was_reset:
-        count_on(m)
-    m.s.reports += 1
+    """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
+    reset, the former life of an adopted machine, or what somebody else has sent. So each has the time for its number;
+    nobody sends more than one a millisecond for long."""
+    m.s.reports = max(m.s.reports + 1, in_ms(workflow.now()))
     task = asyncio.create_task(_signal(m, report.model_copy(update={"seq": m.s.reports})))
     m.telling.add(task)
     task.add_done_callback(m.telling.discard)
@@ -115,12 +111,12 @@ def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None
 
 
 def _writable(m: MachineEntity, facts: NodeFacts) -> None:
-    """What the watch could not write on the Node, and whether it can now. A fresh look (epoch 0) does not know."""
+    """What the watch could not write on the Node, and whether it can now. A fresh look does not know."""
     there = any(c.type == "NodeUnwritable" for c in m.status.conditions)
     if facts.unwritable and not there:
         words = f"node {facts.name} cannot be written, and is tried again: {facts.unwritable}"
         m.condition("NodeUnwritable", "NodeUnwritable", words)
-        m.note("NodeUnwritable", words)
+        m.note_news("NodeUnwritable", words)
     elif there and not facts.unwritable and facts.epoch:
         m.drop_condition("NodeUnwritable")
 
@@ -180,7 +176,7 @@ def template_of(m: MachineEntity, news: TemplateNews) -> MachineSpec | None:
     """The spec as the template has it now, but for the class, which is the revision's. None for what is old, and for a
     machine that leaves: its deadlines are not moved any more."""
     s = m.s
-    if s.owner is None or s.deletion is not None or news.generation <= s.template:
+    if s.owner is None or s.deletion is not None or not m.is_newer(news.generation, s.template):
         return None
     given = news.template.spec.model_dump(by_alias=True)
     own = {"class": s.spec.class_, "providerID": s.spec.provider_id}

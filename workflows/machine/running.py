@@ -44,6 +44,8 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
     m.s.healthy_since = verdict.healthy_since
     if verdict.phase != m.status.phase:
         _change(m, verdict.phase, health)
+    elif verdict.phase == Phase.UNKNOWN and not health.healthy:
+        _another_reason(m, health)
     if verdict.settles_at:
         m.deadlines["settle"] = verdict.settles_at
         settle = format_duration(m.s.timings.settle)
@@ -60,7 +62,7 @@ def _show(m: MachineEntity, health: Health, verdict: Verdict) -> None:
 def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
     s = m.s
     if phase == Phase.UNKNOWN:
-        s.illness = fall_ill(s.illness, workflow.now(), s.spec.health_timeout)
+        s.illness, s.ill_for = fall_ill(s.illness, workflow.now(), s.spec.health_timeout), health.reason
         m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
         m.enter(phase, health.reason, health.message)
         _flapping(m)
@@ -70,6 +72,17 @@ def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
         membership.withdraw(m)  # before it tells its pool that it is Running
         m.operation(OperationType.HEALTH_CHECK, OperationState.SUCCESSFUL, health.message)
         m.enter(phase, "Recovered", f"{health.message} again")
+    m.tell()
+
+
+def _another_reason(m: MachineEntity, health: Health) -> None:
+    """Unknown for its Node, its VM is believed gone later: whoever reads must not look for the trouble at the Node."""
+    former, m.s.ill_for = m.s.ill_for, health.reason
+    if former in ("", health.reason) or not workflow.patched("another-reason"):  # "": an older worker did not say
+        return
+    m.operation(OperationType.HEALTH_CHECK, OperationState.PROCESSING, health.message)
+    m.note_news(health.reason, health.message)
+    m.waiting(health.reason, health.message, m.deadlines.get("confirm"))
     m.tell()
 
 

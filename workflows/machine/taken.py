@@ -15,6 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.hooks import HookIntent
     from resources.machine import ApplyIntent, MachineState
     from resources.messages import DeleteIntent, Intent
+    from resources.orders import is_older
     from resources.preservation import ExtendIntent, Preservation, PreserveIntent, ReleaseIntent
 
 
@@ -22,7 +23,7 @@ def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:
     """The same where it is refused, or is no intent that changes what was asked for."""
     generation = s.machine_class.generation if s.machine_class else 0
     match intent:
-        case ApplyIntent() if intent.machine_class.generation >= generation:
+        case ApplyIntent() if not is_older(intent.machine_class.generation, generation, time):
             changed = {k: getattr(intent, k) for k in ("spec", "machine_class", "labels", "annotations")}
             return s.model_copy(update=changed)
         case HookIntent():

@@ -60,7 +60,7 @@ with workflow.unsafe.imports_passed_through():
         RecreateIntent,
         VmFacts,
     )
-    from resources.names import is_label, is_name, provider_key
+    from resources.names import is_label, is_name, machine_id, provider_key
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
 
@@ -90,7 +90,6 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     @workflow.run
     async def run(self, state: MachineState) -> MachineResult:
-        membership.count_on(self)
         if self.s.created is None:
             self._refuse_what_cannot_be()
             self._begin()
@@ -177,6 +176,10 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         membership.tell(self)
 
     @property
+    def own_id(self) -> str:
+        return machine_id(self.s.cluster, self.s.name)
+
+    @property
     def settled(self) -> bool:
         return not self.telling
 
@@ -198,7 +201,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             another = theirs != provider_key(ours) if ours else theirs in map(provider_key, self.s.former_vms)
         else:
             another = not facts.exists and known is not None and facts.name != known.name
-        if facts.newer_than(known) and not another:
+        if self.is_newer(facts.order, known and known.order) and not another:
             membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
 
@@ -206,7 +209,8 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
     def observe_vm(self, facts: VmFacts) -> None:
         """What the watch of the cloud account saw of the VM."""
         self.s.messages += 1
-        if facts.provider_id != self.status.provider_id or not facts.newer_than(newest(self.s)):
+        known = newest(self.s)
+        if facts.provider_id != self.status.provider_id or not self.is_newer(facts.order, known and known.order):
             return
         if doubtful(self.s, facts) and workflow.patched(claim.CLAIMS):
             claim.raise_(self, facts)
@@ -251,7 +255,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         if wanted.name == s.spec.class_.name and wanted != s.machine_class:
             if not (refusal := hot_update.refusal(s, wanted)):
                 hot_update.take(self, wanted)
-            elif s.machine_class and wanted.generation > s.machine_class.generation:
+            elif s.machine_class and self.is_newer(wanted.generation, s.machine_class.generation):
                 self.note("Refused", refusal)
         s.reported = []  # who tells it has not heard how far it is
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))

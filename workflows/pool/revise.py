@@ -20,6 +20,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.words import some
     from resources.machine import ClassSnapshot
     from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
+    from resources.orders import is_older
 
 
 class Change(NamedTuple):
@@ -94,7 +95,8 @@ def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, anoth
     """A class's news, or `another` class. An older generation is dropped."""
     s = p.s
     former = s.machine_class
-    if former is not None and not another and wanted.name == former.name and wanted.generation < former.generation:
+    same = former is not None and not another and wanted.name == former.name
+    if former is not None and same and is_older(wanted.generation, former.generation, workflow.now()):
         return Change()
     s.machine_class = wanted
     template = s.spec.template

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.entity import ORDERS
 from workflows.fleet.members import forget
 from workflows.pool import intents, story, views
 from workflows.pool.entity import PoolEntity
@@ -98,8 +99,10 @@ class MachineDeploymentWorkflow(PoolEntity):
                 s.expected.append(report.machine)
                 self.deadlines.pop("expected", None)
             return
-        if report.seq <= member.seq and report.machine not in s.lost:
+        if not self.is_newer(report.seq, member.seq) and report.machine not in s.lost:
             return
+        if report.template > s.template and workflow.patched(ORDERS):
+            self._outbid(report.template)
         heard = hearing.hear(member, report, s.revisions, s.template)
         if member.revision == s.revision:
             speed = pace.of(s.pace, s.revision)
@@ -122,9 +125,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         # A rollout of that workflow may have left its marks.
         s.members[report.machine] = hearing.first_heard(report, s.revisions)._replace(marks_due=True)
         s.expected = [n for n in s.expected if n != report.machine]
-        if report.template >= s.template:  # generations of a former workflow: ours must be newer to be taken
-            s.template, s.told = report.template + 1, {}
+        if report.template >= s.template:
+            self._outbid(report.template)
         self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the pool's")
+
+    def _outbid(self, generation: int) -> None:
+        """Of the template, which a machine has of a former workflow, or of nobody: ours must be newer to be taken."""
+        self.s.template, self.s.told = generation + 1, {}
 
     @workflow.signal
     def member_ended(self, name: str) -> None:
@@ -146,7 +153,7 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.signal
     def cluster_news(self, news: ClusterNews) -> None:
         self._heard()
-        if self.s.news is None or news.time >= self.s.news.time:
+        if self.s.news is None or not self.is_older(news.time, self.s.news.time):
             self.s.news = news
 
     def _heard(self) -> None:

@@ -1,0 +1,89 @@
+"""Which of two messages is the newer one, where anybody may have sent one of them.
+
+Facts and news carry an order by which the newest counts: a time, milliseconds since 1970, or a count that began at 0.
+None of them is ever ahead of the server's clock. One that is would make its receiver deaf to all that truly comes
+later, for ever; so a message is refused of which an order lies more than `AHEAD` ahead (workflows/inbound.py), and an
+order that is kept and lies ahead all the same holds nothing off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import Annotated, TypeVar
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from resources.base import Count, Instant, format_duration
+
+AHEAD = timedelta(minutes=5)
+"""By so much the clocks of a Temporal server's hosts may differ."""
+AT_ONCE = timedelta(seconds=1)
+"""What is sent within one millisecond is counted on from there."""
+
+
+class _Ordering:
+    """Marks a field by which the newest message counts."""
+
+
+_ORDERING = _Ordering()
+Order = Annotated[Count, _ORDERING]
+"""Milliseconds since 1970, or a count that grows by one."""
+OrderTime = Annotated[Instant, _ORDERING]
+"""The server's time."""
+
+Ordered = TypeVar("Ordered", int, datetime, tuple[int, int])
+
+
+def in_ms(time: datetime) -> int:
+    return int(time.timestamp() * 1000)
+
+
+def lies_ahead(order: int | datetime | tuple[int, int], now: datetime, by: timedelta = AT_ONCE) -> bool:
+    """It is none that anybody can have given by now."""
+    if isinstance(order, datetime):
+        return order > now + by
+    return max(order if isinstance(order, tuple) else (order,)) > in_ms(now + by)
+
+
+def is_newer(order: Ordered, known: Ordered, now: datetime) -> bool:
+    """Than what is known, which counts only as far as it does not lie ahead."""
+    return order > known or lies_ahead(known, now)
+
+
+def is_older(order: Ordered, known: Ordered, now: datetime) -> bool:
+    return order < known and not lies_ahead(known, now)
+
+
+def is_order(field: FieldInfo) -> bool:
+    """Whether a model's newest message is told by this field of it."""
+    return any(isinstance(m, _Ordering) for m in field.metadata)
+
+
+def too_far_ahead(message: object, now: datetime) -> str:
+    """Which of a message's orders lies too far ahead, in words; "": none."""
+    for path, order in _orders(message):
+        if lies_ahead(order, now, AHEAD):
+            value = order.isoformat() if isinstance(order, datetime) else order
+            most = now + AHEAD
+            most_words = f"{most:%Y-%m-%dT%H:%M:%SZ}" if isinstance(order, datetime) else str(in_ms(most))
+            return (
+                f"{path}: {value} lies more than {format_duration(AHEAD)} ahead, and all that comes later would count "
+                f"as older; now at most {most_words}"
+            )
+    return ""
+
+
+def _orders(value: object, path: str = "") -> Iterator[tuple[str, int | datetime]]:
+    """As deep as the types of messages are."""
+    if isinstance(value, list):
+        for n, part in enumerate(value):
+            yield from _orders(part, f"{path}.{n}")
+    elif isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            found, here = getattr(value, name), f"{path}.{field.alias or name}".lstrip(".")
+            if is_order(field):
+                yield here, found
+            else:
+                yield from _orders(found, here)
