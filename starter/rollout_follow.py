@@ -37,7 +37,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
                 look = await patiently(partial(status.look, client, name))
                 verdict = await patiently(partial(_verdict, client, look, first, view))
                 if verdict.stand is Stand.DONE:
-                    look = await _ended(client, look)
+                    look = await patiently(partial(_ended, client, look))
                 view.show(look, datetime.now(UTC))
                 if _goes_on(verdict, name, stood) and not late:
                     continue
