@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest_asyncio
 from lifekit import Stack, new_stack
 from realkube import assets
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
+from temporalio.worker import _workflow
 
 from resources.attributes import ALL
 from resources.converter import data_converter
@@ -34,6 +36,20 @@ LIMIT = 900
 
 APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
 """Each has ten processes that keep two cores busy."""
+
+
+DEADLOCK = 30
+"""Seconds after which the SDK takes a workflow task for deadlocked. Its own two are of the wall's clock, and the whole
+process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
+
+
+def pytest_configure() -> None:
+    # Who starts the tests in the background of a shell has it ignored, and children inherit that.
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    # The SDK has no option for it, except to have none and to run workflows on the event loop (debug_mode).
+    patience = property(lambda self: DEADLOCK, lambda self, seconds: None)
+    _workflow._WorkflowWorker._deadlock_timeout_seconds = patience  # type: ignore[assignment]
 
 
 def pytest_report_header() -> str:

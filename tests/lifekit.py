@@ -19,7 +19,9 @@ from typing import Any, TypeVar
 
 import boto3
 import yaml
-from temporalio.client import Client, WorkflowHandle, WorkflowQueryFailedError
+from temporalio.api.common.v1 import WorkflowExecution
+from temporalio.api.workflowservice.v1 import DeleteWorkflowExecutionRequest
+from temporalio.client import Client, WorkflowExecutionStatus, WorkflowHandle, WorkflowQueryFailedError
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.worker import Interceptor
@@ -280,18 +282,44 @@ async def write_secret(stack: Stack, name: str, values: dict[str, bytes]) -> Non
 
 
 async def end_all(stack: Stack) -> None:
-    """Workflows of a test that is over are nobody's any more."""
-    ids = [cluster_id(stack.cluster), *(class_id(stack.cluster, c.metadata.name) for c in examples().classes)]
-    for handle in [*stack.started.values(), *map(stack.client.get_workflow_handle, ids)]:
-        with contextlib.suppress(Exception):
-            await handle.terminate("the test is over")
+    """No trace is left of the workflows of a test that is over. The next stack has the same names, and a cluster that
+    was only terminated would be begun again there with its last words: its pause, its journal, its troubles."""
+    ids = {handle.id for handle in stack.started.values()} | {cluster_id(stack.cluster)}
+    ids |= {class_id(stack.cluster, c.metadata.name) for c in examples().classes}
+    await asyncio.gather(*(forget(stack.client, id) for id in ids))
     await end_running(stack)
 
 
 async def end_running(stack: Stack) -> None:
-    """Also what nobody here has started: machines of pools, stories of rollouts."""
+    """Also what nobody here has started: machines of pools, stories of rollouts. Their histories can still be read."""
     query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
     with contextlib.suppress(Exception):
         async for found in stack.client.list_workflows(query):
             with contextlib.suppress(Exception):
                 await stack.client.get_workflow_handle(found.id).terminate("the test is over")
+
+
+async def forget(client: Client, workflow_id: str) -> None:
+    """Ends it, and returns when the server knows nobody of this id; one that came to its own end is left as it is.
+
+    The server deletes at once what runs, and only after a minute what is closed: so one that somebody has terminated
+    gets a successor first, which nobody serves."""
+    handle = client.get_workflow_handle(workflow_id)
+    execution = WorkflowExecution(workflow_id=workflow_id)
+    request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
+
+    async def status() -> WorkflowExecutionStatus | None:
+        try:
+            return (await handle.describe()).status
+        except RPCError as e:
+            if e.status != RPCStatusCode.NOT_FOUND:
+                raise
+            return None
+
+    if await status() in (None, WorkflowExecutionStatus.COMPLETED):
+        return
+    await client.start_workflow(
+        "Forgotten", id=workflow_id, task_queue="nobody", id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
+    )
+    await client.workflow_service.delete_workflow_execution(request)
+    await eventually(status, lambda seen: seen is None, f"the end of {workflow_id}")

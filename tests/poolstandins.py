@@ -169,7 +169,7 @@ class PlayedMachine:
 
 
 class Runner(WorkflowRunner):
-    """Ours in the strict sandbox, stand-ins without one."""
+    """Ours in the sandbox, stand-ins without one."""
 
     def __init__(self, strict: bool) -> None:
         self.ours, self.theirs = worker.sandbox(strict), UnsandboxedWorkflowRunner()

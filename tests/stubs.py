@@ -106,14 +106,28 @@ class Stubs:
     def called(self, name: str) -> list[Any]:
         return [i for n, i in self.calls if n == name]
 
+    async def until_called(self, name: str, count: int = 1) -> None:
+        """When so many calls have begun. The reason of a wait says only that the machine has asked for one."""
+
+        async def calls() -> int:
+            return len(self.called(name))
+
+        await eventually(calls, lambda n: n >= count, f"{count} calls of {name}")
+
     def hot_updates(self) -> list[UpdateInput]:
         """Without the post-start update."""
         return [i for n, i in self.asked if n == "update_machine" and i.last_applied is not None]
 
+    def reports(self) -> list[ReportInput]:
+        """What classes heard from machines, in the order in which it was said. Nobody waits for a report, so that two
+        of them may overtake each other; a class goes by their times as well."""
+        return sorted((i for n, i in self.asked if n == "report_to_class"), key=lambda i: i.report.time)
+
     def told(self) -> list[tuple[str, int, int, str]]:
-        """What classes heard from machines: class, generation, applied, state."""
-        reports = [i for n, i in self.asked if n == "report_to_class"]
-        return [(i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in reports]
+        """Of each report: class, generation, applied, state."""
+        return [
+            (i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in self.reports()
+        ]
 
     async def _answer(self, name: str, input: Any, usual: Any) -> Any:
         self.calls.append((name, input))
@@ -213,7 +227,7 @@ async def reason(handle: Handle, wanted: str) -> MachineState:
 
 @contextlib.asynccontextmanager
 async def stubbed(client: Client, workflows: bool = True, **options: Any) -> AsyncIterator[Machines]:
-    """Workers for a prefix of its own: the real workflows in the strict sandbox, the activities as stubs.
+    """Workers for a prefix of its own: the real workflows, the activities as stubs.
 
     `workflows` False: the test brings the workers of workflows itself.
     """
@@ -260,8 +274,9 @@ class Machines:
         self.workers[queue] = Worker(self.client, task_queue=queue, activities=self.activities[queue])
         return self.workers[queue]
 
-    def workflow_worker(self, strict: bool = True, **options: Any) -> Worker:
-        """The real workflows."""
+    def workflow_worker(self, strict: bool = False, **options: Any) -> Worker:
+        """The real workflows. `strict`: in the sandbox that reaches into our own modules, which takes a second of a
+        core for each; every kind of workflow has one such life, and every recorded history is replayed in it."""
         runner = worker.sandbox(strict)
         return Worker(
             self.client, task_queue=self.prefix, workflows=worker.WORKFLOWS, workflow_runner=runner, **options

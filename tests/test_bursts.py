@@ -50,7 +50,7 @@ async def failed_tasks(handle: WorkflowHandle[Any, Any]) -> list[str]:
 
 
 async def test_a_burst_of_news_from_the_members_of_a_pool(temporal: WorkflowEnvironment) -> None:
-    async with new_pool(temporal.client) as pool, pool.worker(strict=False):
+    async with new_pool(temporal.client) as pool, pool.worker():
         state = grown(pool, MANY)
         await begin(pool, state)
         await pool.summary()  # begun

@@ -24,7 +24,6 @@ from resources.machine import Phase
 from resources.names import rollout_id
 from resources.pool_intents import PoolQuestion, ScaleIntent
 from simulator.frame import FaultRule
-from simulator.kubelet import KnobRule
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 
@@ -96,14 +95,14 @@ async def test_a_life_with_troubles_tells_no_secret(bare: Stack, caplog: pytest.
     ]
     for rule in rules:
         bare.simulator.call(lambda rule=rule: simulator.frame.faults.append(FaultRule.model_validate(rule)))
-    late = KnobRule.model_validate({"match": "m-1*", "knobs": {"join_delay": 1.5}})
-    bare.simulator.call(lambda: simulator.kubelets.set_knobs([late]))
+    knobs(bare, "m-1*", join_delay=3600)
     answers: list[bytes] = []
     async with bare.worker([recorder]):
         handle = await bare.create()
         await bare.reason("NodeNotSeen")
         tokens = await tokens_of(bare)
         assert tokens
+        knobs(bare, "m-1*", join_delay=0)  # not before its token was seen
         state = await bare.phase(Phase.RUNNING)
         answers.append(state.model_dump_json().encode())
         old = state.machine_class.model_copy(update={"provider": "GCP"})

@@ -86,8 +86,7 @@ class Classes:
         self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(class_id(self.cluster, "c1"))
         self.deps = Deps(Settings(queue_prefix=queue), client)
 
-    def worker(self, strict: bool = True) -> Worker:
-        """The class in the strict sandbox."""
+    def worker(self, strict: bool = False) -> Worker:
         ours = ClassActivities(self.deps)
         return Worker(
             self.client,
@@ -188,7 +187,7 @@ def names(count: int) -> list[str]:
 
 
 async def test_a_change_goes_to_two_at_a_time_until_all_have_it(idle: Classes) -> None:
-    async with idle.worker():
+    async with idle.worker(strict=True):  # for all tests of a class
         await idle.start(update_concurrency=2)
         for name in names(5):
             await idle.user(name)
@@ -501,7 +500,7 @@ async def test_an_error_of_our_own_parks_it(idle: Classes, monkeypatch: pytest.M
 
     monkeypatch.setattr(class_rollout, "to_tell", buggy)
     monkeypatch.setattr("workflows.machine_class.to_tell", buggy)
-    async with idle.worker(strict=False):
+    async with idle.worker():
         await idle.start()
         parked = await eventually(idle.state, lambda s: s.parked, "a parked class")
         assert parked.parked == "ValueError: a bug"

@@ -179,7 +179,7 @@ async def test_a_machine_that_waits_begins_a_new_run_after_many_messages(
 ) -> None:
     """And waits on: what it waits for may take for ever."""
     monkeypatch.setattr(entity, "RENEW_AFTER", 20)
-    async with stubbed(temporal.client, workflows=False) as machines, machines.workflow_worker(strict=False):
+    async with stubbed(temporal.client, workflows=False) as machines, machines.workflow_worker():
         why = await waits(machines)
         handle = temporal.client.get_workflow_handle(machines.started[0].id)
         before = await reason(handle, why)

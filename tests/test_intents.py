@@ -121,18 +121,18 @@ async def test_an_intent_while_tasks_fail_is_recorded(
     """Seen once: `hostler scale` said FAILED_PRECONDITION, and the pool never heard of it."""
     async with new_pool(temporal.client) as pool:
         pool.replays = False
-        async with pool.worker(strict=False):
+        async with pool.worker():
             await pool.ready(spec(1))
             (name,) = await pool.members()
         with monkeypatch.context() as broken:
             broken.setattr(MachineDeploymentWorkflow, "_heard", _breaks)
-            async with pool.worker(strict=False):
+            async with pool.worker():
                 await pool.report(name, 99)
                 await eventually(lambda: _fails(pool), what="a task that fails")
                 intent = ScaleIntent(id="s", replicas=3)
                 sent = await intents.send(pool.handle, "scale", intent, pool.queue, "pool p1")
                 assert sent.recorded, sent
-        async with pool.worker(strict=False):
+        async with pool.worker():
             await pool.rolled_out(3)
 
 

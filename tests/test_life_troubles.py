@@ -266,13 +266,14 @@ async def _now() -> datetime:
 async def test_an_outage_over_the_creation_deadline_fails_nobody(temporal: WorkflowEnvironment) -> None:
     """The node joins meanwhile, and nobody hears of it; who never joins is Failed when that can be read."""
     async with behind_a_door(temporal) as (stack, door):
-        knobs(stack, "joins", join_delay=1.5)
+        knobs(stack, "joins", join_delay=3600)
         knobs(stack, "never", never_joins=True)
         for name in ("joins", "never"):
             await stack.create(name, creation_timeout=timedelta(seconds=6))
         for name in ("joins", "never"):
             await stack.reason("NodeNotSeen", name)
         door.shut()
+        knobs(stack, "joins", join_delay=0)
         for name in ("joins", "never"):
             waits = await stack.reason("CannotConfirm", name)
             assert waits.status.phase == Phase.PENDING

@@ -56,8 +56,7 @@ def other(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> Cla
 
 def left(machines: Machines) -> list[tuple[str, list[str]]]:
     """Of each report: the class that it went to, and the classes that were told that the machine is not theirs."""
-    reports = [i for n, i in machines.stubs.asked if n == "report_to_class"]
-    return [(i.machine_class.name, [c.name for c in i.left]) for i in reports]
+    return [(i.machine_class.name, [c.name for c in i.left]) for i in machines.stubs.reports()]
 
 
 async def until_left(machines: Machines, wanted: tuple[str, list[str]]) -> None:
@@ -150,6 +149,7 @@ async def asked(machines: Machines) -> int:
 
 async def test_a_machine_that_waits_for_its_class_can_be_deleted(machines: Machines) -> None:
     handle, _ = await bare(machines)
+    await machines.stubs.until_called("ask_class")
     await reason(handle, "ClassMissing")
     await delete(handle)
     result = await handle.result()
@@ -380,7 +380,7 @@ async def test_a_machine_that_is_being_deleted_answers_its_class(machines: Machi
     await tell(handle, tagged(its, 2, "b"))
 
     async def answers() -> list[tuple[int, str, str]]:
-        reports = [i.report for n, i in machines.stubs.asked if n == "report_to_class"]
+        reports = [i.report for i in machines.stubs.reports()]
         return [(r.generation, str(r.state), r.reason) for r in reports]
 
     await eventually(answers, lambda a: a[-1:] == [(2, "Pending", "Terminating")], "the answer")

@@ -17,13 +17,12 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from planners import creation
 from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.manifests import SecretRef
 from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
 from resources.timings import Timings
-from workflows.machine import MachineWorkflow
+from workflows.machine import MachineWorkflow, post_start
 
 
 @pytest_asyncio.fixture
@@ -362,7 +361,7 @@ async def test_force_shortens_a_drain_under_way(machines: Machines) -> None:
     handle = await running(machines)
     machines.stubs.then("drain_node", not_yet("blocked", timedelta(days=1)))
     await handle.execute_update(MachineWorkflow.delete, a_delete())
-    await reason(handle, "Draining")
+    await machines.stubs.until_called("drain_node")
     answer = await handle.execute_update(MachineWorkflow.delete, a_delete(force=True))
     assert "with force" in answer.message
     await handle.result()
@@ -464,14 +463,14 @@ async def _called(machines: Machines, name: str) -> int:
 def bug(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A bug in our own code, in the step after the create call, for as long as the list is not empty."""
     bugs = ["a bug"]
-    real = creation.may_update_after_start
+    real = post_start.may_update_after_start
 
     def buggy(*arguments: Any) -> bool:
         if bugs:
             raise ValueError(bugs[0])
         return real(*arguments)
 
-    monkeypatch.setattr(creation, "may_update_after_start", buggy)
+    monkeypatch.setattr(post_start, "may_update_after_start", buggy)
     return bugs
 
 

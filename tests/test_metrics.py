@@ -186,7 +186,7 @@ async def test_machines_of_a_class_by_how_far_they_are(metered: Metered) -> None
 
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(classes.end)
-        await stack.enter_async_context(classes.worker(strict=False))
+        await stack.enter_async_context(classes.worker())
         await stack.enter_async_context(classes.users_worker())
         await classes.start(machine_class=snapshot(3), changes=changes)
         await classes.user("m-1", generation=3)

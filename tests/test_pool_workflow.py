@@ -212,8 +212,8 @@ async def test_the_wait_for_capacity_ends_by_time(pool: Pool, temporal: Workflow
 async def test_a_start_whose_answer_is_lost_starts_nothing_twice(pool: Pool) -> None:
     pool.deeds.fail("start_machines", ConnectionError("the reply is lost"), after=True)
     await pool.ready(spec(1))
-    await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 2, "two attempts")
-    assert pool.started() == [*await pool.members()] * 2
+    await eventually(lambda: asyncio.sleep(0, pool.asked_for()), lambda s: len(s) == 2, "two attempts")
+    assert pool.asked_for() == [*await pool.members()] * 2
     await pool.when(lambda s: not s.unstarted)
     first: MachineState = await pool.machine(pool.started()[0]).query(PlayedMachine.describe)
     assert (first.pool, first.revision, first.template) == ("p1", 1, 1)
@@ -227,7 +227,7 @@ async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: 
     (name,) = (await pool.state()).unstarted
     await temporal.fast_forward(pool.handle, 4 * 60)
     await pool.rolled_out(1)
-    assert pool.started() == [name, name]
+    assert pool.asked_for() == [name, name]
     assert (await pool.state()).unstarted == []
 
 

@@ -183,7 +183,7 @@ async def test_a_busy_pool_begins_a_new_run_all_the_same(pool: Pool) -> None:
 async def test_5000_machines_go_on_in_a_new_run(idle: Pool) -> None:
     before = grown(idle, 5000)
     await begin(idle, before)
-    async with idle.worker(strict=False):
+    async with idle.worker():
         await idle.state()
         run = await idle.run_id()
         await idle.ask("renew")
@@ -215,7 +215,7 @@ def buggy(when: Callable[[Observed, MachineDeploymentSpec], bool]) -> Callable[.
 async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Readable, asked, told by its machines; a fixed worker goes on where it stood."""
     idle.replays = False
-    async with idle.worker(strict=False):
+    async with idle.worker():
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
             broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
@@ -239,7 +239,7 @@ async def test_a_deletion_of_a_parked_pool_is_carried_out_by_a_fixed_worker(
     idle: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     idle.replays = False
-    async with idle.worker(strict=False):
+    async with idle.worker():
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
             broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
@@ -254,7 +254,7 @@ async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeyp
     """The answer comes to nobody; the next run begins it again, and so it has its end."""
     idle.replays = False
     gate = idle.deeds.hold("start_rollout")
-    async with idle.worker(strict=False):
+    async with idle.worker():
         await idle.ready(spec(1))
         await idle.apply(machine_class=snapshot(2, image=2, habits=(SLOW,)))
         found = await idle.when(lambda s: any(m.revision == 2 and m.vm is Vm.LIVES for m in s.members.values()))
