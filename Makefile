@@ -14,7 +14,7 @@ PYTHON := python3
 endif
 endif
 
-.PHONY: help install demo up test faults histories kube lint format bench constraints clean
+.PHONY: help install demo up test faults histories kube lint format bench constraints runbook clean
 .DEFAULT_GOAL := help
 
 help:  ## What can be made
@@ -63,6 +63,9 @@ bench: $(STAMP)  ## Every program in bench/
 
 constraints: $(STAMP)  ## Write constraints.txt from what is installed
 	@$(BIN)/python tools/constraints.py > constraints.new && mv constraints.new constraints.txt
+
+runbook: $(STAMP)  ## Write docs/runbook.md from resources/reasons/
+	@$(BIN)/python tools/runbook.py > runbook.new && mv runbook.new docs/runbook.md
 
 clean:  ## Remove the environment and caches. The state of `make up` stays: `hostler up --fresh` forgets it
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build *.egg-info

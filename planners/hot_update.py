@@ -17,6 +17,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from resources.canonical import canonical
 from resources.effects import Effect, effects
 from resources.manifests import PROVIDER_SPECS
 from resources.names import MUST_PREFIXES
@@ -24,7 +25,13 @@ from resources.names import MUST_PREFIXES
 Spec = Mapping[str, Any]
 Tags = Mapping[str, str]
 
+HASH_VERSION = 2
+"""The version of the hashes that are made now, `2:<16 hex digits>`. Version 1, `<16 hex digits>`, has every field of
+the model, asked for or not, as it is spelled; it is still made for workers that know no other, and in runs that began
+with it."""
+
 _INDEX = re.compile(r"\[\d+\]")
+_ABSENT = object()
 
 
 @dataclass(frozen=True)
@@ -42,17 +49,21 @@ class Difference:
         return bool(self.hot or self.rolls or self.refused)
 
 
-def compare(provider: str, applied: Spec, desired: Spec) -> Difference:
-    """By the effect of each field; ignored and unknown fields are no difference. Never raises: a spec that is not valid
-    is compared as it is written. Of a provider without a model every difference rolls."""
+def compare(provider: str, applied: Spec, desired: Spec, version: int = HASH_VERSION) -> Difference:
+    """What differs, by the effect of each field, in the one form of both specs (resources/canonical.py): ignored and
+    unknown fields are no difference, nor is another spelling. Never raises: if a spec is not valid, both are compared
+    as they are written. For a provider without a model every difference rolls. `version`: that of the hash which
+    agrees."""
     if applied == desired:
         return Difference()  # of nearly every look at a machine, and much cheaper than to parse both
     known = _effects(provider)
     if known is None:
         keys = {*applied, *desired}
         return Difference(rolls=tuple(sorted(k for k in keys if applied.get(k) != desired.get(k))))
-    before, after = _leaves(provider, applied), _leaves(provider, desired)
-    differ = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    if _parsed(provider, applied) is None or _parsed(provider, desired) is None:
+        version = 1
+    before, after = _leaves(provider, applied, version), _leaves(provider, desired, version)
+    differ = sorted(p for p in {*before, *after} if before.get(p, _ABSENT) != after.get(p, _ABSENT))
     found = {path: known[_template(path)] for path in differ}
     return Difference(
         hot=tuple(p for p, effect in found.items() if effect is Effect.HOT),
@@ -94,21 +105,36 @@ def may_carry(provider: str, applied: Spec, attempted: Sequence[Spec], desired: 
 
 
 def updatable_hash(provider: str, spec: Spec) -> str:
-    """Of the updatable fields alone, independent of key order: equal hashes need no call."""
+    """A hash of the updatable fields alone: equal hashes need no call."""
+    return _hash(_fields(provider, spec, (Effect.HOT,), HASH_VERSION))
+
+
+def rolling_hash(provider: str, spec: Spec, version: int = HASH_VERSION) -> str:
+    """A hash of the fields that only a new VM can have: two specs differ in it exactly where `compare` finds something
+    that rolls (seed 002: WorkerPoolHash).
+
+    A stored hash may have another version, or be from a model with other fields: whoever has the spec it was made from
+    compares what that spec's hash is today. Those who have the hash alone use `is_hash_of`; for them a version's hashes
+    stay the same from release to release.
+    """
+    if _effects(provider) is None:
+        found = _hash({k: v for k, v in spec.items() if v is not None})
+    else:
+        found = _hash(_fields(provider, spec, (Effect.HASH, Effect.POST_START), version))
+    return found if version == 1 else f"{version}:{found}"
+
+
+def is_hash_of(stored: str, provider: str, spec: Spec) -> bool:
+    """Whether a `rolling_hash` that another worker has made, in a version that is known here, is that of this spec."""
+    number, colon, _ = stored.partition(":")
+    version = int(number) if colon and number.isdecimal() else 1
+    return version <= HASH_VERSION and rolling_hash(provider, spec, version) == stored
+
+
+def _fields(provider: str, spec: Spec, wanted: Collection[Effect], version: int) -> dict[str, Any]:
     known = _effects(provider) or {}
-    leaves = _leaves(provider, spec) if known else {}
-    return _hash({p: v for p, v in leaves.items() if known[_template(p)] is Effect.HOT and v is not None})
-
-
-def rolling_hash(provider: str, spec: Spec) -> str:
-    """Of the fields that only a new VM can have, independent of key order: two specs differ in it exactly where
-    `compare` finds something that rolls. It makes a pool's revisions (seed 002: WorkerPoolHash)."""
-    known = _effects(provider)
-    if known is None:
-        return _hash({k: v for k, v in spec.items() if v is not None})
-    rolls = (Effect.HASH, Effect.POST_START)
-    leaves = _leaves(provider, spec).items()
-    return _hash({p: v for p, v in leaves if known[_template(p)] in rolls and v is not None})
+    leaves = _leaves(provider, spec, version) if known else {}
+    return {path: value for path, value in leaves.items() if known[_template(path)] in wanted}
 
 
 def _hash(fields: Mapping[str, Any]) -> str:
@@ -177,11 +203,13 @@ def _updatable(provider: str) -> set[str]:
     return {n for name, alias in names.items() if alias not in rolling for n in (name, alias)}
 
 
-def _leaves(provider: str, spec: Spec) -> dict[str, Any]:
-    """The value of every field that the model knows, by path."""
-    parsed = _parsed(provider, spec)
+def _leaves(provider: str, spec: Spec, version: int) -> dict[str, Any]:
+    """The value of every field that the model knows and the spec gives, by path."""
+    parsed, known = _parsed(provider, spec), _effects(provider) or {}
+    if parsed is not None and version > 1:
+        return dict(_walk(canonical(parsed.in_one_spelling()), "", known))
     plain: Spec = spec if parsed is None else parsed.model_dump(mode="json", by_alias=True)
-    return dict(_walk(plain, "", _effects(provider) or {}))
+    return {path: value for path, value in _walk(plain, "", known) if value is not None}
 
 
 def _walk(value: Any, path: str, known: Collection[str]) -> Iterator[tuple[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -52,13 +53,30 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
     )
 
 
+FIRST = {
+    *("machine", "seq", "phase", "since", "vm", "trouble", "message", "asks", "drained", "keep", "preserved_until"),
+    *("preserved_by", "priority", "marked", "failures", "unanswered", "template", "ended", "machine_class", "hash"),
+}
+"""The fields of a report that its digest has always had."""
+
+
+def digest_of(report: MemberReport) -> str:
+    """A digest by which a machine sees whether there is anything new to say; the last one is in its state. A field that
+    a later release adds counts only where it says something: a release alone is no news."""
+    fields = type(report).model_fields
+    unsaid = {n for n in fields if n not in FIRST and getattr(report, n) == fields[n].get_default()}
+    said = report.model_dump_json(exclude={"failure", *unsaid})  # a failure is told once, by its number
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
 def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
     """The report with what a pool that does not know the machine finds its revision by."""
     made_from = s.attempt.machine_class if s.attempt else s.machine_class
     if made_from is None:
         return report
-    found = rolling_hash(made_from.provider, made_from.provider_spec)
-    return report.model_copy(update={"machine_class": made_from.name, "hash": found})
+    of, spec = made_from.provider, made_from.provider_spec
+    hashes = {"hash": rolling_hash(of, spec, version=1), "rolling_hash": rolling_hash(of, spec)}
+    return report.model_copy(update={"machine_class": made_from.name, **hashes})
 
 
 def template_applied(s: MachineState) -> int:

@@ -4,12 +4,13 @@ pkg/aws/apis/aws_provider_spec.go), the ones that MCM ignores included, plus vmT
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import ConfigDict, Field, model_validator
 from pydantic.alias_generators import to_camel
 
 from resources.base import Count, Key, Manifest, Name
+from resources.canonical import Empty, ProviderSpec
 from resources.effects import Effect
 from resources.names import MUST_PREFIXES
 
@@ -122,7 +123,7 @@ class Placement(Manifest):
     tenancy: Literal["default", "dedicated", "host"] | None = None
 
 
-class AwsProviderSpec(Manifest):
+class AwsProviderSpec(ProviderSpec):
     """`providerSpec` of a MachineClass whose provider is AWS."""
 
     model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
@@ -143,9 +144,9 @@ class AwsProviderSpec(Manifest):
     network_interfaces: list[NetworkInterface] = Field(min_length=1)
     tags: Annotated[Tags, Effect.HOT] = Field(default_factory=dict)
     """Deprecated: goes to VM, NICs and disks alike. A specific field, even empty, replaces it for its resource."""
-    vm_tags: Annotated[Tags | None, Effect.HOT] = None
-    nic_tags: Annotated[Tags | None, Effect.HOT] = None
-    disk_tags: Annotated[Tags | None, Effect.HOT] = None
+    vm_tags: Annotated[Tags | None, Effect.HOT, Empty.COUNTS] = None
+    nic_tags: Annotated[Tags | None, Effect.HOT, Empty.COUNTS] = None
+    disk_tags: Annotated[Tags | None, Effect.HOT, Empty.COUNTS] = None
     src_and_dst_checks_enabled: Annotated[bool | None, Effect.POST_START] = None
     """False switches the source/destination check off after the start, as a NAT or CNI needs (seed 000)."""
     instance_metadata_options: Annotated[MetadataOptions | None, Effect.HOT] = None
@@ -154,7 +155,7 @@ class AwsProviderSpec(Manifest):
     cpu_options: CpuOptions | None = None
     capacity_reservation: CapacityReservation | None = None
     instance_market_options: InstanceMarketOptions | None = None
-    spot_price: Key | None = None
+    spot_price: Annotated[Key | None, Empty.COUNTS] = None
     """Deprecated: a one-time spot request; empty means the on-demand price. Use instanceMarketOptions."""
     placement: Placement | None = None
     ebs_optimized: Annotated[bool | None, Effect.NONE] = None
@@ -176,6 +177,20 @@ class AwsProviderSpec(Manifest):
             raise ValueError("blockDevices: every device needs a deviceName when there is more than one")
         return self
 
+    def in_one_spelling(self) -> Self:
+        """As RunInstances and the post-start update read it (drivers/aws): what they do without being told is not
+        written, and lists whose order says nothing are sorted."""
+        disks = sorted((_plain_disk(d) for d in self.block_devices), key=lambda d: d.device_name or "")
+        nics = sorted((_plain_nic(n, i) for i, n in enumerate(self.network_interfaces)), key=_place)
+        fields = {
+            "block_devices": disks,
+            "network_interfaces": [
+                n.model_copy(update={"device_index": _unless(n.device_index, i)}) for i, n in enumerate(nics)
+            ],
+            "src_and_dst_checks_enabled": _unless(self.src_and_dst_checks_enabled, True),
+        }
+        return self.model_copy(update=fields)
+
     def tags_for(self, resource: Literal["vm", "nic", "disk"]) -> Tags:
         """What the class asks for on a resource: its specific field where given, else the deprecated `tags`."""
         specific = {"vm": self.vm_tags, "nic": self.nic_tags, "disk": self.disk_tags}[resource]
@@ -185,6 +200,41 @@ class AwsProviderSpec(Manifest):
         """The cluster's and role's tags among the class's own: Gardener's manifests carry them in `tags`."""
         every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
         return {k: v for k, v in every.items() if k.startswith(MUST_PREFIXES)}
+
+
+T = TypeVar("T")
+
+
+def _unless(value: T | None, usual: T) -> T | None:
+    return None if value == usual else value
+
+
+def _plain_disk(disk: BlockDevice) -> BlockDevice:
+    ebs = {
+        "delete_on_termination": _unless(disk.ebs.delete_on_termination, True),
+        "iops": disk.ebs.iops or None,
+        "throughput": disk.ebs.throughput or None,
+    }
+    return disk.model_copy(update={"device_name": disk.device_name or "/root", "ebs": disk.ebs.model_copy(update=ebs)})
+
+
+def _plain_nic(nic: NetworkInterface, place: int) -> NetworkInterface:
+    addresses = nic.ipv6_address_count or None
+    fields = {
+        "security_group_ids": sorted(set(nic.security_group_ids)),
+        "delete_on_termination": _unless(nic.delete_on_termination, True),
+        "device_index": place if nic.device_index is None else nic.device_index,
+        "network_card_index": nic.network_card_index or None,
+        "interface_type": _unless(nic.interface_type, "interface"),
+        "ipv6_address_count": addresses,
+        "primary_ipv6": _unless(nic.primary_ipv6, True) if addresses else None,
+        "ipv6_prefix_count": nic.ipv6_prefix_count or None,
+    }
+    return nic.model_copy(update=fields)
+
+
+def _place(nic: NetworkInterface) -> tuple[int, int]:
+    return nic.network_card_index or 0, nic.device_index or 0
 
 
 def deprecations(spec: AwsProviderSpec) -> list[tuple[str, str]]:

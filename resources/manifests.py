@@ -14,6 +14,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_seriali
 
 from resources import aws
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
+from resources.canonical import ProviderSpec
 from resources.documents import DocumentError, documents
 from resources.machine_deployment import MachineDeployment
 from resources.machine_manifest import (
@@ -128,7 +129,7 @@ KINDS: dict[str, type[Manifest]] = {
     "MachineDeployment": MachineDeployment,
     "Secret": Secret,
 }
-PROVIDER_SPECS: dict[str, type[Manifest]] = {"AWS": aws.AwsProviderSpec}
+PROVIDER_SPECS: dict[str, type[ProviderSpec]] = {"AWS": aws.AwsProviderSpec}
 
 
 ERROR_MOST = 500

@@ -85,7 +85,9 @@ class MemberReport(Value):
     """The class that its VM was or will be made from. This and the hash only after `report_again`: a pool that does not
     know the machine finds its revision by them."""
     hash: Key = ""
-    """planners.hot_update.rolling_hash of that class."""
+    """planners.hot_update.rolling_hash of that class in version 1, for a pool on an older worker."""
+    rolling_hash: Key = ""
+    """The same in the newest version, which counts where it is given."""
 
 
 class Permit(Value):

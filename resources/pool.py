@@ -19,13 +19,14 @@ KeptTemplate = Annotated[MachineTemplate, BeforeValidator(as_kept)]
 
 
 class Revision(Value):
-    """What machines are made from. Two with the same `key` are the same to a machine."""
+    """What machines are made from."""
 
     counter: Count = Field(ge=1)
     machine_class: ClassSnapshot
     """As it was then: a class may be edited in place, and a rollout of that undone."""
     hash: Key
-    """Of the class's fields that are not updatable."""
+    """`rolling_hash` of its class when the revision was made. It is part of its machines' names; `Wanted.is_like`
+    (planners/pool/revisions.py), not this, says whether two revisions are alike."""
     restart: Key = ""
     """Set by `hostler rollout restart`: new machines though nothing else differs."""
     template: KeptTemplate
@@ -34,10 +35,6 @@ class Revision(Value):
     reason: Text = ""
     back: bool = False
     """By an undo: what it brings has been looked at before, so no canary holds it."""
-
-    @property
-    def key(self) -> tuple[str, str, str]:
-        return self.machine_class.name, self.hash, self.restart
 
 
 class Pace(Value):

@@ -145,7 +145,7 @@ def test_each_reason_that_a_machine_can_wait_or_fail_by_leads_to_the_runbook() -
     needed = {
         reason
         for group in MACHINE
-        for reason, entry in GROUPS[group].items()
+        for reason, entry in GROUPS[group].reasons.items()
         if entry.kind & (Kind.WAIT | Kind.FAILURE | Kind.CONDITION)
     }
     assert len(needed) > 30

@@ -240,7 +240,8 @@ async def test_asked_again_it_answers_with_what_it_was_made_from(machines: Machi
         update={
             "seq": again.seq,
             "machine_class": CLASS,
-            "hash": rolling_hash("AWS", made_from.provider_spec),
+            "hash": rolling_hash("AWS", made_from.provider_spec, version=1),
+            "rolling_hash": rolling_hash("AWS", made_from.provider_spec),
         }
     )
     await handle.signal(MachineWorkflow.report_again)

@@ -55,13 +55,7 @@ COMPARED: list[tuple[str, dict[str, Any], Difference]] = [
     (
         "within lists",
         {"blockDevices": [{"ebs": {"volumeSize": 30}}], "networkInterfaces": [NIC, {"subnetID": "subnet-2"}]},
-        Difference(
-            rolls=(
-                "blockDevices[0].ebs.volumeSize",
-                "networkInterfaces[1].securityGroupIDs",
-                "networkInterfaces[1].subnetID",
-            )
-        ),
+        Difference(rolls=("blockDevices[0].ebs.volumeSize", "networkInterfaces[1].subnetID")),
     ),
     ("both", {"ami": "ami-2", "vmTags": {"x": "1"}}, Difference(hot=("vmTags",), rolls=("ami",))),
     ("ignored fields", {"monitoring": True, "kmsKeyID": "k", "kind": "x"}, Difference()),

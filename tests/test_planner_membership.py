@@ -275,9 +275,9 @@ def test_the_revision_is_what_the_vm_was_made_from() -> None:
     newer = now.machine_class.model_copy(update={"name": "newer", "provider_spec": {**spec, "ami": "ami-2"}})
     report = report_of(now)
     before = with_revision(report, now.model_copy(update={"machine_class": newer}))
-    assert (before.machine_class, before.hash) == ("newer", rolling_hash("AWS", newer.provider_spec))
+    assert (before.machine_class, before.rolling_hash) == ("newer", rolling_hash("AWS", newer.provider_spec))
     attempt = Attempt(number=1, token="t", started=NOW, machine_class=now.machine_class)
     after = with_revision(report, now.model_copy(update={"machine_class": newer, "attempt": attempt}))
-    assert (after.machine_class, after.hash) == (now.machine_class.name, rolling_hash("AWS", spec))
-    assert after.hash != before.hash
+    assert (after.machine_class, after.rolling_hash) == (now.machine_class.name, rolling_hash("AWS", spec))
+    assert after.hash == rolling_hash("AWS", spec, version=1) != before.hash
     assert with_revision(report, now.model_copy(update={"machine_class": None})) == report

@@ -178,10 +178,12 @@ async def test_a_new_revision_with_another_template_reaches_the_old_ones_too(poo
 
 
 async def test_a_class_that_changes_in_tags_only_replaces_nobody(pool: Pool) -> None:
-    """The machines hear of it from the class itself; those to come are made with it."""
+    """The machines hear of it from the class itself; those to come are made with it. Another spelling is no change."""
     await pool.ready(spec(1))
-    await pool.class_changed(snapshot(2, team="b"))
-    await pool.when(lambda s: s.machine_class == snapshot(2, team="b"))
+    spelled = {"networkInterfaces": [{"subnetID": "s", "securityGroupIDs": ["g"], "deviceIndex": 0}]}
+    changed = snapshot(2, team="b")
+    await pool.class_changed(changed.model_copy(update={"provider_spec": changed.provider_spec | spelled}))
+    await pool.when(lambda s: s.machine_class and s.machine_class.generation == 2)
     await pool.scale(2)
     found = await pool.rolled_out(2)
     assert (found.revision, found.revisions[0].generation) == (1, 2)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import re
+import runpy
 
 import pytest
 from reasonkit import ROOT, everything, find
 from test_cli_docs import parse
 from typer.exceptions import TyperException
 
-from resources.reasons import GROUPS, REASONS, TIMES, Kind, is_warning, next_step, nothing_to_do
+from resources.reasons import GROUPS, REASONS, TIMES, Kind, filled, is_warning, next_step, nothing_to_do
 
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()
-PARTS = ("See", "By itself", "Do", "Worry")
+TOOL = runpy.run_path(str(ROOT / "tools/runbook.py"))
 COMMAND = re.compile(r"`(hostler [^`]*)`")
 LONGEST = 330  # characters of a next step: four lines of a terminal, at 3 a.m.
-
-
-def entries() -> dict[str, str]:
-    """The runbook's text by reason."""
-    found: dict[str, str] = {}
-    for chunk in re.split(r"^### ", RUNBOOK, flags=re.MULTILINE)[1:]:
-        heading, _, text = chunk.partition("\n")
-        assert heading not in found, f"{heading} has two entries"
-        found[heading] = re.split(r"^## ", text, flags=re.MULTILINE)[0].strip()
-    return found
 
 
 # -- the code ---------------------------------------------------------------------------------------------------------
@@ -37,7 +28,7 @@ def test_the_registry_has_every_reason_of_the_code_and_no_other() -> None:
 
 
 def test_each_reason_stands_in_one_group() -> None:
-    assert sum(map(len, GROUPS.values())) == len(REASONS)
+    assert sum(len(group.reasons) for group in GROUPS.values()) == len(REASONS)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +96,11 @@ def test_the_words_of_a_reason(name: str) -> None:
     if Kind.FAILURE in reason.kind:
         assert "`hostler recreate machine m-1" in step
         assert "`hostler delete machine m-1" in step
+    if reason.kind != Kind.HAPPENING:
+        assert all([reason.see, reason.by_itself, reason.worry]), "whoever is woken by it finds all"
+    for said in (reason.see, reason.by_itself, reason.worry):
+        assert not re.search("[{}]|NAME|CLUSTER", filled(said, "prod", "m-1"))
+        assert re.fullmatch(r"(?s)[A-Z`*].*[.]", said or "None."), "sentences"
     if Kind.WAIT in reason.kind:
         assert "`" in step or re.search(r"\d+ s|minute", step), "what to type, or how long it is normal"
     for command in COMMAND.findall(step):
@@ -153,23 +149,26 @@ def test_what_makes_a_machine_failed_is_a_warning() -> None:
 # -- the runbook ------------------------------------------------------------------------------------------------------
 
 
-def test_the_runbook_has_an_entry_for_each_reason_in_its_group() -> None:
-    order = [re.split(r"\n+", chunk)[0] for chunk in re.split(r"^#{2,3} ", RUNBOOK, flags=re.MULTILINE)[1:]]
-    assert order == [line for group, reasons in GROUPS.items() for line in (group, *reasons)]
-    index = re.findall(r"\[(\w+)\]\(#(\w+)\)", RUNBOOK)
-    assert index == [(name, name.lower()) for name in sorted(REASONS, key=str.lower)]
+def test_the_runbook_is_what_the_registry_says() -> None:
+    assert TOOL["runbook"]() == RUNBOOK, "make runbook"
 
 
-@pytest.mark.parametrize("name", REASONS)
-def test_the_runbook_says_what_the_registry_says(name: str) -> None:
-    meaning, _, rest = entries()[name].partition("\n\n")
-    assert meaning == REASONS[name].meaning
-    parts = dict(re.findall(r"^- \*\*([\w ]+):\*\* (.+)$", rest, flags=re.MULTILINE))
-    if REASONS[name].kind != Kind.HAPPENING:
-        assert tuple(parts) == PARTS
-    elif next_step(name, "CLUSTER") == "Nothing.":
-        assert parts == {}
-    assert parts.get("Do", "Nothing.") == next_step(name, "CLUSTER")
+def test_the_runbook_begins_with_what_wakes_people() -> None:
+    woken, _, happened = RUNBOOK.partition("\n## Appendix")
+    for text, happens in ((woken, False), (happened, True)):
+        entries = re.findall(r"^### (\w+)$", text, flags=re.MULTILINE)
+        assert sorted(entries) == sorted(n for n, r in REASONS.items() if (r.kind == Kind.HAPPENING) is happens)
+        index = re.findall(r"\[(\w+)\]\(#(\w+)\)", text)
+        assert {*entries} <= {name for name, anchor in index if anchor == name.lower()}
+    assert not [line for line in RUNBOOK.splitlines() if len(line) > TOOL["WIDTH"]]
+
+
+def test_a_command_is_not_broken_into_lines() -> None:
+    """Nor does a line begin like one of a list."""
+    text = "a `b c` d + e"
+    lines = [TOOL["wrapped"](f"{'x' * n} {text}", "  ") for n in range(104, 119)]
+    assert all("`b c`" in found and "\n  +" not in found for found in lines)
+    assert len({found.count("\n") for found in lines}) > 1
 
 
 def typed(text: str) -> list[str]:

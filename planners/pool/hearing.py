@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from planners.hot_update import is_hash_of
 from planners.pool import pace
 from planners.waits import WAIT
-from resources.machine import Phase
+from resources.machine import ClassSnapshot, Phase
 from resources.member import Keep, Member, Permit, Released, Trouble, Vm, priority_of
 from resources.membership import MemberReport
 from resources.pool import Pace, Revision
@@ -107,9 +108,14 @@ def _permit(permit: Permit, report: MemberReport) -> Permit:
 def first_heard(report: MemberReport, revisions: Sequence[Revision]) -> Member:
     """Of a machine that was there before its pool's workflow: of the newest revision that is made alike, else of none,
     and so an old one."""
-    alike = [r for r in revisions if (r.machine_class.name, r.hash) == (report.machine_class, report.hash)]
+    alike = [r for r in revisions if _made_from(report, r.machine_class)]
     revision = alike[-1].counter if alike else 0
     return hear(Member(revision, report.since, report.since), report, revisions)
+
+
+def _made_from(report: MemberReport, of: ClassSnapshot) -> bool:
+    hash = report.rolling_hash or report.hash  # a machine on an older worker gives the second alone
+    return report.machine_class == of.name and is_hash_of(hash, of.provider, of.provider_spec)
 
 
 def pace_after(

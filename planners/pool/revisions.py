@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from itertools import accumulate
 
-from planners.hot_update import rolling_hash
+from planners.hot_update import HASH_VERSION, rolling_hash
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.member import Member
@@ -34,10 +35,22 @@ class Wanted:
     reason: str = ""
     back: bool = False
     """To a former revision."""
+    hashing: int = HASH_VERSION
+    """The version of `hash`."""
 
-    @property
+    @cached_property
     def hash(self) -> str:
-        return rolling_hash(self.machine_class.provider, self.machine_class.provider_spec)
+        return self.hash_of(self.machine_class)
+
+    def hash_of(self, of: ClassSnapshot) -> str:
+        return rolling_hash(of.provider, of.provider_spec, self.hashing)
+
+    def is_like(self, revision: Revision) -> bool:
+        """Whether machines of the revision are made in the same way. Today's model reads both specs: the hash that is
+        stored with the revision may be an older release's, of another version or from a model with other fields."""
+        of = revision.machine_class
+        alike = of.name == self.machine_class.name and revision.restart == self.restart
+        return alike and self.hash_of(of) == self.hash
 
 
 @dataclass(frozen=True)
@@ -70,10 +83,10 @@ def revise(
         reason=wanted.reason,
         back=wanted.back,
     )
-    if newest is not None and newest.key == made.key:
+    if newest is not None and wanted.is_like(newest):
         same = newest.model_copy(update={"template": wanted.template, "machine_class": wanted.machine_class})
         return Revised((*revisions[:-1], same), members, rolls=False)
-    twins = {r.counter for r in revisions if r.key == made.key}
+    twins = {r.counter for r in revisions if wanted.is_like(r)}
     members = {n: m._replace(revision=made.counter) if m.revision in twins else m for n, m in members.items()}
     former = [r for r in revisions if r.counter not in twins]
     return Revised((*prune(former, members, keep), made), members, rolls=True)

@@ -1,68 +1,113 @@
-"""Every reason that a person can meet: what it means, and what can be done about it.
+"""Every reason that a person can meet: what it means, how to look closer, what happens by itself, what can be done, and
+when to worry.
 
-A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`.
-docs/runbook.md has an entry for each; tests/test_reasons.py holds that registry, runbook and code have the same ones.
+A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`. These words
+are all there are: describe, the web UI and doctor read them here, and tools/runbook.py makes docs/runbook.md of them.
+tests/test_reasons.py holds that the registry, the runbook and the code have the same reasons.
 """
 
 from __future__ import annotations
 
 from resources.names import MACHINE_NAME_LABEL
 from resources.reasons.classes import CLASS
-from resources.reasons.machines import CREATING, JOINING, LEAVING, LIVING
-from resources.reasons.others import ANY_TIME, CLUSTER, STORY
-from resources.reasons.pools import POOL
+from resources.reasons.creating import CREATING
+from resources.reasons.joining import JOINING
+from resources.reasons.leaving import LEAVING
+from resources.reasons.living import LIVING
+from resources.reasons.others import ANY_TIME, CLUSTER, RESET, STORY
+from resources.reasons.pool_waits import POOL_WAITS
+from resources.reasons.pools import POOL_STEPS
 from resources.reasons.preservation import PRESERVING
-from resources.reasons.reason import Kind, Reason
+from resources.reasons.reason import Group, Kind, Reason
 from resources.reasons.times import TIMES
 
-__all__ = ["GROUPS", "REASONS", "TIMES", "Kind", "Reason", "is_warning", "next_step", "nothing_to_do"]
+__all__ = [
+    "GROUPS",
+    "REASONS",
+    "RESET",
+    "TIMES",
+    "Group",
+    "Kind",
+    "Reason",
+    "filled",
+    "is_warning",
+    "next_step",
+    "nothing_to_do",
+]
 
-GROUPS: dict[str, dict[str, Reason]] = {
-    "Creating": CREATING,
-    "Joining": JOINING,
-    "Running, Unknown, Failed": LIVING,
-    "Preserving": PRESERVING,
-    "Deleting": LEAVING,
-    "At any time": ANY_TIME,
-    "Pools": POOL,
-    "Machine classes": CLASS,
-    "Clusters": CLUSTER,
-    "Told by hostler events": STORY,
+GROUPS: dict[str, Group] = {
+    "Creating": Group(
+        "Until there is a VM. The errors from OutOfCapacity to ProviderError also come later: from updates, drains and "
+        "deletions.",
+        CREATING,
+    ),
+    "Joining": Group("From a VM to a Node that takes work.", JOINING),
+    "Running, Unknown, Failed": Group("A machine that was Running once, and one that has Failed.", LIVING),
+    "Preserving": Group(
+        "A machine that is kept for a look, or asked to be: [preservation.md](preservation.md).", PRESERVING
+    ),
+    "Deleting": Group(
+        "Also the first half of a recreation. A deletion has no deadline: it goes on until everything is gone.", LEAVING
+    ),
+    "At any time": Group(
+        "Machines in every phase. InternalError, CancelIgnored and Refused also come with classes and clusters, "
+        "APIUnreachable and APIRefused also with clusters.",
+        ANY_TIME,
+    ),
+    "Pools": Group(
+        "What a pool's plans do, and what holds them up: `hostler describe pool {pool}`, `hostler rollout status "
+        "{pool}`. Here NAME is the pool, and MACHINE one of its machines. A pool also waits for a cloud's error, from "
+        "OutOfCapacity to ProviderError, with one back-off for all its machines.",
+        POOL_WAITS | POOL_STEPS,
+    ),
+    "Machine classes": Group("The journal of a class: `hostler describe class CLASS`.", CLASS),
+    "Clusters": Group("The journal of a cluster: `hostler describe cluster {cluster}`.", CLUSTER),
+    "Told by hostler events": Group("Lines of `hostler events {machine}` that come from Temporal's histories.", STORY),
 }
 """By the runbook's headings."""
 
-REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.items()}
+REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.reasons.items()}
+
+
+def filled(text: str, cluster: str, name: str, kind: str = "machine") -> str:
+    """A text of a Reason with its placeholders filled in. `name` is whose reason it is, of that kind: a machine or a
+    pool, which share some."""
+    machine = f"{kind} {name} --cluster {cluster}"
+    return text.format(
+        machine=machine,
+        name=name,
+        pool=f"{name} --cluster {cluster}",
+        cluster=cluster,
+        node=f"kubectl describe node -l {MACHINE_NAME_LABEL}={name}",
+        seen="`Seen last` in describe (the web UI: Pending Activities)",
+        replace=f"`hostler recreate {machine}` replaces it, `hostler delete {machine}` only removes it",
+    )
 
 
 def next_step(
     reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", kept: bool = False
 ) -> str:
-    """What can be done, in commands that may be copied. `name` is whose reason it is, of that kind: a machine or a
-    pool, which share some. `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved
-    now, and not without its VM.
+    """What can be done, in commands that can be copied, about a reason of `name`, of that kind: a machine or a pool.
+    `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved now, and not without its
+    VM.
 
-    Also for a reason that is not known here: one of a newer worker, or one that somebody signalled by hand.
+    It has words for a reason that is not known here too: one of a newer worker, or one that somebody signalled by hand.
     """
     known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
     unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."
-    todo = known.todo if known else unknown
+    do = known.do if known else unknown
     if kept and known and Kind.FAILURE in known.kind and reason != "VMGone":
-        todo = "Look at the VM, which is kept for it. When you are done: `hostler release {machine}`."
+        do = "Look at the VM, which is kept for it. When you are done: `hostler release {machine}`."
     elif pool and known and Kind.FAILURE in known.kind:
-        todo = f"Nothing: pool {pool} replaces it, `hostler describe pool {pool} --cluster {{cluster}}` says when; at "
-        todo += "once with `hostler delete {machine}`."
-    return todo.format(
-        machine=f"{kind} {name} --cluster {cluster}",
-        pool=f"{name} --cluster {cluster}",
-        cluster=cluster,
-        node=f"kubectl describe node -l {MACHINE_NAME_LABEL}={name}",
-    )
+        do = f"Nothing: pool {pool} replaces it, `hostler describe pool {pool} --cluster {{cluster}}` says when; at "
+        do += "once with `hostler delete {machine}`."
+    return filled(do, cluster, name, kind)
 
 
 def nothing_to_do(reason: str) -> bool:
     """Whether it goes on by itself."""
     known = REASONS.get(reason)
-    return known is not None and known.todo.startswith("Nothing")
+    return known is not None and known.do.startswith("Nothing")
 
 
 def is_warning(reason: str) -> bool:

@@ -8,37 +8,43 @@ CLASS: dict[str, Reason] = {
     "UsersUpdated": Reason(
         Kind.HAPPENING,
         "Every machine of the class is done with its newest generation, as far as it can be without a new VM.",
-        "Nothing.",
     ),
     "UserFailed": Reason(
         Kind.HAPPENING,
         "A machine could not take the class's newest generation; the message says which and why.",
-        "Do what the machine's own reason asks for: `hostler describe {machine}`. It is tried again by itself.",
+        do=(
+            "Do what the machine's own reason asks for: `hostler describe {machine}`. The update is tried again on "
+            "its own."
+        ),
         warning=True,
     ),
     "UserSilent": Reason(
         Kind.HAPPENING,
         "A machine was told of the newest generation and said nothing for two minutes, so it is told again.",
-        "See whether it stands still (`hostler describe {machine}`), or a worker polls too little: `hostler doctor`.",
+        do=(
+            "Check whether it stands still (`hostler describe {machine}`), or whether too few workers poll: `hostler "
+            "doctor`."
+        ),
         warning=True,
     ),
     "TellingFailed": Reason(
         Kind.HAPPENING,
-        "The machines of the class could not be told of a change, because Temporal did not take it.",
-        "Nothing: they are told again after two minutes. If it comes again: `hostler doctor`.",
+        "Temporal did not take the messages that tell the machines of the class of a change.",
+        do="Nothing: they are told again after two minutes. If it comes again: `hostler doctor`.",
         warning=True,
     ),
     "UsersNotFound": Reason(
         Kind.HAPPENING,
         "Machines that named the class before its workflow began could not be looked for.",
-        "Nothing: it is looked again in the next run. The machines know their class and report by themselves.",
+        do="Nothing: the next run looks again. The machines know their class and report on their own.",
         warning=True,
     ),
     "GenerationRaised": Reason(
         Kind.HAPPENING,
-        "A machine has a newer generation, of a former class of this name, so the class counts on from there.",
-        "Nothing: each machine is told the class as it is now. Find out who ended the former workflow from outside.",
+        "A machine has a newer generation, from a former class of this name, so the class counts on from there.",
+        do=(
+            "Nothing: each machine is told the class as it is now. Find out who ended the former workflow from outside."
+        ),
         warning=True,
     ),
 }
-"""In the journal of a class: `hostler describe class NAME`."""

@@ -22,6 +22,7 @@ from temporalio.service import RPCError
 
 from resources import names
 from resources.queues import Queue, queues
+from resources.reasons import RESET
 from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
 from starter.output import age
 from starter.sdk.client import HostlerClient
@@ -45,9 +46,8 @@ FAILING = "TemporalReportedProblems IN ('category=WorkflowTaskFailed', 'category
 
 
 WAY_OUT = (
-    "the web UI shows where; a worker with the fault mended goes on by itself. Where it is a message that fails, leave "
-    "it out: temporal workflow reset -w ID --type LastWorkflowTask --reapply-exclude Signal --reason …, then "
-    "hostler renew (docs/runbook.md, WorkflowTaskFailed)"
+    "the web UI shows where; with a fixed worker they go on. If a message is to blame, leave it out: "
+    f"{RESET}, then hostler renew (docs/runbook.md, WorkflowTaskFailed)"
 )
 
 

@@ -14,9 +14,7 @@ from workflows.machine import preserve
 from workflows.machine.entity import CONTRADICTIONS, MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    import hashlib
-
-    from planners.membership import mark_of, report_of, template_applied, with_revision
+    from planners.membership import digest_of, mark_of, report_of, template_applied, with_revision
     from resources.base import later, read_time
     from resources.machine import OperationState, OperationType
     from resources.manifests import MachineSpec
@@ -38,13 +36,12 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
     report = report_of(s)
     if report.contradicted and not workflow.patched(CONTRADICTIONS):
         report = report.model_copy(update={"contradicted": False})
-    unsaid = {"failure"} if report.contradicted else {"failure", "contradicted"}  # what was said before reads alike
-    mark = hashlib.sha256(report.model_dump_json(exclude=unsaid).encode()).hexdigest()[:16]
+    digest = digest_of(report)
     if again:
         report = with_revision(report, s)
-    elif mark == s.told_pool:
+    elif digest == s.told_pool:
         return
-    s.told_pool, s.failures_told = mark, s.create_failures
+    s.told_pool, s.failures_told = digest, s.create_failures
     _send(m, report)
 
 

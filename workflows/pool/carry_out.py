@@ -76,7 +76,8 @@ def _new_names(p: PoolEntity, count: int, revision: Revision) -> list[str]:
     that was is not started again, and another name is taken then."""
     chance = workflow.random()
     # Alike for the machines of one revision, so that a person sees in `get nodes` which are new.
-    digest = hashlib.sha256(f"{revision.counter} {revision.key}".encode()).digest()
+    made_from = (revision.machine_class.name, revision.hash, revision.restart)
+    digest = hashlib.sha256(f"{revision.counter} {made_from}".encode()).digest()
     middle = "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
     names: dict[str, None] = {}
     while len(names) < count:

@@ -11,6 +11,7 @@ from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
+    from planners.hot_update import HASH_VERSION
     from planners.pool.plan import Observed, complete
     from planners.pool.steps import HELD, STOPPED
     from planners.pool.view import View
@@ -46,6 +47,8 @@ class PoolEntity(FleetEntity):
         """In a row, without an end."""
         self.braked = workflow.patched("pool-brakes")
         """By planners.pool.brake; a run that began before there were brakes is not. Asked here, before any report."""
+        self.hashing = HASH_VERSION if workflow.patched("lasting-hashes") else 1
+        """The version of the hash that tells revisions apart; a run that began with version 1 ends with it."""
         self.marking = False
         """Nodes are being marked."""
         self.beginning: set[int] = set()

@@ -47,6 +47,7 @@ def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
     """Machines shall be made from this from now on."""
     s, now = p.s, workflow.now()
     former = s.revisions[-1] if s.revisions else None
+    wanted = replace(wanted, hashing=p.hashing)
     revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
     s.revisions, s.members = list(revised.revisions), dict(revised.members)
     hot = _hot(p, former.template if former else wanted.template, wanted.template, wanted.requested_by)
@@ -100,7 +101,7 @@ def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, anoth
         return Change()
     s.machine_class = wanted
     template = s.spec.template
-    changed = former is not None and _rolling(former) != _rolling(wanted)
+    changed = former is not None and _rolling(p, former) != _rolling(p, wanted)
     if not s.revisions or another or changed:
         restart = s.revisions[-1].restart if s.revisions else ""
         return want(p, Wanted(template, wanted, restart, by, reason))
@@ -117,8 +118,8 @@ def _moves(of: ClassSnapshot) -> tuple[str, str]:
     return of.name, of.provider
 
 
-def _rolling(of: ClassSnapshot) -> tuple[str, str, str]:
-    return of.name, of.provider, rolling_hash(of.provider, of.provider_spec)
+def _rolling(p: PoolEntity, of: ClassSnapshot) -> tuple[str, str, str]:
+    return *_moves(of), rolling_hash(of.provider, of.provider_spec, p.hashing)
 
 
 def go_back(p: PoolEntity, wanted: Wanted) -> Change:

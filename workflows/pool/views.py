@@ -12,7 +12,7 @@ from temporalio import workflow
 from workflows.pool.revise import but_class
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hot_update import rolling_hash
+    from planners.hot_update import HASH_VERSION, rolling_hash
     from planners.pool import template as hot
     from planners.pool.keep import changed, kept, slots
     from planners.pool.order import preserved
@@ -83,18 +83,20 @@ def _revisions(s: PoolState) -> list[RevisionSummary]:
     ]
 
 
-def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
+def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int = HASH_VERSION) -> Rehearsal:
+    """`hashing`: the pool's, so that what it would do is what it does."""
     spec = question.spec or s.spec
     if question.replicas is not None:
         spec = spec.model_copy(update={"replicas": question.replicas})
     if strangers := sorted(set(question.remove) - set(s.members)):
         return Rehearsal(refused=f"pool {s.name} has no machine {', '.join(strangers)}")
     try:
-        wanted = _wanted(s, question, now)
+        wanted = _wanted(s, question, now, hashing)
     except ValueError as e:
         return Rehearsal(refused=str(e))
     revised = Revised(tuple(s.revisions), s.members, rolls=False)
     if wanted is not None:
+        wanted = replace(wanted, hashing=hashing)
         revised = revise(s.revisions, s.members, wanted, s.spec.revision_history_limit, now)
     members, rolls = {**revised.members}, revised.rolls
     for name in question.remove:
@@ -127,7 +129,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime) -> Rehearsal:
     )
 
 
-def _wanted(s: PoolState, question: PoolQuestion, now: datetime) -> Wanted | None:
+def _wanted(s: PoolState, question: PoolQuestion, now: datetime, hashing: int) -> Wanted | None:
     """What new machines would be made from, where that changes. Raises ValueError for an undo that cannot be."""
     newest = s.revisions[-1] if s.revisions else None
     if newest is None:
@@ -139,10 +141,10 @@ def _wanted(s: PoolState, question: PoolQuestion, now: datetime) -> Wanted | Non
         return Wanted(newest.template, newest.machine_class, now.isoformat())
     template = question.spec.template if question.spec else newest.template
     given, known = question.machine_class, s.machine_class or newest.machine_class
-    if given is None or (given.name, _hash(given)) == (known.name, _hash(known)):
+    if given is None or (given.name, _hash(given, hashing)) == (known.name, _hash(known, hashing)):
         return Wanted(template, newest.machine_class, newest.restart)
     return Wanted(template, given, newest.restart)
 
 
-def _hash(machine_class: ClassSnapshot) -> str:
-    return rolling_hash(machine_class.provider, machine_class.provider_spec)
+def _hash(machine_class: ClassSnapshot, hashing: int) -> str:
+    return rolling_hash(machine_class.provider, machine_class.provider_spec, hashing)

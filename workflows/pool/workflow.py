@@ -174,7 +174,7 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.query
     def rehearse(self, question: PoolQuestion) -> Rehearsal:
         """What the pool would do, by its own planner. A query leaves no history."""
-        return views.rehearse(self.s, question, workflow.now())
+        return views.rehearse(self.s, question, workflow.now(), self.hashing)
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 

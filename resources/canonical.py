@@ -1,0 +1,50 @@
+"""The one form in which all specs that mean the same are alike. Specs are compared and hashed in it.
+
+It has only what somebody has asked for, so a release that adds an optional field changes no spec that lacks it.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Any, Self
+
+from pydantic import BaseModel
+from pydantic_core import to_jsonable_python
+
+from resources.base import Manifest
+
+
+class Empty(Enum):
+    """A mark on a field whose empty value asks for something else than no value at all does."""
+
+    COUNTS = "counts"
+
+
+class ProviderSpec(Manifest):
+    """The spec of a cloud's VMs."""
+
+    def in_one_spelling(self) -> Self:
+        """The spec as every other that the cloud takes for the same is written too. A cloud without other spellings
+        than `canonical` knows has none."""
+        return self
+
+
+def canonical(given: BaseModel) -> dict[str, Any]:
+    """The fields that ask for something, as JSON by alias: neither those at their default, nor an empty text, list or
+    table where no value is the default (unless the field is marked with `Empty.COUNTS`), nor unknown ones."""
+    found: dict[str, Any] = {}
+    for name, field in type(given).model_fields.items():
+        value, default = getattr(given, name), field.get_default(call_default_factory=True)
+        if value == default:
+            continue
+        plain = _plain(value)
+        if default is None and plain in ("", [], {}) and Empty.COUNTS not in field.metadata:
+            continue
+        found[field.alias or name] = plain
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, BaseModel):
+        return canonical(value)
+    return [_plain(item) for item in value] if isinstance(value, list) else to_jsonable_python(value)

@@ -1,0 +1,121 @@
+"""Prints docs/runbook.md: an entry for each reason, in the words of resources/reasons/.
+
+    python tools/runbook.py > docs/runbook.md
+
+tests/test_reasons.py holds the file to it.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator
+
+from resources.reasons import GROUPS, Kind, Reason, filled
+
+WIDTH = 120
+HEAD = """\
+# Runbook
+
+One entry for each reason. You have a machine's name and a reason, from an alert, from `hostler get machines`, from the
+web UI or from a Node's Events. If you only have a feeling:
+
+```sh
+hostler doctor                       # settings, Temporal, workers, rights, API servers: what is wrong, and what to do
+hostler get machines                 # phase and reason of each
+hostler describe machine NAME        # what it waits for, since when, until when, and what can be done
+hostler events machine NAME          # how it came to this
+hostler describe cluster CLUSTER     # whether its API server and its clouds answer
+```
+
+Three things always hold. Nothing is destroyed on old news: while an API does not answer, no machine is Failed. A
+machine never has two VMs. What is deleted is followed until the cloud confirms that it is gone.
+
+In each entry: **See** says how to look closer; **By itself**, what Hostler does, and when it tries next; **Do**, what
+you can do, in the words of describe; **Worry**, when it is no longer normal. Times are the defaults. NAME is the
+machine and CLUSTER its cluster; `--cluster CLUSTER` is not needed where it is the one in your settings.
+
+This page is made by `tools/runbook.py` from `resources/reasons/`: edit the words there, then `make runbook`.
+"""
+WOKEN = """\
+## What woke you?
+
+What a machine or a pool waits for, why a machine Failed, and the conditions that it shows:
+"""
+APPENDIX = """\
+## Appendix: what only happens
+
+These stand in a journal, in a Node's Events, or in what `hostler events machine NAME` tells. Nothing waits because of
+them. Where only a meaning is given, there is nothing to do.
+"""
+
+
+def main() -> None:
+    sys.stdout.write(runbook())
+
+
+def runbook() -> str:
+    """The whole page."""
+    woken = {heading: _of(heading, happenings=False) for heading in GROUPS}
+    happened = {heading: _of(heading, happenings=True) for heading in GROUPS}
+    parts = [HEAD, WOKEN, *_index(woken), ""]
+    warnings = [name for found in happened.values() for name, reason in found.items() if reason.warning]
+    appendix = "What only happens is in the [appendix](#appendix-what-only-happens)"
+    parts += [wrapped(f"{appendix}; warnings among it: {_links(warnings)}."), ""]
+    for heading, found in woken.items():
+        if found:
+            parts += [f"## {heading}", "", wrapped(_text(GROUPS[heading].about)), "", *_entries(found)]
+    parts += [APPENDIX, *_index(happened), ""]
+    for heading, found in happened.items():
+        if found:
+            about = "" if woken[heading] else f": {_text(GROUPS[heading].about)}"
+            parts += [wrapped(f"**{heading}**{about}"), "", *_entries(found)]
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _of(heading: str, happenings: bool) -> dict[str, Reason]:
+    reasons = GROUPS[heading].reasons
+    return {name: r for name, r in reasons.items() if (r.kind == Kind.HAPPENING) is happenings}
+
+
+def _index(by_heading: dict[str, dict[str, Reason]]) -> Iterator[str]:
+    for heading, found in by_heading.items():
+        if found:
+            yield wrapped(f"- **{heading}**: {_links(found)}", indent="  ")
+
+
+def _links(names: Iterable[str]) -> str:
+    return ", ".join(f"[{name}](#{name.lower()})" for name in names)
+
+
+def _entries(found: dict[str, Reason]) -> Iterator[str]:
+    for name, reason in found.items():
+        yield from (f"### {name}", "", wrapped(_text(reason.meaning)), "")
+        do = "" if reason.do == "Nothing." else reason.do
+        parts = {"See": reason.see, "By itself": reason.by_itself, "Do": do, "Worry": reason.worry}
+        lines = [wrapped(f"- **{what}:** {_text(said)}", indent="  ") for what, said in parts.items() if said]
+        yield from [*lines, ""] if lines else []
+        for paragraph in _text(reason.more).splitlines():
+            yield wrapped(paragraph, indent="   " if paragraph[:1].isdigit() else "")
+        if reason.more:
+            yield ""
+
+
+def _text(text: str) -> str:
+    return filled(text, "CLUSTER", "NAME")
+
+
+def wrapped(text: str, indent: str = "") -> str:
+    """Lines of at most WIDTH characters, the first as it is and the others indented. Code is never broken, so that a
+    command can be copied."""
+    lines, line = [], ""
+    for word in re.findall(r"(?:[^\s`]|`[^`]*`)+(?: [-+*](?= ))?", text):  # no line begins like a list's
+        if line and len(line) + 1 + len(word) > WIDTH:
+            lines, line = [*lines, line], indent + word
+        else:
+            line = f"{line} {word}" if line else word
+    return "\n".join([*lines, line])
+
+
+if __name__ == "__main__":
+    main()
