@@ -18,6 +18,7 @@ FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted
 # Where a reason is said: the call's name, the place or keyword of the reason, what a person meets it as.
 SAID: dict[str, tuple[int | str, Kind]] = {
     "waiting": (0, Kind.WAIT),
+    "waits_for": (0, Kind.WAIT),
     "fail": (1, Kind.FAILURE),
     "condition": (1, Kind.CONDITION),
     "enter": (1, Kind.HAPPENING),

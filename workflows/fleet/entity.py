@@ -186,7 +186,7 @@ class FleetEntity(Entity):
         """Of a wait, or of now."""
         return next((w.since for w in self.s.waits if w.reason == reason), workflow.now())
 
-    def wait(self, reason: str, message: str) -> None:
+    def waits_for(self, reason: str, message: str) -> None:
         """It is all that is waited for."""
         self.s.waits = [FleetWait(reason=reason, message=message, since=self.since(reason))]
 

@@ -65,7 +65,7 @@ def expect(f: FleetEntity) -> None:
         f.deadlines.pop("expected", None)
         return
     words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
-    f.wait("MembersSilent", words)
+    f.waits_for("MembersSilent", words)
     if "expected" not in f.deadlines or f.due("expected"):
         f.deadlines["expected"] = now + PATIENCE
         members.ask(f, s.expected)

@@ -73,7 +73,7 @@ def decide(p: PoolEntity) -> None:
         return  # who is there is not known yet
     if s.news is None and "news" in p.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
-        p.wait("ClusterSilent", words)
+        p.waits_for("ClusterSilent", words)
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
