@@ -270,17 +270,13 @@ class PoolEntity(Entity):
         self.upsert(values)
         show(details(s, view))
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
+    @property
+    def to_end(self) -> str:
+        return "use `hostler delete pool` to end it"
 
-    def cancel_ignored(self) -> None:
-        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete pool` to end it")
-
-    def begin_anew(self) -> PoolState:
-        self.s.messages = 0
+    def begin_anew(self) -> object:
         self.s.registered = False  # its cluster's workflow may be another one by now
-        return self.s
+        return super().begin_anew()
 
     @property
     def winding_up(self) -> bool:
