@@ -108,6 +108,12 @@ def test_a_role_knows_no_other() -> None:
     }
 
 
+def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
+    used = {m for f in files("workflows/fleet") for m in modules(f.read_text())}
+    assert "workflows.entity" in used
+    assert not {m for m in used if m.startswith(("workflows.pool", "planners.pool", "resources.pool"))}
+
+
 def test_a_wrong_arrow_is_seen() -> None:
     assert wrong("planners", "def f():\n    from activities.kube.client import Kube\n") == {"activities"}
     assert wrong("starter", "import drivers.base") == {"drivers"}
