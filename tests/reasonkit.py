@@ -107,10 +107,9 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
         found.add(_read(node.value, function, local) or set(), Kind.WAIT)
     elif isinstance(node, ast.Yield) and isinstance(node.value, ast.Tuple) and file.endswith(HISTORY.name):
         found.add(_read(node.value.elts[0], function, local) or set(), Kind.HAPPENING)
-    elif isinstance(node, ast.AsyncFunctionDef | ast.FunctionDef):
+    elif (name := _intent(node)) and file.startswith(("workflows/machine", "workflows/entity")):
         # Each intent of a machine is told as asked, whether it came by update or by signal; some are every entity's.
-        intents = {i.capitalize() + "Asked" for i in map(_update, node.decorator_list) if i}
-        found.add(intents if file.startswith(("workflows/machine", "workflows/entity")) else set(), Kind.HAPPENING)
+        found.add({name.capitalize() + "Asked"}, Kind.HAPPENING)
 
 
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
@@ -119,6 +118,8 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     words = SAID
     if file.startswith("planners/pool/"):
         words = {**SAID, **POOL}
+    elif file.startswith(("workflows/fleet/", "workflows/pool/")):
+        words = {**SAID, "wait": POOL["wait"]}
     elif file == "planners/preservation.py":
         words = {**SAID, **PRESERVATION}
     if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):
@@ -200,8 +201,11 @@ def _name(node: ast.AST) -> str:
     return ""
 
 
-def _update(decorator: ast.expr) -> str | None:
-    """The name of `@workflow.update(name="…")`."""
-    if isinstance(decorator, ast.Call) and _name(decorator.func) == "update":
-        return next((str(ast.literal_eval(k.value)) for k in decorator.keywords if k.arg == "name"), None)
-    return None
+def _intent(node: ast.AST) -> str:
+    """The name of `… = intent(…)`, or of what is decorated by `@workflow.update(name="…")`."""
+    if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) == "intent":
+        return _name(node.targets[0])
+    for decorator in node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ():
+        if isinstance(decorator, ast.Call) and _name(decorator.func) == "update":
+            return next((str(ast.literal_eval(k.value)) for k in decorator.keywords if k.arg == "name"), "")
+    return ""

@@ -382,15 +382,11 @@ class ClusterWorkflow(Watches):
         self._tell_owners()
         show(details(self.s))
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
+    @property
+    def to_end(self) -> str:
+        return "send the intent `remove` to end it"
 
-    def cancel_ignored(self) -> None:
-        self.note("CancelIgnored", "somebody cancelled the workflow; send the intent `remove` to end it")
-
-    def begin_anew(self) -> ClusterState:
+    def begin_anew(self) -> object:
         """All pools are told once more: those that were ended from outside are found out by it."""
-        self.s.messages = 0
         self.s.pools = dict.fromkeys(self.s.pools)
-        return self.s
+        return super().begin_anew()

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar
 
 from temporalio import workflow
+from temporalio.exceptions import ApplicationError
 from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
@@ -53,6 +55,63 @@ def unheard(handle: workflow.ActivityHandle[Any]) -> None:
     handle.add_done_callback(lambda h: h.cancelled() or h.exception())
 
 
+class Refusal(str):
+    """Why an intent cannot be taken, in words."""
+
+    type = "Refused"
+    """Of the failure that an update answers with."""
+
+
+def intent(
+    kind: type[Intent], act: Callable[[Any, Any], str], refuse: Callable[[Any, Any], str | None] | None = None
+) -> Any:
+    """One intent of an entity, in one line of its class: an update, its validator, and the signal of the same name.
+
+        scale = intent(ScaleIntent, intents.scale, intents.refuse_scale)
+
+    Both functions get the entity and the intent. `act` records what is wanted, and says what will happen; `refuse` says
+    why it cannot be taken ("" or None: it can). A second arrival is refused nothing: it gets the first answer. The
+    signal is the attribute `scale_by_signal`.
+    """
+    return _Declared(kind, act, refuse)
+
+
+@dataclass(frozen=True)
+class _Declared:
+    kind: type[Intent]
+    act: Callable[[Any, Any], str]
+    refuse: Callable[[Any, Any], str | None] | None
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        """The class has this attribute: what Temporal shall find there takes its place. It knows methods by `self`."""
+        act, refusal = self.act, self.refusal
+
+        def by_update(self: Entity, intent: Intent) -> Answer:
+            return self.once(intent, lambda: act(self, intent))
+
+        def check(self: Entity, intent: Intent) -> None:
+            if words := refusal(self, intent):
+                raise ApplicationError(words, type=words.type, non_retryable=True)
+
+        def by_signal(self: Entity, intent: Intent) -> None:
+            if words := refusal(self, intent):
+                self.note("Refused", words)
+            else:
+                by_update(self, intent)
+
+        for handler, answer in ((by_update, Answer), (check, None), (by_signal, None)):
+            handler.__annotations__ = {"intent": self.kind, "return": answer}
+        update = workflow.update(name=name)(by_update)
+        if self.refuse is not None:
+            update.validator(check)
+        setattr(owner, name, update)
+        setattr(owner, f"{name}_by_signal", workflow.signal(name=name)(by_signal))
+
+    def refusal(self, entity: Entity, intent: Intent) -> Refusal | None:
+        words = None if self.refuse is None or intent.id in entity.intents else self.refuse(entity, intent)
+        return words if isinstance(words, Refusal) else Refusal(words) if words else None
+
+
 class Entity:
     """The base of entity workflows. Handlers only record; the life acts."""
 
@@ -93,15 +152,22 @@ class Entity:
 
     def parked(self, error: Exception) -> None:
         """Record that the life stands still because of an error of our own code."""
-        raise NotImplementedError
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
 
     def cancel_ignored(self) -> None:
         """Record that somebody cancelled the workflow, which means nothing here."""
+        self.note("CancelIgnored", f"somebody cancelled the workflow; {self.to_end}")
+
+    @property
+    def to_end(self) -> str:
+        """What ends it, in words for a person."""
         raise NotImplementedError
 
     def begin_anew(self) -> object:
         """The state that the next run begins with."""
-        raise NotImplementedError
+        self.s.messages = 0
+        return self.s
 
     def want_renewal(self) -> str:
         """Record that an operator wants a new run, and what stands still tried again; in words, what will happen."""

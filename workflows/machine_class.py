@@ -11,11 +11,11 @@ from collections import Counter
 from textwrap import shorten
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError, ApplicationError
+from temporalio.exceptions import ActivityError
 
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.class_words import change_words, details, moves, refusal_to_delete, some
-from workflows.entity import NEVER, Entity
+from workflows.entity import NEVER, Entity, intent
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
@@ -45,7 +45,7 @@ with workflow.unsafe.imports_passed_through():
         user_words,
         users_words,
     )
-    from resources.messages import Answer, Intent
+    from resources.messages import Intent
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, workflow_queue
 
 MESSAGE_LENGTH = 500
@@ -258,22 +258,6 @@ class MachineClassWorkflow(Entity):
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
-    @workflow.update(name="apply")
-    def apply(self, intent: ClassIntent) -> Answer:
-        return self.once(intent, lambda: self._take(intent))
-
-    @apply.validator
-    def check_apply(self, intent: ClassIntent) -> None:
-        if refusal := self._apply_refusal(intent):
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="apply")
-    def apply_by_signal(self, intent: ClassIntent) -> None:
-        if refusal := self._apply_refusal(intent):
-            self.note("Refused", refusal)
-        else:
-            self.once(intent, lambda: self._take(intent))
-
     def _apply_refusal(self, intent: ClassIntent) -> str | None:
         s, wanted = self.s, intent.machine_class
         if s.deleted:
@@ -326,28 +310,12 @@ class MachineClassWorkflow(Entity):
         self.s.changes.append(change)
         del self.s.changes[:-CHANGES_KEPT]
 
-    @workflow.update(name="delete")
-    def delete(self, intent: Intent) -> Answer:
-        return self._delete(intent)
+    def _delete(self, intent: Intent) -> str:
+        self.s.deleted = True
+        return f"machineclass {self.s.name} is gone"
 
-    @delete.validator
-    def check_delete(self, intent: Intent) -> None:
-        if refusal := refusal_to_delete(self.s):
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="delete")
-    def delete_by_signal(self, intent: Intent) -> None:
-        if refusal := refusal_to_delete(self.s):
-            self.note("Refused", refusal)
-        else:
-            self._delete(intent)
-
-    def _delete(self, intent: Intent) -> Answer:
-        def act() -> str:
-            self.s.deleted = True
-            return f"machineclass {self.s.name} is gone"
-
-        return self.once(intent, act)
+    apply = intent(ClassIntent, _take, _apply_refusal)
+    delete = intent(Intent, _delete, lambda self, _: refusal_to_delete(self.s))
 
     def want_renewal(self) -> str:
         self.s.parked = None
@@ -373,13 +341,6 @@ class MachineClassWorkflow(Entity):
         self.upsert(values)
         show(details(s))
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
-
-    def cancel_ignored(self) -> None:
-        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete class` to end it")
-
-    def begin_anew(self) -> ClassState:
-        self.s.messages = 0
-        return self.s
+    @property
+    def to_end(self) -> str:
+        return "use `hostler delete class` to end it"

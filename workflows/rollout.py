@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 from temporalio import workflow
 
-from workflows.entity import NEVER, Entity
+from workflows.entity import NEVER, Entity, intent
 from workflows.page import show
 from workflows.pool.details import bar
 
@@ -19,7 +19,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.steps import HELD, STOPPED
     from resources import attributes as at
     from resources.markdown import Markdown, heading, items, join, page, prose, strong
-    from resources.messages import Answer, Happening, Intent
+    from resources.messages import Happening, Intent
     from resources.names import pool_id, rollout_id
     from resources.pool import Gate
     from resources.reasons import next_step
@@ -119,39 +119,16 @@ class RolloutWorkflow(Entity):
 
     # -- intents: the pool's to decide --------------------------------------------------------------------------------
 
-    @workflow.update(name="pause")
-    def pause(self, intent: Intent) -> Answer:
-        return self._pass_on("pause", intent)
+    def _pass_on(self, name: str, intent: Intent) -> str:
+        handle = workflow.get_external_workflow_handle(pool_id(self.s.cluster, self.s.pool))
+        task = asyncio.create_task(self._signal(lambda: handle.signal(name, intent)))
+        self._passed_on.add(task)
+        task.add_done_callback(self._passed_on.discard)
+        return f"pool {self.s.pool} is told to {name} its rollout"
 
-    @workflow.signal(name="pause")
-    def pause_by_signal(self, intent: Intent) -> None:
-        self._pass_on("pause", intent)
-
-    @workflow.update(name="resume")
-    def resume(self, intent: Intent) -> Answer:
-        return self._pass_on("resume", intent)
-
-    @workflow.signal(name="resume")
-    def resume_by_signal(self, intent: Intent) -> None:
-        self._pass_on("resume", intent)
-
-    @workflow.update(name="abort")
-    def abort(self, intent: Intent) -> Answer:
-        return self._pass_on("abort", intent)
-
-    @workflow.signal(name="abort")
-    def abort_by_signal(self, intent: Intent) -> None:
-        self._pass_on("abort", intent)
-
-    def _pass_on(self, name: str, intent: Intent) -> Answer:
-        def act() -> str:
-            handle = workflow.get_external_workflow_handle(pool_id(self.s.cluster, self.s.pool))
-            task = asyncio.create_task(self._signal(lambda: handle.signal(name, intent)))
-            self._passed_on.add(task)
-            task.add_done_callback(self._passed_on.discard)
-            return f"pool {self.s.pool} is told to {name} its rollout"
-
-        return self.once(intent, act)
+    pause = intent(Intent, lambda self, intent: self._pass_on("pause", intent))
+    resume = intent(Intent, lambda self, intent: self._pass_on("resume", intent))
+    abort = intent(Intent, lambda self, intent: self._pass_on("abort", intent))
 
     async def _signal(self, send: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -212,14 +189,6 @@ class RolloutWorkflow(Entity):
         told = [f"{h.time:%Y-%m-%d %H:%M:%S} {h.reason}: {h.message}" for h in reversed(s.steps[-LINES:])]
         return page(*lines, "Steps:" if told else "", items(told))
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
-
-    def cancel_ignored(self) -> None:
-        words = f"`hostler rollout abort {self.s.pool} --cluster {self.s.cluster}`"
-        self.note("CancelIgnored", f"somebody cancelled the story; the rollout goes on: use {words}")
-
-    def begin_anew(self) -> RolloutState:
-        self.s.messages = 0
-        return self.s
+    @property
+    def to_end(self) -> str:
+        return f"the rollout goes on: use `hostler rollout abort {self.s.pool} --cluster {self.s.cluster}`"

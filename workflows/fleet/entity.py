@@ -214,14 +214,9 @@ class FleetEntity(Entity):
     def own_id(self) -> str:
         return self.owner.workflow_id(self.s.cluster)
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
-
-    def begin_anew(self) -> FleetState:
-        self.s.messages = 0
+    def begin_anew(self) -> object:
         self.s.registered = False  # its cluster's workflow may be another one by now
-        return self.s
+        return super().begin_anew()
 
     def want_renewal(self) -> str:
         self.news = True

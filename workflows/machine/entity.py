@@ -459,13 +459,13 @@ class MachineEntity(Entity):
         there = any(c.type == CONTRADICTION for c in self.status.conditions)
         return CONTRADICTION if there and workflow.patched(CONTRADICTIONS) else ""
 
-    def parked(self, error: Exception) -> None:
-        self.s.parked = f"{type(error).__name__}: {error}"
-        self.note("InternalError", self.s.parked)
-
     def cancel_ignored(self) -> None:
         self.condition("CancelIgnored", "CancelIgnored", "a cancellation means nothing here; use `hostler delete`")
-        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete machine` to end it")
+        super().cancel_ignored()
+
+    @property
+    def to_end(self) -> str:
+        return "use `hostler delete machine` to end it"
 
     @property
     def renewal_due(self) -> bool:
@@ -482,11 +482,10 @@ class MachineEntity(Entity):
         if self.renewal_due:
             await self.renew()
 
-    def begin_anew(self) -> MachineState:
-        self.s.messages = 0
+    def begin_anew(self) -> object:
         if self.on_node is not None:
             self.status.preserve.node_due = True  # its answer comes to nobody
-        return self.s
+        return super().begin_anew()
 
     def new_life(self) -> MachineState:
         """The state of a machine that is recreated: what was asked for stays, what became of it does not."""

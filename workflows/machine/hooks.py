@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
 from workflows.machine.entity import MachineEntity
 
@@ -15,7 +14,6 @@ with workflow.unsafe.imports_passed_through():
     from resources.hooks import HookIntent
     from resources.machine import Deletion, OperationState, OperationType, Phase
     from resources.machine_manifest import Hook, HookKind
-    from resources.messages import Answer
 
 Wait = Callable[[Callable[[], bool]], Awaitable[None]]
 """Until the condition holds; it may end earlier."""
@@ -79,34 +77,11 @@ def _say(m: MachineEntity, kind: HookKind, held: list[Hook]) -> None:
 # -- the intent -------------------------------------------------------------------------------------------------------
 
 
-class HookHandlers(MachineEntity):
-    """The handlers of the intent, by update and by signal."""
-
-    @workflow.update(name="hook")
-    def hook(self, intent: HookIntent) -> Answer:
-        return self.once(intent, lambda: _take(self, intent))
-
-    @hook.validator
-    def check_hook(self, intent: HookIntent) -> None:
-        if words := _refusal(self, intent):
-            raise ApplicationError(words, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="hook")
-    def hook_by_signal(self, intent: HookIntent) -> None:
-        if words := _refusal(self, intent):
-            self.note("Refused", words)
-        else:
-            self.once(intent, lambda: _take(self, intent))
-
-
-def _refusal(m: MachineEntity, intent: HookIntent) -> str:
-    """A second arrival is refused nothing: it gets the first answer."""
-    if intent.id and intent.id in m.s.intents:
-        return ""
+def refuse(m: MachineEntity, intent: HookIntent) -> str:
     return refusal(m.s.name, m.s.spec.lifecycle_hooks, m.s.hooks, intent, m.s.deletion is not None)
 
 
-def _take(m: MachineEntity, intent: HookIntent) -> str:
+def take(m: MachineEntity, intent: HookIntent) -> str:
     s, spec = m.s, m.s.spec.lifecycle_hooks
     kind = kind_of(spec, s.hooks, intent)
     before = hooks_of(m, kind)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from temporalio import workflow
-from temporalio.exceptions import ApplicationError
 
+from workflows.entity import Refusal, intent
 from workflows.machine import membership, preserve
 from workflows.machine.entity import MachineEntity
 
@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.errors import NOT_PRESERVED
     from resources.machine import Phase
     from resources.membership import PreserveGrant, SlotTaken
-    from resources.messages import Answer, RepairIntent
+    from resources.messages import RepairIntent
     from resources.preservation import (
         ExtendIntent,
         Preservation,
@@ -32,6 +32,10 @@ with workflow.unsafe.imports_passed_through():
         Release,
         ReleaseIntent,
     )
+
+
+class NotPreserved(Refusal):
+    type = NOT_PRESERVED
 
 
 class Preservable(MachineEntity):
@@ -82,21 +86,6 @@ class Preservable(MachineEntity):
 
     # -- preserve -----------------------------------------------------------------------------------------------------
 
-    @workflow.update(name="preserve")
-    def preserve(self, intent: PreserveIntent) -> Answer:
-        return self.once(intent, lambda: self._want(intent))
-
-    @preserve.validator
-    def check_preserve(self, intent: PreserveIntent) -> None:
-        _refuse(refusal(self.s, intent, workflow.now()))
-
-    @workflow.signal(name="preserve")
-    def preserve_by_signal(self, intent: PreserveIntent) -> None:
-        if words := refusal(self.s, intent, workflow.now()):
-            self.note("Refused", words)
-        else:
-            self.once(intent, lambda: self._want(intent))
-
     def _want(self, intent: PreserveIntent) -> str:
         s, p = self.s, self._change(intent)
         if intent.value == PreserveValue.FALSE:
@@ -116,21 +105,6 @@ class Preservable(MachineEntity):
 
     # -- release ------------------------------------------------------------------------------------------------------
 
-    @workflow.update(name="release")
-    def release(self, intent: ReleaseIntent) -> Answer:
-        return self.once(intent, lambda: self._release(intent))
-
-    @release.validator
-    def check_release(self, intent: ReleaseIntent) -> None:
-        _refuse(refusal(self.s, intent, workflow.now()), NOT_PRESERVED)
-
-    @workflow.signal(name="release")
-    def release_by_signal(self, intent: ReleaseIntent) -> None:
-        if words := refusal(self.s, intent, workflow.now()):
-            self.note("Refused", words)
-        else:
-            self.once(intent, lambda: self._release(intent))
-
     def _release(self, intent: ReleaseIntent) -> str:
         if not has_effect(self._change(intent)):
             return f"the request for machine {self.s.name} is withdrawn"
@@ -138,21 +112,6 @@ class Preservable(MachineEntity):
         return f"machine {self.s.name} is released{then}"
 
     # -- extend -------------------------------------------------------------------------------------------------------
-
-    @workflow.update(name="extend")
-    def extend(self, intent: ExtendIntent) -> Answer:
-        return self.once(intent, lambda: self._extend(intent))
-
-    @extend.validator
-    def check_extend(self, intent: ExtendIntent) -> None:
-        _refuse(refusal(self.s, intent, workflow.now()), "Refused" if can_be_extended(self.s) else NOT_PRESERVED)
-
-    @workflow.signal(name="extend")
-    def extend_by_signal(self, intent: ExtendIntent) -> None:
-        if words := refusal(self.s, intent, workflow.now()):
-            self.note("Refused", words)
-        else:
-            self.once(intent, lambda: self._extend(intent))
 
     def _extend(self, intent: ExtendIntent) -> str:
         former, p = self.status.preserve.expiry_time, self._change(intent)
@@ -164,7 +123,16 @@ class Preservable(MachineEntity):
         self.tell()
         return f"machine {self.s.name} is preserved until {moment(p.expiry_time)}"
 
+    def _no_change(self, intent: PreservationIntent) -> str:
+        return refusal(self.s, intent, workflow.now())
 
-def _refuse(words: str, kind: str = "Refused") -> None:
-    if words:
-        raise ApplicationError(words, type=kind, non_retryable=True)
+    def _no_release(self, intent: PreservationIntent) -> str:
+        """It tells programs that there is nothing to release, or to extend."""
+        return NotPreserved(self._no_change(intent))
+
+    def _no_extension(self, intent: ExtendIntent) -> str:
+        return self._no_change(intent) if can_be_extended(self.s) else self._no_release(intent)
+
+    preserve = intent(PreserveIntent, _want, _no_change)
+    release = intent(ReleaseIntent, _release, _no_release)
+    extend = intent(ExtendIntent, _extend, _no_extension)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
+from workflows.entity import intent
 from workflows.machine import (
     ask,
     claim,
@@ -38,6 +39,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.provider_spec import spec_hash
     from resources.base import later
     from resources.errors import NAME_TAKEN
+    from resources.hooks import HookIntent
     from resources.machine import (
         AppliedSpec,
         ApplyIntent,
@@ -53,7 +55,6 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import (
         AccountNews,
         AdoptIntent,
-        Answer,
         DeleteIntent,
         NodeFacts,
         Reachability,
@@ -83,7 +84,7 @@ END: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
 
 
 @workflow.defn
-class MachineWorkflow(Preservable, hooks.HookHandlers):
+class MachineWorkflow(Preservable):
     @workflow.init
     def __init__(self, state: MachineState) -> None:
         super().__init__(state)
@@ -289,17 +290,6 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
-    @workflow.update(name="delete")
-    def delete(self, intent: DeleteIntent) -> Answer:
-        return self._delete(intent)
-
-    @workflow.signal(name="delete")
-    def delete_by_signal(self, intent: DeleteIntent) -> None:
-        self._delete(intent)
-
-    def _delete(self, intent: DeleteIntent) -> Answer:
-        return self.once(intent, lambda: self._want_deletion(intent))
-
     def _want_deletion(self, intent: DeleteIntent) -> str:
         s, former = self.s, self.s.deletion
         s.deletion = deletion(former, intent, workflow.now())
@@ -315,33 +305,14 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             return f"machine {s.name} is being deleted already, from now on with force"
         return f"machine {s.name} is being deleted already, since {former.time:%Y-%m-%d %H:%M:%S} UTC"
 
-    @workflow.update(name="recreate")
-    def recreate(self, intent: RecreateIntent) -> Answer:
-        return self._recreate(intent)
-
-    @recreate.validator
-    def check_recreate(self, intent: RecreateIntent) -> None:
-        if refusal := self._no_recreation(intent):
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="recreate")
-    def recreate_by_signal(self, intent: RecreateIntent) -> None:
-        if refusal := self._no_recreation(intent):
-            self.note("Refused", refusal)
-        else:
-            self._recreate(intent)
-
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
         s, deletion = self.s, self.s.deletion
         if s.owner is not None:
             again = f"`hostler delete machine {s.name} --cluster {s.cluster}`"
             return f"machine {s.name} has no second life: {s.owner} replaces what is deleted; use {again}"
-        if deletion is None or deletion.recreate or intent.id in self.s.intents:
+        if deletion is None or deletion.recreate:
             return None
         return f"machine {self.s.name} is being deleted; apply it again when it is gone"
-
-    def _recreate(self, intent: RecreateIntent) -> Answer:
-        return self.once(intent, lambda: self._want_recreation(intent))
 
     def _want_recreation(self, intent: RecreateIntent) -> str:
         s, former = self.s, self.s.deletion
@@ -350,26 +321,10 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             return f"machine {s.name} is being recreated already{', from now on with force' if intent.force else ''}"
         return f"machine {s.name} is being deleted{' with force' if intent.force else ''}, then a new life begins"
 
-    @workflow.update(name="adopt")
-    def adopt(self, intent: AdoptIntent) -> Answer:
-        return self.once(intent, lambda: self._want_vm(intent))
-
-    @adopt.validator
-    def check_adopt(self, intent: AdoptIntent) -> None:
-        if refusal := self._no_adoption(intent):
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="adopt")
-    def adopt_by_signal(self, intent: AdoptIntent) -> None:
-        if refusal := self._no_adoption(intent):
-            self.note("Refused", refusal)
-        else:
-            self.once(intent, lambda: self._want_vm(intent))
-
     def _no_adoption(self, intent: AdoptIntent) -> str | None:
         s = self.s
         taken = s.trouble is not None and s.trouble.reason == NAME_TAKEN and not self.leaving
-        if taken or intent.id in s.intents:
+        if taken:
             return None
         has = f"has its VM, {s.status.provider_id}" if s.status.provider_id else "has found no VM with its name"
         return f"machine {s.name} {has}: there is nothing to take over"
@@ -386,22 +341,6 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         hot_update.hurry(self)
         return "a new run begins at the next safe point"
 
-    @workflow.update(name="apply")
-    def apply(self, intent: ApplyIntent) -> Answer:
-        return self._apply(intent)
-
-    @apply.validator
-    def check_apply(self, intent: ApplyIntent) -> None:
-        if refusal := self._refusal(intent):
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="apply")
-    def apply_by_signal(self, intent: ApplyIntent) -> None:
-        if refusal := self._refusal(intent):
-            self.note("Refused", refusal)
-        else:
-            self._apply(intent)
-
     def _refusal(self, intent: ApplyIntent) -> str | None:
         s = self.s
         if s.owner is not None:
@@ -413,15 +352,18 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             return f"machine {s.name} is being deleted; nothing can be applied to it any more"
         return hot_update.refusal(s, intent.machine_class)
 
-    def _apply(self, intent: ApplyIntent) -> Answer:
-        return self.once(intent, lambda: self._take(intent))
-
     def _take(self, intent: ApplyIntent) -> str:
         s = self.s
         if (intent.spec, intent.machine_class) == (s.spec, s.machine_class):
             return "unchanged"
         self._take_spec(intent.spec, intent.labels, intent.annotations)
         return hot_update.take(self, intent.machine_class)
+
+    delete = intent(DeleteIntent, _want_deletion)
+    recreate = intent(RecreateIntent, _want_recreation, _no_recreation)
+    adopt = intent(AdoptIntent, _want_vm, _no_adoption)
+    apply = intent(ApplyIntent, _take, _refusal)
+    hook = intent(HookIntent, hooks.take, hooks.refuse)
 
     def _take_spec(self, spec: MachineSpec, labels: dict[str, str], annotations: dict[str, str]) -> None:
         s = self.s

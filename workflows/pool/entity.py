@@ -148,5 +148,6 @@ class PoolEntity(FleetEntity):
         self.upsert(values)
         show(details(s, view))
 
-    def cancel_ignored(self) -> None:
-        self.note("CancelIgnored", "somebody cancelled the workflow; use `hostler delete pool` to end it")
+    @property
+    def to_end(self) -> str:
+        return "use `hostler delete pool` to end it"

@@ -32,7 +32,7 @@ ORDINARY = ("paused", "hibernated")
 # -- refusals ---------------------------------------------------------------------------------------------------------
 
 
-def refuse_change(p: PoolEntity) -> str | None:
+def refuse_change(p: PoolEntity, intent: Intent) -> str | None:
     s = p.s
     if s.deleted:
         return f"pool {s.name} is being deleted; apply it again when it is gone"
@@ -48,7 +48,7 @@ def refuse_annotations(annotations: Mapping[str, str]) -> str | None:
 
 
 def refuse_apply(p: PoolEntity, intent: PoolIntent) -> str | None:
-    if refusal := refuse_change(p):
+    if refusal := refuse_change(p, intent):
         return refusal
     name, given = intent.spec.template.spec.class_.name, intent.machine_class.name
     if name != given:
@@ -59,7 +59,7 @@ def refuse_apply(p: PoolEntity, intent: PoolIntent) -> str | None:
 
 def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
     s = p.s
-    if refusal := refuse_change(p):
+    if refusal := refuse_change(p, intent):
         return refusal
     if intent.current is not None and intent.current != s.spec.replicas:
         return f"pool {s.name} has {s.spec.replicas} replicas, not {intent.current}: nothing is changed"
@@ -70,7 +70,7 @@ def refuse_scale(p: PoolEntity, intent: ScaleIntent) -> str | None:
 
 
 def refuse_undo(p: PoolEntity, intent: UndoIntent) -> str | None:
-    if refusal := refuse_change(p):
+    if refusal := refuse_change(p, intent):
         return refusal
     if not p.s.revisions:
         return f"pool {p.s.name} has no revision yet"
@@ -81,8 +81,8 @@ def refuse_undo(p: PoolEntity, intent: UndoIntent) -> str | None:
     return None
 
 
-def refuse_abort(p: PoolEntity) -> str | None:
-    if refusal := refuse_change(p):
+def refuse_abort(p: PoolEntity, intent: Intent) -> str | None:
+    if refusal := refuse_change(p, intent):
         return refusal
     if p.s.rollout is None:
         return f"pool {p.s.name} has no rollout to abort"

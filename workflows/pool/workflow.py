@@ -11,7 +11,7 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.entity import ORDERS
+from workflows.entity import ORDERS, intent
 from workflows.fleet.members import forget
 from workflows.pool import intents, story, views
 from workflows.pool.entity import PoolEntity
@@ -178,132 +178,17 @@ class MachineDeploymentWorkflow(PoolEntity):
 
     # -- intents: each by update and by signal ------------------------------------------------------------------------
 
-    def _once(self, intent: Intent, act: Callable[[], str]) -> Answer:
+    def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
         self._heard()
-        return self.once(intent, act)
+        return super().once(intent, act)
 
-    def _by_signal(self, intent: Intent, refusal: str | None, act: Callable[[], str]) -> None:
-        if refusal and intent.id not in self.s.intents:
-            self.note("Refused", refusal)
-        else:
-            self._once(intent, act)
-
-    def _check(self, intent: Intent, refusal: str | None) -> None:
-        if refusal and intent.id not in self.s.intents:
-            raise ApplicationError(refusal, type="Refused", non_retryable=True)
-
-    @workflow.update(name="apply")
-    def apply(self, intent: PoolIntent) -> Answer:
-        return self._once(intent, lambda: intents.apply(self, intent))
-
-    @apply.validator
-    def check_apply(self, intent: PoolIntent) -> None:
-        self._check(intent, intents.refuse_apply(self, intent))
-
-    @workflow.signal(name="apply")
-    def apply_by_signal(self, intent: PoolIntent) -> None:
-        self._by_signal(intent, intents.refuse_apply(self, intent), lambda: intents.apply(self, intent))
-
-    @workflow.update(name="scale")
-    def scale(self, intent: ScaleIntent) -> Answer:
-        return self._once(intent, lambda: intents.scale(self, intent))
-
-    @scale.validator
-    def check_scale(self, intent: ScaleIntent) -> None:
-        self._check(intent, intents.refuse_scale(self, intent))
-
-    @workflow.signal(name="scale")
-    def scale_by_signal(self, intent: ScaleIntent) -> None:
-        self._by_signal(intent, intents.refuse_scale(self, intent), lambda: intents.scale(self, intent))
-
-    @workflow.update(name="undo")
-    def undo(self, intent: UndoIntent) -> Answer:
-        return self._once(intent, lambda: intents.undo(self, intent))
-
-    @undo.validator
-    def check_undo(self, intent: UndoIntent) -> None:
-        self._check(intent, intents.refuse_undo(self, intent))
-
-    @workflow.signal(name="undo")
-    def undo_by_signal(self, intent: UndoIntent) -> None:
-        self._by_signal(intent, intents.refuse_undo(self, intent), lambda: intents.undo(self, intent))
-
-    @workflow.update(name="pause")
-    def pause(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.pause(self, intent))
-
-    @pause.validator
-    def check_pause(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_change(self))
-
-    @workflow.signal(name="pause")
-    def pause_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_change(self), lambda: intents.pause(self, intent))
-
-    @workflow.update(name="resume")
-    def resume(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.resume(self, intent))
-
-    @resume.validator
-    def check_resume(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_change(self))
-
-    @workflow.signal(name="resume")
-    def resume_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_change(self), lambda: intents.resume(self, intent))
-
-    @workflow.update(name="abort")
-    def abort(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.abort(self, intent))
-
-    @abort.validator
-    def check_abort(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_abort(self))
-
-    @workflow.signal(name="abort")
-    def abort_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_abort(self), lambda: intents.abort(self, intent))
-
-    @workflow.update(name="restart")
-    def restart(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.restart(self, intent))
-
-    @restart.validator
-    def check_restart(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_change(self))
-
-    @workflow.signal(name="restart")
-    def restart_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_change(self), lambda: intents.restart(self, intent))
-
-    @workflow.update(name="hibernate")
-    def hibernate(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.hibernate(self, intent))
-
-    @hibernate.validator
-    def check_hibernate(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_change(self))
-
-    @workflow.signal(name="hibernate")
-    def hibernate_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_change(self), lambda: intents.hibernate(self, intent))
-
-    @workflow.update(name="wake")
-    def wake(self, intent: Intent) -> Answer:
-        return self._once(intent, lambda: intents.wake(self, intent))
-
-    @wake.validator
-    def check_wake(self, intent: Intent) -> None:
-        self._check(intent, intents.refuse_change(self))
-
-    @workflow.signal(name="wake")
-    def wake_by_signal(self, intent: Intent) -> None:
-        self._by_signal(intent, intents.refuse_change(self), lambda: intents.wake(self, intent))
-
-    @workflow.update(name="delete")
-    def delete(self, intent: DeleteIntent) -> Answer:
-        return self._once(intent, lambda: intents.delete(self, intent))
-
-    @workflow.signal(name="delete")
-    def delete_by_signal(self, intent: DeleteIntent) -> None:
-        self._once(intent, lambda: intents.delete(self, intent))
+    apply = intent(PoolIntent, intents.apply, intents.refuse_apply)
+    scale = intent(ScaleIntent, intents.scale, intents.refuse_scale)
+    undo = intent(UndoIntent, intents.undo, intents.refuse_undo)
+    pause = intent(Intent, intents.pause, intents.refuse_change)
+    resume = intent(Intent, intents.resume, intents.refuse_change)
+    abort = intent(Intent, intents.abort, intents.refuse_abort)
+    restart = intent(Intent, intents.restart, intents.refuse_change)
+    hibernate = intent(Intent, intents.hibernate, intents.refuse_change)
+    wake = intent(Intent, intents.wake, intents.refuse_change)
+    delete = intent(DeleteIntent, intents.delete)
