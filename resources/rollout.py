@@ -7,10 +7,11 @@ from enum import StrEnum
 from pydantic import Field
 
 from resources.base import Count, Instant, Key, Model, Name, Text, Value
+from resources.fleet import FleetWait
 from resources.messages import Happening
 from resources.names import DEFAULT_QUEUE
 from resources.orders import OrderTime
-from resources.pool import Gate, PoolWait, RolloutCounts
+from resources.pool import Gate, RolloutCounts
 from resources.timings import Timings
 
 __all__ = [
@@ -43,7 +44,7 @@ class RolloutNews(Value):
 
     counts: RolloutCounts
     steps: list[Happening] = Field(default_factory=list)
-    waits: list[PoolWait] = Field(default_factory=list)
+    waits: list[FleetWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
     """When the progress deadline stops it, unless a new machine becomes available."""
@@ -76,7 +77,7 @@ class RolloutState(Model):
 
     began: Instant | None = None
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
-    waits: list[PoolWait] = Field(default_factory=list)
+    waits: list[FleetWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
     steps: list[Happening] = Field(default_factory=list)

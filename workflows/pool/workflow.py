@@ -12,21 +12,23 @@ from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
 from workflows.entity import ORDERS
-from workflows.pool import intents, views
-from workflows.pool.carry_out import forget
+from workflows.fleet.members import forget
+from workflows.pool import intents, story, views
 from workflows.pool.entity import PoolEntity
 from workflows.pool.life import live
 from workflows.pool.revise import take_class
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import hearing, pace
-    from planners.pool.steps import some
+    from planners.words import some
+    from resources.machine import ClassSnapshot
     from resources.machine_class import ClassNews
     from resources.machine_deployment import NAME_LENGTH
-    from resources.membership import MemberReport
+    from resources.member import Keep
+    from resources.membership import MemberReport, MembersFound
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
-    from resources.names import is_name, pool_id
-    from resources.pool import Keep, PoolState
+    from resources.names import is_name
+    from resources.pool import PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
 
@@ -65,9 +67,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         await self.stand_still()
         await live(self)
 
-    @property
-    def own_id(self) -> str:
-        return pool_id(self.s.cluster, self.s.name)
+    # -- FleetEntity --------------------------------------------------------------------------------------------------
+
+    def found(self, found: MembersFound) -> None:
+        story.end_former(self, [n for n in found.rollouts if n not in self.s.stories])
+
+    def take_class(self, machine_class: ClassSnapshot, by: str, reason: str) -> None:
+        take_class(self, machine_class, by, reason)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -301,11 +307,3 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.signal(name="delete")
     def delete_by_signal(self, intent: DeleteIntent) -> None:
         self._once(intent, lambda: intents.delete(self, intent))
-
-    def want_renewal(self) -> str:
-        self.news = True
-        if self.s.parked:
-            self.s.parked = None
-            return "what failed is tried again"
-        self.renewal_wanted = True
-        return "a new run begins when nothing is under way"
