@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.member import Keep
     from resources.membership import MemberReport, MembersFound
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
-    from resources.names import is_name
+    from resources.names import is_name, pool_id
     from resources.pool import PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
@@ -67,7 +67,11 @@ class MachineDeploymentWorkflow(PoolEntity):
         await self.stand_still()
         await live(self)
 
-    # -- FleetEntity --------------------------------------------------------------------------------------------------
+    # -- Entity and FleetEntity ---------------------------------------------------------------------------------------
+
+    @property
+    def own_id(self) -> str:
+        return pool_id(self.s.cluster, self.s.name)
 
     def found(self, found: MembersFound) -> None:
         story.end_former(self, [n for n in found.rollouts if n not in self.s.stories])
