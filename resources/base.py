@@ -19,6 +19,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, ValidationError
 from pydantic.alias_generators import to_camel
 
+from resources.redact import hide_secrets
+
 T = TypeVar("T")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
@@ -93,6 +95,9 @@ Key = Annotated[str, Field(max_length=KEY_MOST)]
 """What identifies something and is no name: a providerID, a workflow's id, an account's key, a token. Refuses."""
 Text = Annotated[str, AfterValidator(cut)]
 """Words for people, and facts in others' words. Cuts."""
+Said = Annotated[str, AfterValidator(hide_secrets), AfterValidator(cut)]
+"""What a person or a program that we do not know says in its own words, where what looks like a secret is hidden, as on
+a console. Cuts."""
 Word = Annotated[str, AfterValidator(partial(cut, most=WORD_MOST))]
 """One of a known set, as a rule: a reason in CamelCase, a status, an address. Cuts."""
 

@@ -14,6 +14,8 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 
 from resources.cluster import LAST_WORDS, ClusterState
+from resources.sound import fault
+from resources.strict import strange
 
 StateT = TypeVar("StateT")
 Message = tuple[str, Sequence[Payload]]
@@ -54,13 +56,17 @@ async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[
     """Name and argument of a message of one of these names that an event carries; None also for one that cannot be
     read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
     name, payloads = message_of(event) or ("", [])
-    if name not in kinds or not payloads:
+    if name not in kinds or len(payloads) != 1:
         return None
+    by_signal = event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED
     try:
-        (said,) = await converter.decode(list(payloads)[:1], [kinds[name]])
+        if converter.payload_codec is not None:
+            payloads = await converter.payload_codec.decode(payloads)
+        (said,) = converter.payload_converter.from_payloads(payloads, [kinds[name]])
     except (RuntimeError, ValueError, TypeError):
         return None
-    return name, said
+    refused = fault(said, kinds[name]) or (by_signal and strange(kinds[name], payloads[0].data, by_signal))
+    return None if refused else (name, said)
 
 
 async def last_words(client: Client, workflow_id: str, run_id: str | None) -> ClusterState | None:

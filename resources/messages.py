@@ -18,6 +18,7 @@ from resources.base import (
     Model,
     Name,
     Packing,
+    Said,
     Span,
     Text,
     Texts,
@@ -40,7 +41,7 @@ class Intent(Value):
 
     id: Key = ""
     requested_by: Text = ""
-    reason: Text = ""
+    reason: Said = ""
 
 
 class DeleteIntent(Intent):
@@ -97,7 +98,7 @@ class NodeFacts(Value):
     """Condition Ready is True."""
     conditions: Facts = Field(default_factory=dict)
     """Type to status, of all but the condition types that are as a healthy node has them."""
-    reason: Text = ""
+    reason: Said = ""
     """Why it is not ready, in the kubelet's or the node lifecycle controller's words."""
     not_ready_taint: bool = False
     """The instance-not-ready taint is on it."""

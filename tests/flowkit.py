@@ -78,12 +78,14 @@ async def run_pod(stack: Stack, seen: Witness) -> str:
     return pod
 
 
-async def deafen(stack: Stack, seen: Witness) -> None:
-    """Tell the machine that its Node is ill, as news of a watch that begins now: all that its own one tells is older."""
-    node = seen.last.node
+async def deafen(stack: Stack, seen: Witness) -> int:
+    """Tell the machine that its Node is ill, as news of a watch that begins now: what its own one tells is older, until
+    a worker that was killed begins another. Returns when that watch began, as its epoch."""
+    node, epoch = seen.last.node, in_ms(datetime.now(UTC))
     assert node is not None
-    news = {"epoch": in_ms(datetime.now(UTC)), "ready": False, "reason": "KubeletNotReady: it has stopped"}
+    news = {"epoch": epoch, "ready": False, "reason": "KubeletNotReady: it has stopped"}
     await stack.started[seen.last.name].signal(MachineWorkflow.observe, node.model_copy(update=news))
+    return epoch
 
 
 def template(labels: dict[str, str], *taints: str) -> NodeTemplate:

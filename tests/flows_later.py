@@ -134,7 +134,7 @@ async def recovery_unheard(stack: Stack) -> None:
     seen = await running(stack, name, health_timeout=HEALTH_TIMEOUT)
     arm(stack)
     knobs(stack, name, unready=True)
-    await deafen(stack, seen)
+    lie = await deafen(stack, seen)
     left = await eventually(
         lambda: stack.state(name), lambda s: s.suspicion or s.status.phase not in (Phase.RUNNING, Phase.UNKNOWN)
     )
@@ -144,7 +144,9 @@ async def recovery_unheard(stack: Stack) -> None:
     seen.states.append(left)
     assert left.status.phase == Phase.RUNNING, f"I5: {name} is Failed, and a fresh look would have found it well"
     reasons = [h.reason for h in left.journal]
-    assert reasons.index("NotConfirmed") < reasons.index("Recovered")
+    assert left.node is not None
+    if left.node.epoch <= lie:  # else a newer watch has told it
+        assert reasons.index("NotConfirmed") < reasons.index("Recovered")
     check_i5(stack, seen)
     check_ready(stack, seen)
     await stack.delete(name)

@@ -19,10 +19,10 @@ from resources.machine import ClassSnapshot, Phase
 from resources.machine_class import ClassNews, ClassReport, UpdateState
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
+from resources.member import Vm
 from resources.membership import MemberReport, TemplateNews
 from resources.messages import ClusterNews, NodeFacts, VmFacts
 from resources.orders import AHEAD, in_ms, is_newer, is_older, too_far_ahead
-from resources.pool import Vm
 from resources.rollout import RolloutCounts, RolloutNews
 from workflows.machine import MachineWorkflow
 

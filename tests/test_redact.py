@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from resources.messages import Intent, NodeFacts
 from resources.redact import hide_secrets
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----"
@@ -62,3 +63,13 @@ def test_what_it_does_not_know() -> None:
     """Said in docs/security.md."""
     assert hide_secrets("hunter2") == "hunter2"
     assert hide_secrets("pass\x1b[0mword: x") == "pass\x1b[0mword: x"
+
+
+def test_what_people_and_kubelets_say_is_looked_through() -> None:
+    """It is shown in pages, journals and Events as a console is."""
+    secret = "kubeadm join --token abcdef.0123456789abcdef failed"
+    shown = "kubeadm join --token abcdef.*** failed"
+    assert Intent(reason=secret).reason == shown
+    facts = NodeFacts(epoch=1, seq=1, exists=True, reason=secret)
+    assert facts.reason == shown
+    assert NodeFacts.model_validate_json(facts.model_dump_json()) == facts

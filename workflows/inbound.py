@@ -21,9 +21,8 @@ keys that this one knows.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Sequence
-from itertools import zip_longest
+from itertools import chain, repeat
 from typing import Any, Protocol, cast
 
 from temporalio import workflow
@@ -44,11 +43,11 @@ with workflow.unsafe.imports_passed_through():
     from pydantic import ValidationError
 
     from resources.converter import REFUSED, data_converter, refusal_payload
-    from resources.messages import Intent
     from resources.names import is_name
     from resources.orders import too_far_ahead
-    from resources.sound import NAMED, fault, read_words, short
+    from resources.sound import fault, read_words, short
     from resources.spelling import did_you_mean
+    from resources.strict import strange
     from workflows.entity import ORDERS
 
 HEADER = "hostler-refused"
@@ -60,8 +59,6 @@ STRICT = "strict-intents"
 ANY = "renew"
 """A signal that every entity has: what it has not is refused by this one's name, for the SDK keeps a signal without a
 handler in memory, and says nothing."""
-BY_POOL = "pool "
-"""How a pool signs what it wants of its machines (workflows/pool/carry_out.py)."""
 TEXT = 253
 """Characters of an argument that is a bare text: a name, the longest that Kubernetes has."""
 SUMMARY_BYTES = 190
@@ -111,8 +108,8 @@ def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
     if known is not None:
         what = f"signal {signal.signal_name!r}"
         words = refusal(what, known.arg_types, signal.input, _parameters(known.fn))
-        an_intent = signal.signal_name in defn.updates
-        if not words and an_intent and (odd := strange(what, known.arg_types, signal.input, of_pools=False)):
+        an_intent = not words and signal.signal_name in defn.updates
+        if an_intent and (odd := _strange(what, known.arg_types, signal.input, by_signal=True)):
             signal.headers[STRANGE].CopyFrom(refusal_payload(odd + _sender(signal.identity)))
     elif ANY in defn.signals:
         intents = sorted(filter(None, defn.updates))
@@ -139,7 +136,7 @@ def _parameters(handler: Callable[..., Any]) -> list[str]:
 
 def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequence[str] = ()) -> None:
     """Of a refused one the converter raises the words, when the SDK decodes it."""
-    if words := refusal(what, hints, arguments, names) or strange(what, hints, arguments):
+    if words := refusal(what, hints, arguments, names) or _strange(what, hints, arguments):
         del arguments[:]
         arguments.append(refusal_payload(words))
 
@@ -147,7 +144,7 @@ def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequen
 def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], names: Sequence[str] = ()) -> str:
     """Why these arguments are not taken, in words; "": they are."""
     hints = hints or ()
-    called = [name if hint is str else type_name(hint) for hint, name in zip_longest(hints, names, fillvalue="text")]
+    called = [name if h is str else type_name(h) for h, name in zip(hints, chain(names, repeat("text")), strict=False)]
     if len(hints) != len(payloads):
         wanted = f"one argument, {called[0]} as JSON" if hints else "no argument"
         return f"{what} takes {wanted}; it came with {len(payloads) or 'none'}"
@@ -163,30 +160,9 @@ def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload],
     return ""
 
 
-def strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], of_pools: bool = True) -> str:
-    """Which keys of an intent are none, in words; "": all are, or it cannot be read. A slip would say something else
-    than was meant: `{"toRevision": 1}` an undo to the revision before. Those of a pool may be exempt."""
-    for hint, payload in zip(hints or (), payloads, strict=False):
-        if not (isinstance(hint, type) and issubclass(hint, Intent)):
-            continue
-        try:
-            given = json.loads(payload.data)
-        except ValueError:
-            return ""
-        if not isinstance(given, dict) or (not of_pools and str(given.get("requestedBy", "")).startswith(BY_POOL)):
-            continue
-        known = [field.alias or name for name, field in hint.model_fields.items()]
-        odd = [key for key in given if key not in known and key not in hint.model_fields]
-        if odd:
-            said = [f"{short(key, 60)!r}{_meant(key[:60], known)}" for key in odd[:NAMED]]
-            return f"{what}: {type_name(hint)} has no {', no '.join(said)}; it has {', '.join(known)}"
-    return ""
-
-
-def _meant(key: str, known: Sequence[str]) -> str:
-    """`toRevision` is more like `reason` by its letters, and means `to`."""
-    begun = [k for k in known if key.lower().startswith(k.lower())]
-    return did_you_mean(begun[0], begun) if begun else did_you_mean(key, known)
+def _strange(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], by_signal: bool = False) -> str:
+    found = (strange(h, p.data, by_signal) for h, p in zip(hints or (), payloads, strict=False))
+    return next((f"{what}: {words}" for words in found if words), "")
 
 
 def _text_fault(text: str) -> str:

@@ -92,7 +92,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
         return
     if former is not None:
         name = facts.name or former.name
-        known = {
+        known: dict[str, Any] = {
             "name": name,
             "twins": sorted({former.name, *former.twins} - {name}) if former.twins else [],  # a look tells of one Node
             "unwritable": former.unwritable if facts.exists else "",  # nor does it write

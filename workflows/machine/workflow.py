@@ -202,7 +202,7 @@ class MachineWorkflow(Preservable):
             another = theirs != provider_key(ours) if ours else theirs in map(provider_key, self.s.former_vms)
         else:
             another = not facts.exists and known is not None and facts.name != known.name
-        if self.is_newer(facts.order, known and known.order) and not another:
+        if self.is_newer(facts.order, known.order if known else None) and not another:
             membership.take_node(self, facts)
             self.drop_condition("APIUnreachable")  # it has just been heard
 
@@ -211,7 +211,8 @@ class MachineWorkflow(Preservable):
         """What the watch of the cloud account saw of the VM."""
         self.s.messages += 1
         known = newest(self.s)
-        if facts.provider_id != self.status.provider_id or not self.is_newer(facts.order, known and known.order):
+        ours = facts.provider_id == self.status.provider_id
+        if not ours or not self.is_newer(facts.order, known.order if known else None):
             return
         if doubtful(self.s, facts) and workflow.patched(claim.CLAIMS):
             claim.raise_(self, facts)

@@ -1,0 +1,39 @@
+"""Keys of what people want must all be known: a slip would say something else than was meant, such as `{"toRevision":
+1}` an undo to the revision before. What programs tell each other may say more, for one may be of a newer release."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from resources.messages import Intent
+from resources.owner import Owner, OwnerKind
+from resources.sound import NAMED, short
+from resources.spelling import did_you_mean
+
+OWNERS = tuple(str(Owner(kind=kind, name="")) for kind in OwnerKind)
+"""How an owner signs what it wants of its machines (workflows/fleet/members.py)."""
+
+
+def strange(kind: Any, data: bytes, by_signal: bool) -> str:
+    """Which keys of an intent, as JSON, are not this kind's, in words; "": all are, or it is no intent. `by_signal`:
+    it may be an owner's word to its machine."""
+    if not (isinstance(kind, type) and issubclass(kind, Intent)):
+        return ""
+    try:
+        given = json.loads(data)
+    except ValueError:
+        return ""  # refused for that
+    if not isinstance(given, dict) or (by_signal and str(given.get("requestedBy", "")).startswith(OWNERS)):
+        return ""
+    known = [field.alias or name for name, field in kind.model_fields.items()]
+    odd = [key for key in given if key not in known and key not in kind.model_fields]
+    said = [f"{short(key, 60)!r}{_meant(key[:60], known)}" for key in odd[:NAMED]]
+    return f"{kind.__name__} has no {', no '.join(said)}; it has {', '.join(known)}" if said else ""
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """`toRevision` is more like `reason` by its letters, and means `to`."""
+    begun = [k for k in known if key.lower().startswith(k.lower())]
+    return did_you_mean(begun[0], begun) if begun else did_you_mean(key, known)
