@@ -32,7 +32,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
             found = await patiently(partial(rollout_look.look, client.pools, name))
             verdict = await patiently(partial(_verdict, client, found, first, view))
             if verdict.stand is Stand.DONE:
-                found = await _ended(client, found)
+                found = await patiently(partial(_ended, client, found))
             last[name] = found, verdict
             view.show(found, datetime.now(UTC))
             if _goes_on(verdict, name, stood):
