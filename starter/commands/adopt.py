@@ -6,14 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.common import (
-    AsOption,
-    ClusterOption,
-    MachineArgument,
-    SettingsOption,
-    one,
-    session,
-)
+from starter.commands.blocks import command
+from starter.commands.common import Asking, MachineArgument, one
 
 if TYPE_CHECKING:
     from resources.manifests import AnyManifest
@@ -21,8 +15,9 @@ if TYPE_CHECKING:
     from starter.sdk.results import Adopted
 
 
+@command
 def adopt(
-    ctx: typer.Context,
+    *,
     kind: MachineArgument,
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Its name.", show_default=False)] = None,
     files: Annotated[
@@ -36,9 +31,7 @@ def adopt(
     uid: Annotated[
         str | None, typer.Option("--uid", help="Which VM, where there are several of the name.", show_default=False)
     ] = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Give a machine that lost its workflow a new one, with the VM that carries its tags.
 
@@ -46,7 +39,6 @@ def adopt(
     No VM is made and none is touched; the machine is Running again when its Node is Ready. One of a pool that has no VM
     any more is replaced by its pool.
     """
-    here = session(ctx, cluster, settings, requested_by)
     machine = one(kind, name)[1]
     manifests = _manifests(files or [])
 

@@ -6,20 +6,20 @@ from typing import Annotated
 
 import typer
 
-from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
+from starter.commands.blocks import command
+from starter.commands.common import Asking
 
 
+@command
 def apply(
-    ctx: typer.Context,
+    *,
     files: Annotated[
         list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would happen, judged by what is there now; send nothing.")
     ] = False,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Create or change pools, machines, their classes and Secrets from manifests.
 
@@ -37,7 +37,6 @@ def apply(
     loaded = manifests.read(files)
     for warning in loaded.warnings:
         warn(warning)
-    here = session(ctx, cluster, settings, requested_by)
 
     async def body(client: HostlerClient) -> None:
         async with Busy("looking at what is there") as busy:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates
-from starter.commands.common import AsOption, ClusterOption, ReasonOption, Session, SettingsOption, session, target
+from starter.commands.blocks import command
+from starter.commands.common import Asking, ReasonOption, Session, target
 from starter.commands.kinds import ALIASES, CLUSTER, POOL, ROLLOUT
 
 if TYPE_CHECKING:
@@ -36,20 +37,18 @@ ClusterNameArgument = Annotated[
 def _asks(intent: str, help: str) -> Callable[..., None]:
     """The command of that name."""
 
-    def command(
-        ctx: typer.Context,
+    @command
+    def asks(
+        *,
         kind: ClusterArgument,
         name: ClusterNameArgument = None,
         reason: ReasonOption = "",
-        cluster: ClusterOption = None,
-        settings: SettingsOption = None,
-        requested_by: AsOption = None,
+        here: Asking,
     ) -> None:
-        here = session(ctx, cluster, settings, requested_by)
         _tell(here, _which(here, intent, kind, name), intent, reason)
 
-    command.__name__, command.__doc__ = intent, help
-    return command
+    asks.__name__, asks.__doc__ = intent, help
+    return asks
 
 
 pause = _asks(

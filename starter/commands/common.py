@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from starter.commands import candidates
+from starter.commands.blocks import Block
 from starter.commands.kinds import ALIASES, CLUSTER, MACHINE, SHORT
 from starter.sdk.spelling import did_you_mean
 
@@ -96,9 +98,15 @@ class Globals:
 class Session:
     """How a command reaches everything: the options before and after its name, the latter winning."""
 
-    settings: Settings
+    file: Path | None
     cluster: str | None
     requested_by: str | None
+
+    @cached_property
+    def settings(self) -> Settings:
+        from resources.settings import load_settings
+
+        return load_settings(self.file)
 
     def run(self, body: Callable[[HostlerClient], Awaitable[None]]) -> None:
         """Runs `body` with a client."""
@@ -121,15 +129,27 @@ class Session:
             raise Refused(explained(e)) from None
 
 
-def session(ctx: typer.Context, cluster: str | None, settings: Path | None, requested_by: str | None = None) -> Session:
-    from resources.settings import load_settings
-
+def asking(
+    ctx: typer.Context, cluster: ClusterOption = None, settings: SettingsOption = None, requested_by: AsOption = None
+) -> Session:
     given: Globals = ctx.obj or Globals()
-    return Session(
-        settings=load_settings(settings or given.settings),
-        cluster=cluster or given.cluster,
-        requested_by=requested_by or given.requested_by,
-    )
+    return Session(settings or given.settings, cluster or given.cluster, requested_by or given.requested_by)
+
+
+def reading(ctx: typer.Context, cluster: ClusterOption = None, settings: SettingsOption = None) -> Session:
+    return asking(ctx, cluster, settings)
+
+
+def installing(ctx: typer.Context, settings: SettingsOption = None) -> Session:
+    return asking(ctx, settings=settings)
+
+
+Asking = Annotated[Session, Block(asking)]
+"""Of a command that asks for something in somebody's name."""
+Reading = Annotated[Session, Block(reading)]
+"""Of a command that only looks."""
+Installing = Annotated[Session, Block(installing)]
+"""Of a command that is about no cluster."""
 
 
 def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,)) -> tuple[str, list[str]]:

@@ -8,27 +8,22 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates, classes, pools
+from starter.commands.blocks import command
 from starter.commands.common import (
-    AllClustersOption,
-    AllOption,
-    AsOption,
-    ClusterOption,
+    Asking,
     ForceOption,
     KindArgument,
     NamesArgument,
     ReasonOption,
-    SelectorOption,
     Session,
-    SettingsOption,
     TimeoutOption,
     one,
-    session,
     span,
     target,
     tell_each,
 )
 from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
-from starter.commands.selection import Key, Selection, choice
+from starter.commands.selection import Key, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -39,8 +34,9 @@ if TYPE_CHECKING:
 KINDS = (MACHINE, POOL, CLASS, CLUSTER)
 
 
+@command
 def delete(
-    ctx: typer.Context,
+    *,
     kind: Annotated[
         str | None,
         typer.Argument(
@@ -55,9 +51,7 @@ def delete(
         list[str] | None,
         typer.Option("-f", "--filename", help="Delete the pools and Machines of these manifests; repeatable."),
     ] = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     force: ForceOption = False,
     abandon_node: Annotated[
         bool,
@@ -70,9 +64,7 @@ def delete(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would be deleted; delete none.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = False,
     timeout: TimeoutOption = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
     Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
@@ -81,30 +73,29 @@ def delete(
     `delete cluster NAME` ends the watch of a cluster that has no pools and machines any more; the cluster itself is not
     touched.
     """
-    here = session(ctx, cluster, settings, requested_by)
     limit = span(timeout)
     which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
     if abandon_node and (not force or which != MACHINE or files):
         raise typer.BadParameter("--abandon-node: of machines only: delete machine NAME... --force --abandon-node")
     if which == CLUSTER:
-        if selector is not None or everything or all_clusters or force or files or wait:
+        if among or force or files or wait:
             raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
         _remove_cluster(here, one(kind or "", given[0] if len(given) == 1 else None, KINDS)[1], reason, dry_run)
         return
     if which == CLASS:
-        if selector is not None or everything or all_clusters or force or files or wait:
+        if among or force or files or wait:
             raise typer.BadParameter("of classes: delete class NAME... [--reason TEXT] [--dry-run]")
         classes.delete_classes(here, classes.named(given), reason, dry_run)
         return
     if which == POOL:
-        if selector is not None or everything or all_clusters or files:
+        if among or files:
             raise typer.BadParameter("of pools: delete pool NAME... [--force] [--wait] [--reason TEXT] [--dry-run]")
         keys = pools.named(given)
         here.run(lambda c: _pools(c, [(c.cluster, name) for name in keys], force, reason, dry_run, wait, limit))
         return
-    if files and (given or selector is not None or everything):
+    if files and (given or among.some):
         raise typer.BadParameter("files (-f), or machines: one of them")
-    chosen = Selection() if files else choice(given, selector, everything, all_clusters)
+    chosen = Selection() if files else among.choice(given)
 
     async def body(client: HostlerClient) -> None:
         in_files, machines = _of_files(client, here.cluster, files) if files else ([], await chosen.keys(client))
@@ -169,37 +160,33 @@ async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], 
     await tell_each({key: chosen.label(key) for key in machines}, ask)
 
 
+@command
 def renew(
-    ctx: typer.Context,
+    *,
     kind: KindArgument,
     names: NamesArgument = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try what stands still."""
-    here = session(ctx, cluster, settings, requested_by)
     which, given = target(kind, names or [], KINDS)
     if which == CLUSTER:
-        if selector is not None or everything or all_clusters:
+        if among:
             raise typer.BadParameter("of a cluster: renew cluster NAME [--reason TEXT]")
         _renew_cluster(here, one(kind, given[0] if len(given) == 1 else None, KINDS)[1], reason)
         return
     if which == CLASS:
-        if selector is not None or everything or all_clusters:
+        if among:
             raise typer.BadParameter("of classes: renew class NAME... [--reason TEXT]")
         classes.renew_classes(here, classes.named(given), reason)
         return
     if which == POOL:
-        if selector is not None or everything or all_clusters:
+        if among:
             raise typer.BadParameter("of pools: renew pool NAME... [--reason TEXT]")
         pools.renew_pools(here, pools.named(given), reason)
         return
-    chosen = choice(given, selector, everything, all_clusters)
+    chosen = among.choice(given)
 
     async def body(client: HostlerClient) -> None:
         machines = await chosen.keys(client)

@@ -10,15 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import classes, clusters, pool_page
-from starter.commands.common import (
-    ClusterOption,
-    KindArgument,
-    MachineOrPoolArgument,
-    NameArgument,
-    SettingsOption,
-    one,
-    session,
-)
+from starter.commands.blocks import command
+from starter.commands.common import KindArgument, MachineOrPoolArgument, NameArgument, Reading, one
 from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.outlet import say
 
@@ -37,12 +30,12 @@ ABOVE = "as above"
 """Instead of a message that stands under *Waiting for* already: a page is one screen."""
 
 
+@command
 def describe(
-    ctx: typer.Context,
+    *,
     kind: KindArgument,
     name: NameArgument = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """Tell everything of a machine, pool, class or cluster: what it is, what it waits for and why, what happened to it.
 
@@ -64,7 +57,7 @@ def describe(
                 lines = page(await client.describe(asked), datetime.now(UTC))
             busy.say(*lines)
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)
 
 
 def page(found: Description, now: datetime) -> list[str]:
@@ -324,13 +317,13 @@ def _age(now: datetime, time: datetime) -> str:
     return age(now - time)
 
 
+@command
 def events(
-    ctx: typer.Context,
+    *,
     kind: MachineOrPoolArgument,
     name: NameArgument = None,
     watch: Annotated[bool, typer.Option("-w", "--watch", help="Go on until it is gone, or Ctrl-C.")] = False,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """Tell the story of a machine or pool: its journal, merged with the histories that Temporal still has, in time
     order."""
@@ -357,4 +350,4 @@ def events(
                 return
             await asyncio.sleep(INTERVAL)
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from starter.commands.common import ClusterOption, SettingsOption, session
+from starter.commands.blocks import command
+from starter.commands.common import Reading, Session
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
@@ -16,13 +16,13 @@ DIFFERENT, FAILED = 1, 2
 """Exit codes, as kubectl diff has them: 0 no difference, 1 differences, more than 1 an error."""
 
 
+@command
 def diff(
-    ctx: typer.Context,
+    *,
     files: Annotated[
         list[str], typer.Option("-f", "--filename", help="A file, a directory, or - for standard input; repeatable.")
     ],
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """Say what `hostler apply` would change, field by field: a hot update of the VMs that run, or a new VM (pools roll,
     a single machine is Outdated), or nothing that a VM carries, or refused; which machines and pools a changed class
@@ -38,7 +38,7 @@ def diff(
         exit_code = FAILED
 
     try:
-        different = _show(ctx, files, cluster, settings)
+        different = _show(here, files)
     except HostlerError as e:
         if e.exit_code > DIFFERENT:
             raise
@@ -49,7 +49,7 @@ def diff(
         raise typer.Exit(DIFFERENT)
 
 
-def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: Path | None) -> bool:
+def _show(here: Session, files: list[str]) -> bool:
     from starter.commands import files as manifests
     from starter.outlet import warn
     from starter.output import Busy
@@ -58,7 +58,6 @@ def _show(ctx: typer.Context, files: list[str], cluster: str | None, settings: P
     loaded = manifests.read(files)
     for warning in loaded.warnings:
         warn(warning)
-    here = session(ctx, cluster, settings)
     different = False
 
     async def body(client: HostlerClient) -> None:

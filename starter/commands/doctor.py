@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from resources.visible import visible, visible_json, visible_lines
-from starter.commands.common import ClusterOption, Globals, SettingsOption
+from starter.commands.blocks import command
+from starter.commands.common import Reading, Session
 from starter.outlet import say, say_text
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ class Form(StrEnum):
     JSON = "json"
 
 
+@command
 def doctor(
-    ctx: typer.Context,
+    *,
     form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TEXT,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """Look at everything that the settings imply, and say what is wrong and what to do. Changes nothing.
 
@@ -41,7 +42,7 @@ def doctor(
     """
     from starter.doctor.findings import Level
 
-    found = asyncio.run(_examine(ctx, cluster, settings))
+    found = asyncio.run(_examine(here))
     levels = Counter(f.level for f in found)
     if form is Form.JSON:
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
@@ -52,13 +53,12 @@ def doctor(
         raise typer.Exit(1)
 
 
-async def _examine(ctx: typer.Context, cluster: str | None, settings: SettingsOption) -> list[Finding]:
+async def _examine(here: Session) -> list[Finding]:
     from starter.doctor.examination import examine
     from starter.output import Busy
 
-    given: Globals = ctx.obj or Globals()
     async with Busy("looking at everything"):
-        return await examine(settings or given.settings, cluster or given.cluster)
+        return await examine(here.file, here.cluster)
 
 
 def _page(found: Sequence[Finding]) -> list[str]:

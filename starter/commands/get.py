@@ -10,16 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates
-from starter.commands.common import (
-    AllClustersOption,
-    ClusterOption,
-    NamesArgument,
-    SelectorOption,
-    Session,
-    SettingsOption,
-    session,
-    target,
-)
+from starter.commands.blocks import command
+from starter.commands.common import AllClustersOption, NamesArgument, Reading, SelectorOption, Session, target
 from starter.commands.kinds import CLASS, CLUSTER, MACHINE, NODE, ORPHAN, POOL, ROLLOUT
 from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
@@ -38,8 +30,9 @@ CLUSTER_COLUMNS = ("NAME", "PHASE", "POOLS", "MACHINES")
 CLUSTER_WIDE = (*CLUSTER_COLUMNS, "IN-SETTINGS")
 
 
+@command
 def get(
-    ctx: typer.Context,
+    *,
     kind: Annotated[
         str,
         typer.Argument(
@@ -67,8 +60,7 @@ def get(
             "-f", "--filename", help="orphans: look into the accounts of these MachineClasses too; repeatable."
         ),
     ] = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """List machines, pools, rollouts, classes, nodes, clusters, or orphans: VMs of a cluster that no machine's workflow
     owns.
@@ -84,7 +76,6 @@ def get(
         raise typer.BadParameter("--pool goes with machines, without names: get machines --pool POOL")
     if preserved and (which != MACHINE or given):
         raise typer.BadParameter("--preserved goes with machines, without names: get machines --preserved")
-    here = session(ctx, cluster, settings)
     if which == ORPHAN:
         from starter.commands.orphans import orphans
 

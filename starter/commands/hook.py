@@ -10,15 +10,14 @@ import typer
 
 from resources.machine_manifest import HookKind
 from starter.commands import candidates
+from starter.commands.blocks import command
 from starter.commands.candidates import Candidates
-from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, tell_each
+from starter.commands.common import Asking, Reading, ReasonOption, Session, reading, tell_each
 from starter.commands.kinds import ALIASES, MACHINE
 from starter.commands.rows import Form
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from resources.machine import MachineState
     from starter.sdk.client import HostlerClient
     from starter.sdk.machines.hooks import Held
@@ -43,7 +42,7 @@ async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
     from starter.sdk.client import HostlerClient
     from starter.sdk.machines.hooks import hooks_of
 
-    here = session(ctx, ctx.params.get("cluster"), ctx.params.get("settings"))
+    here = reading(ctx, ctx.params.get("cluster"), ctx.params.get("settings"))
     async with HostlerClient.connect(here.settings, cluster=here.cluster) as client:
         found = hooks_of(await client.get(_machine(ctx.params["machine"])))
     return [(h.name, f"{h.kind}, {h.owner}") for h in found if h.name.startswith(incomplete)]
@@ -63,28 +62,28 @@ OwnerOption = Annotated[str, typer.Option("--owner", help="Who removes it, and c
 
 
 @app.command("add")
+@command
 def add(
-    ctx: typer.Context,
+    *,
     machine: MachineArgument,
     hook: NewNameArgument,
     owner: OwnerOption,
     kind: Annotated[HookKind, typer.Option("--kind", help="What it holds.")] = HookKind.PRE_DRAIN,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Hold a machine until the hook is removed. Not for one that is being deleted already."""
 
     async def ask(client: HostlerClient, name: str) -> Sent:
         return await client.hooks.add(name, hook, owner=owner, kind=kind, reason=reason)
 
-    _tell(ctx, machine, cluster, settings, requested_by, ask)
+    _tell(here, machine, ask)
 
 
 @app.command("remove")
+@command
 def remove(
-    ctx: typer.Context,
+    *,
     machine: MachineArgument,
     hook: NameArgument,
     owner: Annotated[str, typer.Option("--owner", help="Only if it is this owner's.", show_default="whoever's")] = "",
@@ -92,26 +91,24 @@ def remove(
         HookKind | None, typer.Option("--kind", help="Needed where both have the name.", show_default=False)
     ] = None,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Let a machine go on, as far as this hook is concerned. What the hook is there for should be done."""
 
     async def ask(client: HostlerClient, name: str) -> Sent:
         return await client.hooks.remove(name, hook, owner=owner, kind=kind, reason=reason)
 
-    _tell(ctx, machine, cluster, settings, requested_by, ask)
+    _tell(here, machine, ask)
 
 
 @app.command("list")
+@command
 def show(
-    ctx: typer.Context,
+    *,
     machine: MachineArgument,
     kind: Annotated[HookKind | None, typer.Option("--kind", help="Only these.", show_default=False)] = None,
     form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """List the hooks of a machine: of its spec, and those that were added."""
     name = _machine(machine)
@@ -131,17 +128,10 @@ def show(
             now = datetime.now(UTC)
             say(*Table(HEADER).lines([cells(h, now) for h in found]))
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)
 
 
-def _tell(
-    ctx: typer.Context,
-    machine: str,
-    cluster: str | None,
-    settings: Path | None,
-    requested_by: str | None,
-    ask: Callable[[HostlerClient, str], Awaitable[Sent]],
-) -> None:
+def _tell(here: Session, machine: str, ask: Callable[[HostlerClient, str], Awaitable[Sent]]) -> None:
     name = _machine(machine)
 
     async def body(client: HostlerClient) -> None:
@@ -150,7 +140,7 @@ def _tell(
 
         await tell_each({name: f"machine/{name}:"}, told)
 
-    session(ctx, cluster, settings, requested_by).run(body)
+    here.run(body)
 
 
 def _machine(word: str) -> str:

@@ -8,18 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands.common import (
-    AsOption,
-    ClusterOption,
-    NamesArgument,
-    PoolArgument,
-    ReasonOption,
-    Session,
-    SettingsOption,
-    session,
-    target,
-    tell_each,
-)
+from starter.commands.blocks import command
+from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, Session, target, tell_each
 from starter.commands.kinds import POOL
 
 if TYPE_CHECKING:
@@ -45,8 +35,9 @@ DryRunOption = Annotated[
 # -- scale, hibernate, wake -------------------------------------------------------------------------------------------
 
 
+@command
 def scale(
-    ctx: typer.Context,
+    *,
     kind: PoolArgument,
     names: NamesArgument = None,
     replicas: Annotated[
@@ -62,9 +53,7 @@ def scale(
     ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Change how many machines a pool has: scale pool NAME --replicas N; as kubectl, also scale --replicas=N pool/NAME.
 
@@ -89,39 +78,34 @@ def scale(
     def send(client: HostlerClient, pool: str) -> Awaitable[Sent]:
         return client.pools.scale(pool, replicas, current=current, remove=remove, reason=reason)
 
-    here = session(ctx, cluster, settings, requested_by)
     _each(here, pools, "scaling", "scaled", send, rehearse if dry_run else None)
 
 
+@command
 def hibernate(
-    ctx: typer.Context,
+    *,
     kind: PoolArgument,
     names: NamesArgument = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Let pools have no machines for now, whatever replicas says; `hostler wake pool NAME` brings them back."""
-    here = session(ctx, cluster, settings, requested_by)
     pools = named(target(kind, names or [], (POOL,))[1])
     rehearse = _slumber(True) if dry_run else None
     _each(here, pools, "hibernation", "hibernated", lambda c, p: c.pools.hibernate(p, reason=reason), rehearse)
 
 
+@command
 def wake(
-    ctx: typer.Context,
+    *,
     kind: PoolArgument,
     names: NamesArgument = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Give hibernated pools their machines again, as many as replicas says."""
-    here = session(ctx, cluster, settings, requested_by)
     pools = named(target(kind, names or [], (POOL,))[1])
     rehearse = _slumber(False) if dry_run else None
     _each(here, pools, "waking", "woken", lambda c, p: c.pools.wake(p, reason=reason), rehearse)

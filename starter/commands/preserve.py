@@ -8,22 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates
-from starter.commands.common import (
-    AllClustersOption,
-    AllOption,
-    AsOption,
-    ClusterOption,
-    ReasonOption,
-    SelectorOption,
-    Session,
-    SettingsOption,
-    session,
-    span,
-    target,
-    tell_each,
-)
+from starter.commands.blocks import command
+from starter.commands.common import Asking, ReasonOption, Session, span, target, tell_each
 from starter.commands.kinds import ALIASES, MACHINE, NODE
-from starter.commands.selection import PRESERVED, Key, Selection, choice
+from starter.commands.selection import PRESERVED, Among, Key, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -47,8 +35,9 @@ UntilOption = Annotated[
 ]
 
 
+@command
 def preserve(
-    ctx: typer.Context,
+    *,
     targets: TargetsArgument = None,
     when_failed: Annotated[bool, typer.Option("--when-failed", help="Only once it has Failed.")] = False,
     never: Annotated[
@@ -64,13 +53,9 @@ def preserve(
         ),
     ] = None,
     until: UntilOption = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Keep machines for a look: cluster-autoscaler leaves them alone, and one that fails is drained and kept, not
     deleted, until its time ends. `hostler release` ends it before, `hostler extend` moves the end.
@@ -88,20 +73,16 @@ def preserve(
     def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
         return client.preserve(key[1], value, lasts=long, until=end, reason=reason, cluster=key[0])
 
-    here = session(ctx, cluster, settings, requested_by)
-    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "preservation", send)
+    _each(here, targets or [], choice_of(targets or [], among), "preservation", send)
 
 
+@command
 def release(
-    ctx: typer.Context,
+    *,
     targets: TargetsArgument = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Let preserved machines go before their time, and withdraw what was asked, on the node too: a Running machine goes
     on as if it never had been preserved, a Failed one is deleted, and its pool makes another.
@@ -112,24 +93,20 @@ def release(
     def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
         return client.release(key[1], reason=reason, cluster=key[0])
 
-    here = session(ctx, cluster, settings, requested_by)
-    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "release", send)
+    _each(here, targets or [], choice_of(targets or [], among), "release", send)
 
 
+@command
 def extend(
-    ctx: typer.Context,
+    *,
     targets: TargetsArgument = None,
     lasts: Annotated[
         str | None, typer.Option("--for", metavar="TIME", help="So long from now on (8h, 90m).", show_default=False)
     ] = None,
     until: UntilOption = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Move the end of a preservation, later or earlier: extend m1 --for 24h; extend m1 --until 2026-12-01T18:00:00Z.
 
@@ -143,8 +120,7 @@ def extend(
     def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
         return client.extend(key[1], lasts=long, until=end, reason=reason, cluster=key[0])
 
-    here = session(ctx, cluster, settings, requested_by)
-    _each(here, targets or [], choice_of(targets or [], selector, everything, all_clusters), "extension", send)
+    _each(here, targets or [], choice_of(targets or [], among), "extension", send)
 
 
 def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datetime | None]:
@@ -159,11 +135,11 @@ def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datet
         raise typer.BadParameter(f"--until: {e}") from None
 
 
-def choice_of(targets: Sequence[str], selector: str | None, everything: bool, all_clusters: bool) -> Selection:
+def choice_of(targets: Sequence[str], among: Among) -> Selection:
     """Raises a usage error."""
-    if not targets and selector is None and not everything:
+    if not targets and not among.some:
         raise typer.BadParameter("say which: names (MACHINE or NODE...), -l SELECTOR, or --all")
-    return choice([name for _, name in parse_targets(targets)], selector, everything, all_clusters)
+    return among.choice([name for _, name in parse_targets(targets)])
 
 
 def parse_targets(words: Sequence[str]) -> list[tuple[str, str]]:

@@ -6,51 +6,42 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from starter.commands.blocks import command
 from starter.commands.common import (
-    AllClustersOption,
-    AllOption,
-    AsOption,
-    ClusterOption,
+    Asking,
     ForceOption,
     MachineArgument,
     NamesArgument,
     ReasonOption,
-    SelectorOption,
-    SettingsOption,
     TimeoutOption,
-    session,
     span,
     target,
 )
 from starter.commands.delete import tell_all
-from starter.commands.selection import Key, choice
+from starter.commands.selection import Key, Others
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
 
+@command
 def recreate(
-    ctx: typer.Context,
+    *,
     kind: MachineArgument,
     names: NamesArgument = None,
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
+    among: Others,
     force: ForceOption = False,
     reason: ReasonOption = "",
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until the new ones are Running.")] = False,
     timeout: TimeoutOption = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Replace machines: drain, then the VM, its disks and its Node go; when all is gone a new life of the same name
     begins, with the newest spec and class. `hostler delete` meanwhile cancels the new life.
     """
-    here = session(ctx, cluster, settings, requested_by)
     limit = span(timeout)
-    chosen = choice(target(kind, names or [])[1], selector, everything, all_clusters)
+    chosen = among.choice(target(kind, names or [])[1])
 
     async def body(client: HostlerClient) -> None:
         machines = await chosen.keys(client)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates
-from starter.commands.common import AsOption, ClusterOption, ReasonOption, SettingsOption, session, span, tell_each
+from starter.commands.blocks import command
+from starter.commands.common import Asking, Reading, ReasonOption, span, tell_each
 from starter.commands.kinds import ALIASES, POOL
 from starter.commands.pools import DryRunOption, label
 from starter.outlet import say
@@ -63,8 +64,9 @@ def some_pools(words: list[str] | None) -> list[str]:
 
 
 @app.command()
+@command
 def status(
-    ctx: typer.Context,
+    *,
     names: PoolsArgument = None,
     watch: Annotated[
         bool,
@@ -78,8 +80,7 @@ def status(
     timeout: Annotated[
         str | None, typer.Option("--timeout", help="Give up after so long (20m, 1h30m).", show_default="no limit")
     ] = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """Say how rollouts stand, step by step and why; follow them to their end. Without POOL, of all pools.
 
@@ -104,7 +105,7 @@ def status(
         else:
             await _once(client, found)
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)
 
 
 async def _once(client: HostlerClient, names: list[str]) -> None:
@@ -126,12 +127,12 @@ async def _once(client: HostlerClient, names: list[str]) -> None:
 
 
 @app.command()
+@command
 def history(
-    ctx: typer.Context,
+    *,
     names: PoolsArgument = None,
     revision: RevisionOption = None,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    here: Reading,
 ) -> None:
     """List the revisions of a pool, who made them and why, and what became of their rollouts."""
     given = some_pools(names)
@@ -150,7 +151,7 @@ def history(
                 lines = await rollout_history.page(client, name, revision)
             say(*lines)
 
-    session(ctx, cluster, settings).run(body)
+    here.run(body)
 
 
 # -- steer ------------------------------------------------------------------------------------------------------------
@@ -160,15 +161,13 @@ def _asks(intent: str, help: str) -> None:
     """A command of that name, for what is asked of a pool without more words."""
 
     @app.command(intent, help=help)
-    def command(
-        ctx: typer.Context,
+    @command
+    def asks(
+        *,
         names: PoolsArgument = None,
         reason: ReasonOption = "",
-        cluster: ClusterOption = None,
-        settings: SettingsOption = None,
-        requested_by: AsOption = None,
+        here: Asking,
     ) -> None:
-        here = session(ctx, cluster, settings, requested_by)
         here.run(_each(some_pools(names), lambda client, name: getattr(client.pools, intent)(name, reason=reason)))
 
 
@@ -178,23 +177,21 @@ _asks("abort", "Stop rollouts where they are: the old machines that are left sta
 
 
 @app.command()
+@command
 def undo(
-    ctx: typer.Context,
+    *,
     names: PoolsArgument = None,
     to: Annotated[
         int | None, typer.Option("--to-revision", help="Go back to this one; default: the one before the newest.")
     ] = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Go back to a former revision, as a new one. Machines of it that are still there are not replaced."""
     given = some_pools(names)
     if to is not None and len(given) > 1:
         raise typer.BadParameter("--to-revision is of one pool")
-    here = session(ctx, cluster, settings, requested_by)
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "rolled back", undo=True, to=to))
     else:
@@ -202,17 +199,16 @@ def undo(
 
 
 @app.command()
+@command
 def restart(
-    ctx: typer.Context,
+    *,
     names: PoolsArgument = None,
     dry_run: DryRunOption = False,
     reason: ReasonOption = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Replace all machines by the pool's strategy, though nothing else has changed."""
-    given, here = some_pools(names), session(ctx, cluster, settings, requested_by)
+    given = some_pools(names)
     if dry_run:
         here.run(lambda client: _rehearse(client, given, "restarted", restart=True))
     else:

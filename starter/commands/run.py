@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from resources.settings import ROLES
-from starter.commands.common import SettingsOption, session
+from starter.commands.blocks import command
+from starter.commands.common import Installing
 from starter.outlet import say
 
 if TYPE_CHECKING:
@@ -77,9 +78,10 @@ def up(
     asyncio.run(running.up(options))
 
 
+@command
 def worker(
-    ctx: typer.Context,
-    settings: SettingsOption = None,
+    *,
+    here: Installing,
     role: Annotated[
         list[Role] | None,
         typer.Option(
@@ -88,7 +90,7 @@ def worker(
     ] = None,
 ) -> None:
     """Run a worker in the foreground. This process becomes `python -m worker`."""
-    file = session(ctx, None, settings).settings.file  # a wrong one is said here, in a line
+    file = here.settings.file  # a wrong one is said here, in a line
     argv = [sys.executable, "-P", "-m", "worker"]
     argv += ["--settings", str(file)] if file else []
     for one in role or ():
@@ -96,7 +98,8 @@ def worker(
     os.execv(sys.executable, argv)
 
 
-def setup(ctx: typer.Context, settings: SettingsOption = None) -> None:
+@command
+def setup(here: Installing) -> None:
     """Register Hostler's search attributes with Temporal's namespace. Safe to repeat."""
 
     async def register(hostler: HostlerClient) -> None:
@@ -111,4 +114,4 @@ def setup(ctx: typer.Context, settings: SettingsOption = None) -> None:
             say(f"searchattribute/{name} created")
         say(f"namespace {hostler.temporal.namespace} is ready for Hostler")
 
-    session(ctx, None, settings).run(register)
+    here.run(register)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from starter.commands.blocks import Block
+from starter.commands.common import AllClustersOption, AllOption, SelectorOption
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
@@ -42,15 +45,43 @@ class Selection:
         return [(m.cluster, m.name) for m in await client.list(all_clusters=self.all_clusters)]
 
 
-def choice(names: list[str], selector: str | None, everything: bool, all_clusters: bool) -> Selection:
-    """Of a command that changes or waits: it takes all only where that is asked for. Raises a usage error."""
-    if names and (selector is not None or everything):
-        raise typer.BadParameter("names, or -l, or --all: one of them")
-    if selector is not None and everything:
-        raise typer.BadParameter("-l, or --all: one of them")
-    if not names and selector is None and not everything:
-        raise typer.BadParameter("say which: names (machine NAME...), -l SELECTOR, or --all")
-    return listing(names, selector, all_clusters)
+@dataclass(frozen=True)
+class Among:
+    """-l, --all and -A, of a command that changes or waits: it takes all only where that is asked for."""
+
+    selector: str | None
+    everything: bool
+    all_clusters: bool
+
+    def __bool__(self) -> bool:
+        return self.some or self.all_clusters
+
+    @property
+    def some(self) -> bool:
+        """Machines are meant that are not named."""
+        return self.selector is not None or self.everything
+
+    def choice(self, names: list[str]) -> Selection:
+        """Raises a usage error."""
+        if names and self.some:
+            raise typer.BadParameter("names, or -l, or --all: one of them")
+        if self.selector is not None and self.everything:
+            raise typer.BadParameter("-l, or --all: one of them")
+        if not names and not self.some:
+            raise typer.BadParameter("say which: names (machine NAME...), -l SELECTOR, or --all")
+        return listing(names, self.selector, self.all_clusters)
+
+
+def _among(
+    ctx: typer.Context,
+    selector: SelectorOption = None,
+    everything: AllOption = False,
+    all_clusters: AllClustersOption = False,
+) -> Among:
+    return Among(selector, everything, all_clusters)
+
+
+Others = Annotated[Among, Block(_among)]
 
 
 def listing(names: list[str], selector: str | None, all_clusters: bool) -> Selection:

@@ -14,7 +14,7 @@ import typer
 import yaml
 
 from resources.visible import visible_json
-from starter.commands.common import session
+from starter.commands.common import asking
 from starter.outlet import say, say_text
 from starter.sdk.errors import HostlerError, Unreachable
 
@@ -35,7 +35,7 @@ class Service(StrEnum):
 
 def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query: Any) -> Any:
     """One call of the simulator's admin API. Raises HostlerError with its own words when it refuses."""
-    address = session(ctx, None, None).settings.simulator
+    address = asking(ctx).settings.simulator
     if address is None:
         raise HostlerError(
             "these settings name no simulator; `hostler up` writes some that do: <its --dir>/settings.yaml"

@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates
-from starter.commands.common import AsOption, ClusterOption, SettingsOption, session
+from starter.commands.blocks import command
+from starter.commands.common import Asking
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
 
+@command
 def update_class(
-    ctx: typer.Context,
+    *,
     machine: Annotated[
         str, typer.Argument(metavar="MACHINE", help="Its name.", autocompletion=candidates.machine_names)
     ],
@@ -25,9 +27,7 @@ def update_class(
         ),
     ],
     reason: Annotated[str, typer.Option("--reason", help="Why, for the journal.", show_default=False)] = "",
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
-    requested_by: AsOption = None,
+    here: Asking,
 ) -> None:
     """Give a machine another class, or its own class's newest generation: what can be updated is updated on the VM that
     runs; where other fields differ the machine is Outdated until `hostler recreate`. It is never replaced by itself.
@@ -40,4 +40,4 @@ def update_class(
             sent = await client.update_class(machine, machine_class, reason=reason)
             busy.say(f"machine/{machine} {'configured: ' if sent.recorded else ''}{sent.message}")
 
-    session(ctx, cluster, settings, requested_by).run(body)
+    here.run(body)

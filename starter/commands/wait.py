@@ -10,20 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from starter.commands import candidates, pools
-from starter.commands.common import (
-    AllClustersOption,
-    AllOption,
-    ClusterOption,
-    MachineOrPoolArgument,
-    NamesArgument,
-    SelectorOption,
-    SettingsOption,
-    session,
-    span,
-    target,
-)
+from starter.commands.blocks import command
+from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, span, target
 from starter.commands.kinds import MACHINE, POOL
-from starter.commands.selection import Key, Selection, choice
+from starter.commands.selection import Key, Others, Selection
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
@@ -31,8 +21,9 @@ if TYPE_CHECKING:
     from starter.sdk.results import Life
 
 
+@command
 def wait(
-    ctx: typer.Context,
+    *,
     kind: MachineOrPoolArgument,
     names: NamesArgument = None,
     until: Annotated[
@@ -47,11 +38,8 @@ def wait(
     timeout: Annotated[
         str, typer.Option("--timeout", help="Give up after so long (20m, 1h30m), in all: exit code 124.")
     ] = "20m",
-    selector: SelectorOption = None,
-    everything: AllOption = False,
-    all_clusters: AllClustersOption = False,
-    cluster: ClusterOption = None,
-    settings: SettingsOption = None,
+    among: Others,
+    here: Reading,
 ) -> None:
     """Wait until machines are in a phase, or gone. Those that -l and --all mean are those of the beginning.
 
@@ -62,15 +50,15 @@ def wait(
     124: not in time.
     """
     which, given = target(kind, names or [], (MACHINE, POOL))
-    here, limit = session(ctx, cluster, settings), span(timeout)
+    limit = span(timeout)
     if which == POOL:
-        if selector is not None or everything or all_clusters:
+        if among:
             raise typer.BadParameter("of pools: wait pool NAME... [--for rolled-out|ready|deleted]")
         wanted = pools.parse_goal(until or "rolled-out")
         keys = pools.named(given)
         here.run(lambda c: wait_for_pools(c, [(c.cluster, name) for name in keys], wanted, limit))
         return
-    chosen = choice(given, selector, everything, all_clusters)
+    chosen = among.choice(given)
     goal = parse_goal(until or "phase=Running")
 
     async def body(client: HostlerClient) -> None:

@@ -7,17 +7,19 @@ for cluster in await hostler.clusters.list():
 from __future__ import annotations
 
 import builtins
+from datetime import datetime
 from functools import partial
 
 from resources import attributes, names
 from resources.cluster import ClusterState
+from resources.histories import last_words
 from resources.messages import Intent
 from resources.starts import FROM_OUTSIDE
 from starter.sdk import live, parallel
 from starter.sdk.entity import EntityClient, runs
 from starter.sdk.errors import NotFound, Refused, translated
 from starter.sdk.machines.records import machines_of
-from starter.sdk.results import ClusterDescription, ClusterSummary, Sent
+from starter.sdk.results import ClusterDescription, ClusterSummary, Sent, since
 from starter.sdk.spelling import did_you_mean
 from starter.sdk.starts import start_cluster
 
@@ -138,6 +140,14 @@ class Clusters(EntityClient[ClusterState]):
     async def _begin(self, name: str) -> None:
         with translated():
             await start_cluster(self.temporal, self.settings, name)
+
+    async def _recorded(self, workflow_id: str, run_id: str) -> ClusterState:
+        if (state := await last_words(self.temporal, workflow_id, run_id)) is None:
+            raise NotFound(f"{workflow_id}: its history is gone")
+        return state
+
+    def _gone(self, name: str, cluster: str | None, closed: datetime | None) -> NotFound:
+        return NotFound(f"cluster {name} is not watched{since(closed)}")
 
     async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
         known = [c.name for c in await self.list()]

@@ -5,6 +5,7 @@ A shelf (machines, pools, classes, clusters) is an entity client with what its k
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Generic, TypeVar
@@ -24,7 +25,7 @@ StateT = TypeVar("StateT", bound=BaseModel)
 Handle = WorkflowHandle[Any, Any]
 
 
-class EntityClient(Generic[StateT]):
+class EntityClient(ABC, Generic[StateT]):
     """`cluster` is everywhere the connection's own where it is not given."""
 
     noun: ClassVar[str]
@@ -143,9 +144,9 @@ class EntityClient(Generic[StateT]):
         with translated():
             return f"{await live.absence(self.temporal, queue or self.connection.queue, datetime.now(UTC))}; {why}"
 
+    @abstractmethod
     async def _recorded(self, workflow_id: str, run_id: str) -> StateT:
         """What was asked for, by its history. Raises NotFound without one."""
-        raise NotImplementedError
 
     def _web(self, workflow_id: str, run_id: str) -> str | None:
         return live.web_link(self.settings.temporal.ui, self.temporal.namespace, workflow_id, run_id)
