@@ -28,6 +28,8 @@ KNOBS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
+    # Five minutes, without it: a call that is just being sent then fails with "operation was canceled".
+    "frontend.keepAliveMaxConnectionAge": '"24h"',
 }
 
 

@@ -23,6 +23,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+from flowkit import Boundary
 from lifekit import Stack, eventually
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -56,10 +57,6 @@ class Fault:
 
     def __str__(self) -> str:
         return f"{self.activity} {self.call} {self.kind}"
-
-
-Boundary = tuple[str, int]
-"""An activity and which of its calls."""
 
 
 def arm(stack: Stack, *workflows: str) -> None:

@@ -19,25 +19,29 @@ from resources.orders import in_ms
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow
 
+Boundary = tuple[str, int]
+"""An activity and which of its calls."""
+
 
 @dataclass(frozen=True)
 class Flow:
     """Called with a stack, it drives one machine to the right end and asks for every invariant."""
 
     run: Callable[[Stack], Awaitable[None]]
-    about: frozenset[str] | None
-    """Activities whose boundaries the covering subset strikes, or one of them with the call's number ("drain_node 2");
-    None: all, with every kind of fault."""
+    about: tuple[Boundary, ...] | None
+    """The boundaries that the covering subset strikes; None: all, with every kind of fault."""
 
     async def __call__(self, stack: Stack) -> None:
         await self.run(stack)
 
 
 def flow(flows: dict[str, Flow], *about: str) -> Callable[[Callable[[Stack], Awaitable[None]]], Flow]:
-    """Register. Its boundaries count from where it says `arm`."""
+    """Register. Its boundaries count from where it says `arm`. `about`: which of them are its own, an activity's first
+    call ("drain_node") or a later one ("drain_node 2")."""
 
     def register(run: Callable[[Stack], Awaitable[None]]) -> Flow:
-        made = flows[run.__name__.replace("_", " ")] = Flow(run, frozenset(about) or None)
+        own = [(activity, int(call or 1)) for activity, _, call in (word.partition(" ") for word in about)]
+        made = flows[run.__name__.replace("_", " ")] = Flow(run, tuple(own) or None)
         return made
 
     return register

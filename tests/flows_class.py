@@ -39,7 +39,7 @@ SILENT = timedelta(seconds=4)
 CLASSES: dict[str, Flow] = {}
 
 
-@flow(CLASSES, "tell_users", "update_machine", "report_to_class", "tell_node")
+@flow(CLASSES, "tell_users", "report_to_class", "update_machine", "tell_node", "report_to_class 2")
 async def hot_update(stack: Stack) -> None:
     """A tag changes, a tag goes, an option changes: on VM, NIC and disk, and nothing else of them (field case P69)."""
     of, seen = await machine_of_class(stack)
@@ -50,7 +50,7 @@ async def hot_update(stack: Stack) -> None:
     await end(stack, seen, of)
 
 
-@flow(CLASSES, "update_machine", "report_to_class")
+@flow(CLASSES, "update_machine", "report_to_class", "report_to_class 2", "update_machine 2", "report_to_class 3")
 async def hot_update_of_a_failing_kind(stack: Stack) -> None:
     """One resource of three refuses for a while: the others have their change, and it is tried again in time."""
     wait = TRIED_AGAIN if disturbed(stack) else LATER
@@ -66,7 +66,7 @@ async def hot_update_of_a_failing_kind(stack: Stack) -> None:
     await end(stack, seen, of)
 
 
-@flow(CLASSES, "update_machine")
+@flow(CLASSES, "update_machine", "update_machine 2")
 async def hot_update_set_back(stack: Stack) -> None:
     """It fails half-way, and the class becomes what it was: so does what was changed already."""
     of, seen = await machine_of_class(stack, waits={ErrorClass.INVALID: timedelta(hours=1)})
@@ -81,7 +81,7 @@ async def hot_update_set_back(stack: Stack) -> None:
     await end(stack, seen, of)
 
 
-@flow(CLASSES, "find_users", "ask_class", "tell_users", "report_to_class", "forget_machine")
+@flow(CLASSES, "find_users", "ask_class", "tell_users", "report_to_class", "report_to_class 2", "forget_machine")
 async def class_life(stack: Stack) -> None:
     """Started; asked by a machine that was started with plain JSON; changed; deletion refused while used; deleted."""
     name, of = new_name(), new_class(stack)

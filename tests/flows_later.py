@@ -65,7 +65,20 @@ async def reset(stack: Stack) -> None:
     await check_i11(stack, machine_id(stack.cluster, name))
 
 
-@flow(LATER, "tell_node", "look_at_node", "look_at_vm", "drain_node")
+@flow(
+    LATER,
+    "tell_node",
+    "look_at_node",
+    "look_at_vm",
+    "tell_node 2",
+    "look_at_vm 2",
+    "look_at_node 2",
+    "drain_node",
+    "tell_node 3",
+    "drain_node 2",
+    "tell_node 4",
+    "drain_node 3",
+)
 async def health_failure(stack: Stack) -> None:
     """The kubelet dies: Unknown, two fresh looks, Failed at the health deadline, drained in Failed, deleted."""
     name = new_name()
@@ -95,7 +108,7 @@ async def health_failure(stack: Stack) -> None:
     await check_i11(stack, machine_id(stack.cluster, name))
 
 
-@flow(LATER, "drain_node")
+@flow(LATER, "drain_node", "drain_node 2")
 async def hostile_input(stack: Stack) -> None:
     """Messages that nobody meant so, to a machine and its cluster, and annotations that mean nothing on its Node: all
     goes on, and its neighbour hears nothing of it."""
@@ -127,7 +140,7 @@ async def hostile_input(stack: Stack) -> None:
         await check_i11(stack, machine_id(stack.cluster, each.last.name))
 
 
-@flow(LATER, "look_at_node", "look_at_vm")
+@flow(LATER, "look_at_node", "look_at_vm", "look_at_node 2", "look_at_vm 2")
 async def recovery_unheard(stack: Stack) -> None:
     """Ill at the first look, well at the second, and no news of it comes: never Failed."""
     name = new_name()
@@ -155,7 +168,16 @@ async def recovery_unheard(stack: Stack) -> None:
     await check_i11(stack, machine_id(stack.cluster, name))
 
 
-@flow(LATER, "create_machine", "drain_node", "delete_machine", "forget_machine")
+@flow(
+    LATER,
+    "drain_node",
+    "delete_machine",
+    "forget_machine",
+    "create_machine",
+    "drain_node 2",
+    "delete_machine 2",
+    "forget_machine 2",
+)
 async def recreate(stack: Stack) -> None:
     """A delete to the end, then a new life under the same name: one VM at a time."""
     name = new_name()
@@ -215,7 +237,7 @@ async def adopt(stack: Stack) -> None:
     await check_i11(stack, machine_id(stack.cluster, name))
 
 
-@flow(LATER, "delete_machine 1")
+@flow(LATER, "delete_machine")
 async def another_account(stack: Stack) -> None:
     """The Secret opens another account when the deletion comes: what is not found there is not gone."""
     name = new_name()
@@ -276,7 +298,7 @@ async def changed_template(stack: Stack) -> None:
     await check_i11(stack, machine_id(stack.cluster, name))
 
 
-@flow(LATER, "drain_node", "tell_node")
+@flow(LATER, "tell_node", "drain_node", "drain_node 2")
 async def delete_in_unknown(stack: Stack) -> None:
     """The kubelet is dead when the deletion comes: pods are evicted, and killed at the drain deadline only."""
     name = new_name()

@@ -146,7 +146,14 @@ async def settled(pool: Pool) -> PoolState:
 
 
 @pool_flow(
-    "ask_class", "register_pool", "find_members", "report_to_class", "start_machines", "tell_members", "forget_pool"
+    "ask_class",
+    "find_members",
+    "register_pool",
+    "report_to_class",
+    "start_machines",
+    "start_machines 2",
+    "tell_members",
+    "forget_pool",
 )
 async def pool_life(it: Live) -> None:
     """Started with plain JSON and no class: from nothing to two machines, and to nothing again."""
@@ -177,7 +184,7 @@ async def start_by_hand(pool: Pool) -> None:
     stack.started[pool.name] = pool.handle
 
 
-@pool_flow("tell_members 1")
+@pool_flow("tell_members")
 async def pool_scaled_in(it: Live) -> None:
     """From two machines to one: one goes, and no VM is made for it."""
     await it.up(2)
@@ -187,7 +194,7 @@ async def pool_scaled_in(it: Live) -> None:
     await it.end(machines=2, ceiling=3)
 
 
-@pool_flow("start_rollout", "mark_nodes", "start_machines 2", "tell_members 1")
+@pool_flow("mark_nodes", "start_rollout", "tell_members", "start_machines 2")
 async def pool_rolled_out(it: Live) -> None:
     """The class gets another image: each of two machines is replaced, and never are there fewer."""
     await it.up(2)
@@ -204,7 +211,7 @@ async def pool_rolled_out(it: Live) -> None:
     await it.end(machines=4, ceiling=3, rollouts=1)
 
 
-@pool_flow("start_rollout 2", "mark_nodes 2")
+@pool_flow("mark_nodes 2", "start_rollout 2")
 async def rollout_undone(it: Live) -> None:
     """A bad image costs the surge and is undone: both machines are as they were, also for the person who uses them."""
     pool, stack = it.pool, it.pool.stack
@@ -247,7 +254,7 @@ async def vms(it: Live, count: int) -> None:
     await eventually(made, lambda n: n == count, f"{count} VMs")
 
 
-@pool_flow("tell_members 1", "tell_members 2")
+@pool_flow("tell_members", "tell_members 2")
 async def pool_repaired(it: Live) -> None:
     """Both machines fall ill: one after the other is replaced, by permit, with one VM more though maxSurge is 0."""
     pool = it.pool
@@ -279,7 +286,7 @@ async def pool_with_one_slot(it: Live) -> None:
     await it.end(machines=4, ceiling=3)
 
 
-@pool_flow("start_machines 3", "tell_members 1")
+@pool_flow("tell_members", "start_machines 3")
 async def pool_whose_vms_die(it: Live) -> None:
     """Each VM is terminated as soon as it can be described. The pool backs off and says so; once nobody does it any
     more, a person lets it go on."""
@@ -304,7 +311,7 @@ async def pool_whose_vms_die(it: Live) -> None:
     await it.end(machines=len(it.seen.launches()), ceiling=3)
 
 
-@pool_flow("look_at_node 2", "look_at_vm 2")
+@pool_flow("look_at_vm 2", "look_at_node 2")
 async def not_found_lies(it: Live) -> None:
     """A read by id does not find the VM of a Ready Node, and the watch of the account says so: a contradiction, and
     said. No VM is terminated or made for it."""

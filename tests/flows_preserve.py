@@ -32,7 +32,7 @@ HEALTH_TIMEOUT = timedelta(seconds=4)
 PRESERVED: dict[str, Flow] = {}
 
 
-@flow(PRESERVED, "preserve_node")
+@flow(PRESERVED, "preserve_node", "preserve_node 2")
 async def preserved_by_annotation(stack: Stack) -> None:
     """Running and annotated with `now`: protected from cluster-autoscaler until its time, and as before then."""
     name = new_name()
@@ -57,7 +57,7 @@ async def preserved_by_annotation(stack: Stack) -> None:
     await the_end(stack, seen)
 
 
-@flow(PRESERVED, "preserve_node", "drain_node")
+@flow(PRESERVED, "drain_node", "preserve_node", "preserve_node 2", "drain_node 2")
 async def preserved_when_it_failed(stack: Stack) -> None:
     """Asked for before; drained once when it fails, kept until its time, then deleted by itself."""
     name = new_name()
@@ -82,7 +82,7 @@ async def preserved_when_it_failed(stack: Stack) -> None:
     await the_end(stack, seen)
 
 
-@flow(PRESERVED, "preserve_node")
+@flow(PRESERVED, "preserve_node", "preserve_node 2")
 async def preserved_and_well_again(stack: Stack) -> None:
     """Failed:Preserved, well again: Running:Preserved with the same expiry, and the cordon of the drain is lifted."""
     name = new_name()

@@ -308,18 +308,15 @@ async def forget(client: Client, workflow_id: str) -> None:
     execution = WorkflowExecution(workflow_id=workflow_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)
 
-    async def status() -> WorkflowExecutionStatus | None:
+    async def gone() -> bool:
         try:
-            return (await handle.describe()).status
+            if (await handle.describe()).status is WorkflowExecutionStatus.COMPLETED:
+                return True
+            running = WorkflowIDConflictPolicy.USE_EXISTING
+            await client.start_workflow("Forgotten", id=workflow_id, task_queue="nobody", id_conflict_policy=running)
+            await client.workflow_service.delete_workflow_execution(request)
         except RPCError as e:
-            if e.status != RPCStatusCode.NOT_FOUND:
-                raise
-            return None
+            return e.status == RPCStatusCode.NOT_FOUND  # a busy server is asked again
+        return False
 
-    if await status() in (None, WorkflowExecutionStatus.COMPLETED):
-        return
-    await client.start_workflow(
-        "Forgotten", id=workflow_id, task_queue="nobody", id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING
-    )
-    await client.workflow_service.delete_workflow_execution(request)
-    await eventually(status, lambda seen: seen is None, f"the end of {workflow_id}")
+    await eventually(gone, what=f"the end of {workflow_id}")

@@ -41,18 +41,18 @@ def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
 
 
 async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
-    """20 at the slow start's pace; then only as many are deleted as must go, and no VM is made for it."""
+    """Ten at the slow start's pace; then only as many are deleted as must go, and no VM is made for it."""
     crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(0))
     await pool.rolled_out(0)
-    assert await pool.scale(20) == "scaled; replicas 0 → 20"
-    await pool.rolled_out(20)
-    assert pool.vms() == {"running": 20}
-    assert await pool.scale(5) == "scaled; replicas 20 → 5"
-    await pool.rolled_out(5)
-    assert pool.vms() == {"running": 5}
-    assert len(pool.stack.launched()) == 20
-    assert (crowd.most, crowd.twins) == (20, set())
+    assert await pool.scale(10) == "scaled; replicas 0 → 10"
+    await pool.rolled_out(10)
+    assert pool.vms() == {"running": 10}
+    assert await pool.scale(3) == "scaled; replicas 10 → 3"
+    await pool.rolled_out(3)
+    assert pool.vms() == {"running": 3}
+    assert len(pool.stack.launched()) == 10
+    assert (crowd.most, crowd.twins) == (10, set())
     await pool.delete()
     assert pool.vms() == {}
 
@@ -161,22 +161,22 @@ async def test_a_machine_that_a_person_deletes_is_replaced(pool: Pool) -> None:
     await pool.rolled_out(2)
 
 
-async def test_a_rollout_of_twenty_while_the_worker_is_killed_three_times(temporal: WorkflowEnvironment) -> None:
-    """Surge 10 %, none unavailable. Every machine has one VM in its life, and never are there more than 22."""
+async def test_a_rollout_of_eight_while_the_worker_is_killed_three_times(temporal: WorkflowEnvironment) -> None:
+    """Surge 25 %, none unavailable. Every machine has one VM in its life, and never are there more than ten."""
     async with new_stack(temporal.client) as stack, worker_process(stack) as kill:
         pool, crowd = Pool(stack), Crowd(stack, "p1")
         try:
-            await pool.start(pool_spec(20, surge="10%"))
-            await pool.rolled_out(20)
+            await pool.start(pool_spec(8, surge="25%"))
+            await pool.rolled_out(8)
             await pool.apply(machine_class=pool_class(2, ami=OTHER_IMAGE))
-            for made in (2, 8, 14):
+            for made in (2, 4, 6):
                 await pool.when(lambda s, made=made: s.revision == 2 and s.updated >= made, f"{made} new machines")  # type: ignore[misc]
                 await kill()
-            await pool.rolled_out(20, revision=2)
+            await pool.rolled_out(8, revision=2)
             assert (await pool.result(2)).outcome == Outcome.COMPLETE
-            assert (crowd.most, crowd.twins) == (22, set())
-            assert len(stack.launched()) == 40
-            assert pool.vms() == {"running": 20}
+            assert (crowd.most, crowd.twins) == (10, set())
+            assert len(stack.launched()) == 16
+            assert pool.vms() == {"running": 8}
         finally:
             await end_running(stack)
 

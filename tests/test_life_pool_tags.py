@@ -11,7 +11,7 @@ from poollives import Crowd, Pool, machine_handle, pool_spec
 from test_life import fault
 from test_life_pool import OTHER_IMAGE
 
-from resources.machine_class import ClassState, UpdateState
+from resources.machine_class import UPDATE_CONCURRENCY, ClassState, UpdateState
 from resources.machine_deployment import MachineDeployment, MachineDeploymentSpec
 from resources.names import pool_user
 
@@ -44,11 +44,13 @@ async def pool(stack: Stack) -> AsyncIterator[HotPool]:
     await end_running(stack)
 
 
-async def test_fifty_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> None:
+async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> None:
+    """More than a class tells at a time."""
+    assert UPDATE_CONCURRENCY < 15
     hot, stack, crowd = pool.hot, pool.stack, Crowd(pool.stack, pool.name)
-    await pool.apply_both(pool_spec(50), **COST_A)
-    await pool.rolled_out(50, within=5 * DEADLINE)  # on a busy machine a worker brings up one in a second or two
-    await pool.known(50)
+    await pool.apply_both(pool_spec(15), **COST_A)
+    await pool.rolled_out(15, within=2 * DEADLINE)  # on a busy machine a worker brings up one in a second or two
+    await pool.known(15)
     machines = await pool.machines()
     denied = sorted(machines)[0]
     vm = instance_id(machines[denied])
@@ -57,9 +59,9 @@ async def test_fifty_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> N
 
     def told(s: ClassState) -> bool:
         counts = [n for state, _, n in s.states if state is UpdateState.UPDATED]
-        return s.generation == 2 and sum(counts) >= 49 and s.users[denied].state is UpdateState.FAILED
+        return s.generation == 2 and sum(counts) >= 14 and s.users[denied].state is UpdateState.FAILED
 
-    seen = await eventually(hot.of_class, told, "49 updated, one failed")
+    seen = await eventually(hot.of_class, told, "14 updated, one failed")
     assert (seen.users[denied].reason, list(seen.troubles)) == ("NotAuthorized", [denied])
     assert vm in seen.troubles[denied].message
     assert seen.users[pool_user(pool.name)].generation == 2
@@ -73,7 +75,7 @@ async def test_fifty_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> N
     await hot.client.renew(denied)
     await hot.done()
     assert hot.each(machines[denied]) == [B] * 3
-    assert (len(stack.launched()), crowd.most, (await pool.machines()).keys()) == (50, 50, machines.keys())
+    assert (len(stack.launched()), crowd.most, (await pool.machines()).keys()) == (15, 15, machines.keys())
 
 
 async def test_in_the_middle_of_a_rollout(pool: HotPool) -> None:

@@ -170,7 +170,7 @@ async def test_what_cannot_be_read_decides_nothing(
     assert cannot.status.waiting_for.next_try is not None
     await temporal.fast_forward(handle, timedelta(minutes=14))
     assert (await state(handle)).status.phase == Phase.UNKNOWN
-    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=30))
+    await temporal.fast_forward(handle, timedelta(minutes=5, seconds=1))
     await phase(handle, Phase.FAILED)
 
 

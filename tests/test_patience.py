@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,6 +20,7 @@ from starter.commands.rollout_view import LineView
 from starter.sdk import patience
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import Interrupted, Unreachable, translated
+from starter.sdk.pools.rollout_status import Stand, Verdict
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 EVERY = 17  # more than one look makes, so that the next one has a chance
@@ -134,6 +137,21 @@ async def test_waits_for_pools_classes_and_rollouts(place: Place, machines: Mach
     cuts.on = True
     await rollout_follow.follow(hostler, ["p1"], LineView(), None)
     assert 0 < waited < cuts.cut
+
+
+async def test_the_last_look_at_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporal does not answer just when the rollout is done, and its story is asked how it ended."""
+    done = SimpleNamespace(name="p1", revision=2, verdict=Verdict(Stand.DONE, ""), story=SimpleNamespace(running=True))
+
+    async def look(client: Any, name: str) -> Any:
+        return done
+
+    monkeypatch.setattr(rollout_follow.rollout_look, "look", look)
+    temporal, finished = Temporal(2, Interrupted("gone for a moment")), []
+    client: Any = SimpleNamespace(pools=SimpleNamespace(rollout_result=lambda name, revision: temporal.look()))
+    view: Any = SimpleNamespace(running=contextlib.nullcontext, show=lambda look, now: None, finish=finished.append)
+    await rollout_follow.follow(client, ["p1"], view, None)
+    assert (temporal.asked, finished) == (3, [done])
 
 
 async def test_waits_for_machines(working: Place, cuts: Cuts) -> None:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 from faultkit import Boundary
 from lifekit import Stack, new_stack
-from matrixkit import boundaries_of
+from matrixkit import boundaries_of, to_find
 from temporalio.testing import WorkflowEnvironment
 
 
@@ -19,4 +19,5 @@ async def shared(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
 
 @pytest.fixture(scope="module")
 async def boundaries(temporal: WorkflowEnvironment, request: pytest.FixtureRequest) -> dict[str, list[Boundary]]:
-    return await boundaries_of(temporal.client, request.module.FLOWS)
+    """Of the flows whose every boundary is struck."""
+    return await boundaries_of(temporal.client, to_find(request.module.FLOWS))
