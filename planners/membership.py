@@ -10,6 +10,7 @@ from planners.claims import CONTRADICTION, GONE
 from planners.hot_update import rolling_hash
 from planners.preservation import ASKED_FOR, effective
 from resources.base import read_time
+from resources.canonical import lasting
 from resources.errors import PASSING, ErrorClass
 from resources.machine import Condition, MachineState, Mark, Phase
 from resources.member import Keep, Trouble, Vm, priority_in
@@ -53,20 +54,17 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
     )
 
 
-FIRST = {
+ALWAYS = {
     *("machine", "seq", "phase", "since", "vm", "trouble", "message", "asks", "drained", "keep", "preserved_until"),
     *("preserved_by", "priority", "marked", "failures", "unanswered", "template", "ended", "machine_class", "hash"),
 }
-"""The fields of a report that its digest has always had."""
+"""The fields that were in a report's digest from the beginning."""
 
 
 def digest_of(report: MemberReport) -> str:
-    """A digest by which a machine sees whether there is anything new to say; the last one is in its state. A field that
-    a later release adds counts only where it says something: a release alone is no news."""
-    fields = type(report).model_fields
-    unsaid = {n for n in fields if n not in FIRST and getattr(report, n) == fields[n].get_default()}
-    said = report.model_dump_json(exclude={"failure", *unsaid})  # a failure is told once, by its number
-    return hashlib.sha256(said.encode()).hexdigest()[:16]
+    """A digest by which a machine sees whether there is anything new to say; the last one is in its state. A failure is
+    not in it: it is told once, by its number."""
+    return hashlib.sha256(lasting(report, ALWAYS, never={"failure"}).encode()).hexdigest()[:16]
 
 
 def with_revision(report: MemberReport, s: MachineState) -> MemberReport:

@@ -5,6 +5,7 @@ It has only what somebody has asked for, so a release that adds an optional fiel
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import Enum
 from typing import Any, Self
 
@@ -48,3 +49,14 @@ def _plain(value: Any) -> Any:
     if isinstance(value, BaseModel):
         return canonical(value)
     return [_plain(item) for item in value] if isinstance(value, list) else to_jsonable_python(value)
+
+
+def lasting(message: BaseModel, always: Collection[str], never: Collection[str] = ()) -> str:
+    """A message as JSON, for a digest that outlives a release: the fields that were `always` in it, and of all others
+    those that say something, so that a release with one more field is no news. `never`: what is not in the digest."""
+    silent = {
+        name
+        for name, field in type(message).model_fields.items()
+        if name not in always and getattr(message, name) == field.get_default(call_default_factory=True)
+    }
+    return message.model_dump_json(exclude={*never, *silent})

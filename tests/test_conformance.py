@@ -27,6 +27,8 @@ OWN = (
     "changed must tags",
     "token id collision",
     "tag update in the middle of a rollout",
+    "one more field",
+    "another spelling",
     "preservation set in the same instant as failure",
     "another account",
     "rotated secret",

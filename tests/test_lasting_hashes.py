@@ -12,7 +12,7 @@ import functools
 import operator
 import types
 import typing
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Union
 
 import pytest
@@ -22,6 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from test_pool_hearing import report
 
+from activities import facts
 from planners import hot_update
 from planners.hot_update import compare, is_hash_of, rolling_hash, updatable_hash
 from planners.membership import digest_of
@@ -33,7 +34,7 @@ from resources.effects import effects
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import PROVIDER_SPECS, SecretRef
-from resources.membership import MemberReport
+from resources.messages import NodeFacts
 from resources.pool import Revision
 from workflows.pool.revise import but_class
 
@@ -363,10 +364,19 @@ def test_one_more_field_of_what_a_pool_keeps_changes_nothing(which: type[BaseMod
         assert "added" in str(kept), "it is there"
 
 
-def test_one_more_field_of_a_report_is_no_news() -> None:
-    said = report(machine="m-1", since=EPOCH)
+REPORT = report(machine="m-1", since=EPOCH)
+NODE = NodeFacts(epoch=1, seq=2, exists=True, name="n-1", created=EPOCH, ready=True, addresses=["10.0.0.1"])
+
+
+@pytest.mark.parametrize(
+    ("said", "digest", "pinned"),
+    [(REPORT, digest_of, "863ab07aefc2211e"), (NODE, facts.digest, "SP1quBZVvpY=")],
+    ids=["of a machine to its pool", "of a watch to a machine"],
+)
+def test_one_more_field_is_no_news(said: BaseModel, digest: Callable[[Any], str], pinned: str) -> None:
+    """What was told last is kept as a digest, for as long as the machine or the watch lives."""
+    assert digest(said) == pinned
     for kind in OPTIONAL:
-        newer = grown(MemberReport, MemberReport, kind)
-        again = newer.model_validate(said.model_dump())
-        assert digest_of(again) == digest_of(said) == "863ab07aefc2211e"
-        assert digest_of(newer.model_validate(said.model_dump() | {"added": OPTIONAL[kind][2]})) != digest_of(said)
+        newer = grown(type(said), type(said), kind)
+        assert digest(newer.model_validate(said.model_dump())) == pinned, kind
+        assert digest(newer.model_validate(said.model_dump() | {"added": OPTIONAL[kind][2]})) != pinned, kind

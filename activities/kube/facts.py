@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from resources.base import read_time
+from resources.canonical import lasting
 from resources.messages import NodeFacts
 from resources.names import (
     INSTANCE_NOT_READY_TAINT,
@@ -86,12 +87,17 @@ def _reason(ready: dict[str, Any]) -> str:
     return f"{reason}: {ready.get('message', '')}".rstrip(" .:")
 
 
+ALWAYS = {
+    *("exists", "name", "provider_id", "uid", "created", "ready", "conditions", "reason", "startup_taints"),
+    *("deleting", "addresses"),
+}
+"""The fields that were in a digest from the beginning."""
+NEVER = {"epoch", "seq", "unschedulable", "not_ready_taint"}
+
+
 def digest(facts: NodeFacts) -> str:
-    """8 bytes in base64. What Hostler itself writes on a node (the cordon) is not in it; nor is the ready taint's
-    removal, which is our own doing; nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"),
-    which move with every report. Without what is seldom there it is what it was before that was known: an upgrade tells
-    nobody the same again."""
+    """8 bytes in base64. What Hostler itself writes on a Node (the cordon, the removal of the ready taint) is not in
+    it, nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"), which move with every report.
+    Without what is seldom there it is what it was before that was known: an upgrade tells nobody the same again."""
     words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
-    none = {field for field in ("annotations", "twins", "unwritable") if not getattr(facts, field)}
-    content = words.model_dump_json(exclude={"epoch", "seq", "unschedulable", "not_ready_taint", *none})
-    return base64.b64encode(hashlib.sha256(content.encode()).digest()[:8]).decode()
+    return base64.b64encode(hashlib.sha256(lasting(words, ALWAYS, NEVER).encode()).digest()[:8]).decode()
