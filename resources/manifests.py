@@ -12,8 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
-from resources import aws
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
+from resources.clouds import aws
 from resources.documents import DocumentError, documents
 from resources.machine_deployment import MachineDeployment
 from resources.machine_manifest import (

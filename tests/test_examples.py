@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from resources.aws import AwsProviderSpec
+from resources.clouds.aws import AwsProviderSpec
 from resources.manifests import Loaded, load_manifests
 from resources.names import INSTANCE_NOT_READY_TAINT
 from simulator.ec2 import World

@@ -20,7 +20,7 @@ from planners.hot_update import (
     plan_tags,
     updatable_hash,
 )
-from resources.aws import AwsProviderSpec
+from resources.clouds.aws import AwsProviderSpec
 from resources.effects import Effect, effects
 
 NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from resources.aws import AwsProviderSpec, deprecations
+from resources.clouds.aws import AwsProviderSpec, deprecations
 from resources.effects import Effect, effects
 from resources.manifests import unknown_fields
 

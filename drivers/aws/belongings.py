@@ -9,7 +9,7 @@ from typing import Any, Literal
 from drivers.aws.calls import Ec2, Resource
 from drivers.aws.tags import OURS, released_value, tags_of
 from drivers.base import Identity
-from resources.aws import Tags
+from resources.clouds.aws import Tags
 from resources.names import TAG_RELEASED, TAG_UID
 
 Kind = Literal["volume", "network interface"]

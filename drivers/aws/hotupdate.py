@@ -19,7 +19,7 @@ from drivers.aws.tags import RESOURCES, class_tags, counted, must_tags, tags_of
 from drivers.base import Identity, UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError, PartialUpdate
 from planners.hot_update import TagPlan, TooManyTags, applied_after, compare, plan_tags
-from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
+from resources.clouds.aws import MAX_TAGS, AwsProviderSpec, Tags
 from resources.errors import PASSING, ErrorClass
 from resources.messages import ResourceUpdate
 from resources.names import TAG_INSTALLATION, TAG_UID

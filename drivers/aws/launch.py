@@ -13,7 +13,7 @@ from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest
 from drivers.errors import DriverError
-from resources.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
+from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
 from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024

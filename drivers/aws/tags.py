@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from drivers.base import Identity
 from drivers.errors import DriverError
-from resources.aws import MAX_TAGS, AwsProviderSpec, Tags
+from resources.clouds.aws import MAX_TAGS, AwsProviderSpec, Tags
 from resources.errors import ErrorClass
 from resources.names import (
     CLUSTER_PREFIX,
