@@ -15,6 +15,7 @@ from activities.deps import Deps
 from activities.records import uid_of
 from drivers.base import ListMachinesRequest, is_of
 from resources.attributes import PROVIDER_ID
+from resources.clouds import provider_key
 from resources.machine import MachineResult
 from resources.messages import (
     ListVmsInput,
@@ -24,7 +25,7 @@ from resources.messages import (
     OwnersInput,
     OwnersOutput,
 )
-from resources.names import machine_id, provider_key
+from resources.names import machine_id
 
 PARALLEL = 10
 """Machines that are asked for at the same time."""

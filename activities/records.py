@@ -13,9 +13,9 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources.attributes import PHASE, PROVIDER_ID
+from resources.clouds import indexed
 from resources.machine import MachineState, Phase
 from resources.messages import CreateInput, CreateOutput
-from resources.names import indexed
 
 T = TypeVar("T")
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from drivers.errors import DriverError
+from resources.clouds import UnknownProvider, provider_of
 from resources.errors import ErrorClass
 from resources.messages import ResourceUpdate
 
@@ -223,14 +224,11 @@ class DriverSettings(Request):
     """Of one call to the cloud."""
 
 
-_MODULES = {"AWS": "drivers.aws"}
-
-
 def load_driver(provider: str, settings: DriverSettings | None = None) -> Driver:
     """The driver of a provider. Its SDK is imported here and not before: it costs up to 1.6 s."""
-    module = _MODULES.get(provider)
-    if module is None:
-        known = ", ".join(sorted(_MODULES))
-        raise DriverError(ErrorClass.INVALID, f"no driver for provider {provider!r}; there are drivers for {known}")
+    try:
+        module = provider_of(provider).driver
+    except UnknownProvider as e:
+        raise DriverError(ErrorClass.INVALID, str(e)) from None
     driver: Driver = importlib.import_module(module).driver(settings or DriverSettings())
     return driver

@@ -24,11 +24,12 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.boundary import Boundary
 from activities.deps import Deps
 from resources.attributes import PHASE, PROVIDER_ID
+from resources.clouds import indexed
 from resources.errors import NOT_YET
 from resources.machine import Phase
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
-from resources.names import indexed, machine_id
+from resources.names import machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
 
 P = TypeVar("P")

@@ -12,15 +12,13 @@ HOUSE = ("starter", "workflows", "planners", "activities", "drivers", "resources
 MAY = {
     "resources": set(),
     "planners": {"resources"},
-    "drivers": {"resources", "planners"},  # of the planners only those of PLANS_OF_DRIVERS
+    "drivers": {"resources"},
     "activities": {"drivers", "resources"},
     "workflows": {"planners", "resources", "activities"},
     "starter": {"resources", "workflows", "activities"},  # of the activities only THE_COMMAND_LINES_TOO
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
-# The plan of one resource's tags is a decision, the same for every cloud; the driver alone sees what is carried.
-PLANS_OF_DRIVERS = {"planners.hot_update"}
 # How a cluster is reached is one thing, for the worker and for whoever types a command.
 THE_COMMAND_LINES_TOO = {"activities.kubeconfig", "activities.credentialplugin"}
 # Planners are pure: they may not even reach for a clock, a network or Temporal.
@@ -63,11 +61,6 @@ def test_arrows(room: str) -> None:
     assert files(room), f"{room} is empty: the test would pass on nothing"
     found = {str(f.relative_to(ROOT)): w for f in files(room) if (w := wrong(room, f.read_text()))}
     assert not found
-
-
-def test_drivers_use_no_other_plans() -> None:
-    used = {m for f in files("drivers") for m in modules(f.read_text()) if m.startswith("planners")}
-    assert used == PLANS_OF_DRIVERS
 
 
 def test_the_command_line_uses_no_other_activities() -> None:

@@ -10,18 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.hot_update import (
-    Difference,
-    TagPlan,
-    TooManyTags,
-    applied_after,
-    compare,
-    may_carry,
-    plan_tags,
-    updatable_hash,
-)
+from drivers.tags import TagPlan, TooManyTags, plan_tags
+from planners.hot_update import Difference, applied_after, compare, may_carry
 from resources.clouds.aws import AwsProviderSpec
-from resources.effects import Effect, effects
 
 NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}
 MUST = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/node": "1"}
@@ -129,26 +120,6 @@ def test_applied_after_takes_the_updatable_fields_and_nothing_else() -> None:
     assert after == expected  # `tags` and `vm_tags` are gone, ami is what the VM was made from
     assert compare("AWS", after, desired) == Difference(rolls=("ami",))
     assert applied_after("Other", SPEC, {}) == SPEC
-
-
-def test_every_updatable_field_is_so_as_a_whole() -> None:
-    """applied_after and the hash work on top-level fields: one with a single updatable leaf would escape them."""
-    effects_of: dict[str, set[Effect]] = {}
-    for path, effect in effects(AwsProviderSpec):
-        effects_of.setdefault(path.split(".")[0].split("[")[0], set()).add(effect)
-    mixed = {top for top, found in effects_of.items() if Effect.HOT in found and len(found) > 1}
-    assert not mixed
-    assert {top for top, found in effects_of.items() if Effect.HOT in found}  # it has looked at some
-
-
-def test_the_hash_is_of_updatable_fields_alone() -> None:
-    same = {**SPEC, "ami": "ami-2", "srcAndDstChecksEnabled": False, "monitoring": True}
-    assert updatable_hash("AWS", same) == updatable_hash("AWS", SPEC)
-    reordered = {k: SPEC[k] for k in reversed(SPEC)} | {"tags": dict(reversed(SPEC["tags"].items()))}
-    assert updatable_hash("AWS", reordered) == updatable_hash("AWS", SPEC)
-    for change in ({"tags": {}}, {"diskTags": {}}, {"instanceMetadataOptions": {"httpEndpoint": "disabled"}}):
-        assert updatable_hash("AWS", {**SPEC, **change}) != updatable_hash("AWS", SPEC)
-    assert updatable_hash("Other", SPEC) == updatable_hash("Other", {})
 
 
 # -- tags -------------------------------------------------------------------------------------------------------------
@@ -268,8 +239,6 @@ def test_after_a_hot_update_only_what_rolls_is_different(first: dict[str, Any], 
     before, after = compare("AWS", a, b), compare("AWS", applied_after("AWS", a, b), b)
     assert after.hot == ()
     assert after.rolls == before.rolls
-    assert (updatable_hash("AWS", a) == updatable_hash("AWS", b)) == (not before.hot)
-    assert updatable_hash("AWS", applied_after("AWS", a, b)) == updatable_hash("AWS", b)
 
 
 # -- after an update that failed half-way -----------------------------------------------------------------------------
@@ -292,7 +261,7 @@ def test_what_a_failed_update_has_set_is_ours_when_the_class_is_set_back() -> No
     for kind in ("vmTags", "nicTags", "diskTags"):
         assert carried[kind] == {**MUST, "cost": "b", "new": "1"}
     assert carried["instanceMetadataOptions"] == {"httpTokens": "required"}
-    assert {k: v for k, v in carried.items() if k in SPEC} == SPEC
+    assert {k: v for k, v in carried.items() if k in SPEC} == {**SPEC, "tags": MUST}  # the rest is in the others
     assert not compare("AWS", carried, SPEC).refused
 
 

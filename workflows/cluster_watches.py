@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.watch import WatchActivities
     from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
+    from resources.clouds import provider_key
     from resources.cluster import ClusterState, UsesFound, UsesInput
     from resources.messages import (
         AccountUse,
@@ -30,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         VmsTold,
         WatchInput,
     )
-    from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
+    from resources.names import cloud_queue, watch_queue, workflow_queue
     from resources.starts import MEMO_OWNERS
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))

@@ -19,11 +19,11 @@ with workflow.unsafe.imports_passed_through():
     from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
     from planners.provider_spec import spec_hash
     from resources.base import later
+    from resources.clouds import provider_key
     from resources.errors import IDEMPOTENCY, NAME_TAKEN, NOT_WANTED
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
     from resources.messages import CreateInput, CreateOutput, NodeFacts, VmFacts
-    from resources.names import provider_key
 
 HEEDED = "deletion-heeded"
 """Patch: a deletion that is asked for while the create call is in flight makes the machine Terminating at once."""

@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
     from resources.base import format_duration
+    from resources.clouds import indexed
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
@@ -49,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
         UpdateOutput,
         VmLook,
     )
-    from resources.names import cloud_queue, cluster_queue, indexed
+    from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain", "preserve")

@@ -11,7 +11,7 @@ from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.classes import ClassActivities
-    from planners.hot_update import compare, updatable_hash
+    from planners.hot_update import compare
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.messages import Account, Announcement
@@ -32,8 +32,8 @@ def differs(m: MachineEntity) -> bool:
     if applied.provider_spec == wanted.provider_spec:
         return False
     if m.compared is None or m.compared[0] is not applied or m.compared[1] is not wanted:
-        hashes = [updatable_hash(wanted.provider, s) for s in (applied.provider_spec, wanted.provider_spec)]
-        m.compared = applied, wanted, hashes[0] != hashes[1]
+        found = compare(wanted.provider, applied.provider_spec, wanted.provider_spec)
+        m.compared = applied, wanted, bool(found.hot)
     return m.compared[2]
 
 
