@@ -21,6 +21,7 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, 
 from activities.kube import KubeError
 from activities.secrets import SecretMissing
 from drivers.errors import DriverError, IdempotencyMismatch, NameTaken, PartialUpdate, WrongAccount
+from resources.clouds import UnknownScope
 from resources.errors import (
     IDEMPOTENCY,
     MISSING_CREDENTIALS,
@@ -148,7 +149,7 @@ def translated() -> Iterator[None]:
     except SecretMissing as e:
         info = _placed(ErrorInfo.of(ErrorClass.AUTH, str(e)))
         raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None
-    except SettingsError as e:
+    except (SettingsError, UnknownScope) as e:
         raise _classified(ErrorInfo.of(ErrorClass.INVALID, str(e))) from None
     except ApplicationError:
         raise

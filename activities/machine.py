@@ -347,9 +347,8 @@ class MachineActivities:
 
     async def _announce(self, input: CreateInput) -> None:
         """Tell the cluster in which account the VM is, for its watches."""
-        if account := account_of(input.target):
-            use = AccountUse(machine_class=input.class_name, account=account)
-            await use_account(self.deps, input.target.machine.cluster, use)
+        use = AccountUse(machine_class=input.class_name, account=account_of(input.target))
+        await use_account(self.deps, input.target.machine.cluster, use)
 
 
 def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:

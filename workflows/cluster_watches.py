@@ -209,6 +209,8 @@ class Watches(Entity):
         for use in found.uses:
             if use.machine_class not in self._heard_of:
                 self._use(use)
+        for name, why in found.unplaced.items():
+            self.note("WatchFailed", f"the VMs of class {name} are not watched: {why}")
         gone, s.unused = found_unused(s, found, self._heard_of)
         for name in gone:
             del s.classes[name]

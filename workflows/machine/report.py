@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 
 from workflows.entity import unheard
+from workflows.machine import entity
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
@@ -87,8 +88,7 @@ def report(m: MachineEntity) -> None:
 def account_of(m: MachineEntity, machine_class: ClassSnapshot) -> Account | None:
     """Where the VM is listed, with the class's credentials."""
     assert m.s.attempt is not None
-    of, spec = machine_class, m.s.attempt.machine_class.provider_spec
-    return Account.of(of.provider, spec, of.secret_ref, of.credentials_secret_ref)
+    return entity.account_of(machine_class, m.s.attempt.machine_class.provider_spec)
 
 
 def _announcement(m: MachineEntity, wanted: ClassSnapshot) -> Announcement | None:
