@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from drivers.errors import DriverError
@@ -21,6 +23,7 @@ LONGER_WAIT = (
 )
 """Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
 MESSAGE_LENGTH = 500
+_WORD = re.compile(r"[^\s\"'`,;:=]{16,}")
 
 
 def combine(errors: Iterable[DriverError]) -> DriverError:
@@ -47,6 +50,14 @@ def about(error: DriverError, resources: Iterable[str]) -> DriverError:
         retry_after=error.retry_after,
         code=error.code,
     )
+
+
+def words_of(user_data: str) -> list[str]:
+    """The whole of it, encoded, and every longer word, in case that an error quotes it."""
+    if not user_data:
+        return []
+    words = sorted(_WORD.findall(user_data), key=len, reverse=True)
+    return [user_data, base64.b64encode(user_data.encode()).decode(), *words]
 
 
 def scrub(text: str, hide: Sequence[str] = (), own: Callable[[str], str] = str) -> str:

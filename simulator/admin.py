@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from typing import Any
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -16,6 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from simulator.ec2 import Ec2
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kubelet import KnobRule, Kubelets
+
+ANY = "*"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,7 +27,7 @@ class CallsQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    service: Literal["ec2", "kubernetes"] | None = None
+    service: str | None = None
     operation: str | None = None
     since: int = 0
     mutating: bool | None = None
@@ -85,6 +87,8 @@ class Admin:
     async def _post_faults(self, request: web.Request) -> web.Response:
         """Add one rule, or a list of them; answers them with their ids."""
         rules = [FaultRule.model_validate(item) for item in await _items(request)]
+        for rule in rules:
+            self._check_service(rule.service)
         self._frame.faults.extend(rules)
         self._changed()
         return _dumped(rules, status=201)
@@ -118,12 +122,21 @@ class Admin:
     async def _get_calls(self, request: web.Request) -> web.Response:
         """`last` is the number to ask from next time, also when nothing fits."""
         query = CallsQuery.model_validate(dict(request.query))
+        self._check_service(query.service or ANY)
         later = self._frame.calls(since=query.since)
         calls = self._frame.calls(query.service, query.operation, query.since)
         if query.mutating is not None:
             calls = [call for call in calls if call.mutating == query.mutating]
         last = later[-1].n if later else query.since
         return web.json_response({"calls": [call.model_dump(mode="json") for call in calls], "last": last})
+
+    def _check_service(self, name: str) -> None:
+        """Raises HTTPUnprocessableEntity: a rule for a service that there is not would strike nothing."""
+        known = [*self._frame.services, ANY]
+        if name not in known:
+            message = f"there is no service {name!r}; there are {', '.join(known)}"
+            error = {"error": f"service: {message}", "fields": [{"field": "service", "message": message}]}
+            raise web.HTTPUnprocessableEntity(text=json.dumps(error), content_type="application/json")
 
     # -- knobs
 

@@ -166,7 +166,7 @@ class Deeds:
     def target(self, given: Given, provider_id: str | None = None) -> Target:
         return Target(
             machine=ref(given),
-            provider="AWS",
+            provider=self.cloud.provider,
             provider_spec=given.spec,
             secret_ref=SecretRef(name="credentials"),
             provider_id=provider_id,
@@ -224,7 +224,7 @@ async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
             installation="here",
             clusters={CLUSTER: ClusterSettings(kubeconfig=root / "kubeconfig")},
             secrets=SecretsSettings(source="directory", directory=root / "secrets"),
-            clouds={"aws": CloudSettings(endpoint=cloud.endpoint)},
+            clouds={cloud.provider.lower(): CloudSettings(endpoint=cloud.endpoint)},
         )
         client = NoServer()
         deps = Deps(settings, client)  # type: ignore[arg-type]

@@ -14,6 +14,7 @@ from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules,
 __all__ = [
     "PROVIDERS",
     "Provider",
+    "ProviderIDs",
     "ProviderSpec",
     "TagRules",
     "Tags",

@@ -32,6 +32,8 @@ from simulator.frame import Frame
 
 log = logging.getLogger(__name__)
 
+SERVICE = "ec2"
+"""As fault rules and the journal name it."""
 KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
 
 
@@ -69,6 +71,7 @@ class Cloud:
         terminated_visible: float = 3600.0,
     ) -> None:
         self.frame = frame
+        frame.join(SERVICE)
         self.world = world or World()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
