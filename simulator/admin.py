@@ -13,7 +13,7 @@ from typing import Any
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.ec2 import Ec2
+from simulator.clouds.ec2 import Ec2
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kubelet import KnobRule, Kubelets
 

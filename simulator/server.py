@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.admin import Admin
 from simulator.client import server_of
+from simulator.clouds.ec2 import Ec2, Vm, World
 from simulator.controllers import Controllers
-from simulator.ec2 import Ec2, Vm, World
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kube import KubeApi
 from simulator.kubelet import KnobRule, Kubelets, Size, Timings

@@ -36,8 +36,8 @@ from drivers.base import (
 )
 from resources.clouds import PROVIDERS
 from resources.errors import ErrorClass
-from simulator.ec2 import Ec2, World
-from simulator.ec2.auth import AccessKey
+from simulator.clouds.ec2 import Ec2, World
+from simulator.clouds.ec2.auth import AccessKey
 from simulator.frame import Call, FaultRule, Frame, Lag
 
 T = TypeVar("T")

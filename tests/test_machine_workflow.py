@@ -18,7 +18,16 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from planners import creation
-from resources.errors import CODE_OF, IDEMPOTENCY, IN_PROGRESS, MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
+from resources.errors import (
+    CODE_OF,
+    IDEMPOTENCY,
+    IN_PROGRESS,
+    MISSING_CREDENTIALS,
+    WRONG_ACCOUNT,
+    Code,
+    ErrorClass,
+    ErrorInfo,
+)
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.manifests import SecretRef
 from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput

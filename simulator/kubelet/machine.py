@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Vm(Protocol):
-    """What a kubelet needs of a cloud's VM; simulator.ec2.Vm is one."""
+    """What a kubelet needs of a cloud's VM; simulator.clouds has them."""
 
     @property
     def instance_id(self) -> str: ...

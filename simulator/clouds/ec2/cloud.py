@@ -14,20 +14,20 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.ec2.attachments import Attachments
-from simulator.ec2.auth import AccessKey, Authenticator, Session
-from simulator.ec2.context import Context
-from simulator.ec2.identifiers import INSTANCE, find_one, kind_of
-from simulator.ec2.images import Images
-from simulator.ec2.instances import Instance, Instances, State
-from simulator.ec2.launch import Launcher
-from simulator.ec2.network import Interface, Network
-from simulator.ec2.power import Power
-from simulator.ec2.tags import Snapshot, Tags
-from simulator.ec2.tokens import Launch
-from simulator.ec2.volumes import Volume, Volumes
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import World
+from simulator.clouds.ec2.attachments import Attachments
+from simulator.clouds.ec2.auth import AccessKey, Authenticator, Session
+from simulator.clouds.ec2.context import Context
+from simulator.clouds.ec2.identifiers import INSTANCE, find_one, kind_of
+from simulator.clouds.ec2.images import Images
+from simulator.clouds.ec2.instances import Instance, Instances, State
+from simulator.clouds.ec2.launch import Launcher
+from simulator.clouds.ec2.network import Interface, Network
+from simulator.clouds.ec2.power import Power
+from simulator.clouds.ec2.tags import Snapshot, Tags
+from simulator.clouds.ec2.tokens import Launch
+from simulator.clouds.ec2.volumes import Volume, Volumes
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
 
 log = logging.getLogger(__name__)
