@@ -25,6 +25,8 @@ class Vm(Protocol):
     @property
     def region(self) -> str: ...
     @property
+    def provider_id(self) -> str: ...
+    @property
     def instance_type(self) -> str: ...
     @property
     def user_data(self) -> bytes: ...
@@ -49,8 +51,3 @@ class Registration:
     provider_id: str | None
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[dict[str, str], ...] = ()
-
-
-def provider_id(vm: Vm) -> str:
-    """Gardener's form for AWS, with the region; the in-tree cloud provider wrote the zone there."""
-    return f"aws:///{vm.region}/{vm.instance_id}"

@@ -29,11 +29,13 @@ from simulator.clouds.ec2.volumes import Volume, Volumes
 from simulator.clouds.ec2.wire import Params, Row
 from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
+from simulator.kubelet.machine import Size
 
 log = logging.getLogger(__name__)
 
 SERVICE = "ec2"
 """As fault rules and the journal name it."""
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
 
 
@@ -54,12 +56,19 @@ class Vm:
     tags: dict[str, str]
     account: str
 
+    @property
+    def provider_id(self) -> str:
+        """Gardener's form, with the region; the in-tree cloud provider wrote the zone there."""
+        return f"aws:///{self.region}/{self.instance_id}"
+
 
 class Cloud:
     """All state of the simulated accounts; what lies behind the curtain is of all of them.
 
     Every method belongs to the event loop that serves it; nothing is locked.
     """
+
+    service = SERVICE
 
     def __init__(
         self,
@@ -180,6 +189,17 @@ class Cloud:
         self.settle()
         every = self._instances.records.values()
         return [self._vm(i) for i in every if include_terminated or i.state != "terminated"]
+
+    def has_vm(self, instance_id: str) -> bool:
+        self.settle()
+        return instance_id in self._instances.records
+
+    def sizes(self) -> dict[str, Size]:
+        """EC2's instance types as the nodes made of them show them."""
+        return {
+            name: Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=ARCHITECTURES[type_.architecture])
+            for name, type_ in self.world.instance_types.items()
+        }
 
     def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
         """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.
