@@ -22,8 +22,10 @@ from activities.kube.client import KubeError
 from activities.secrets import SecretMissing
 from drivers.base import NameTaken
 from drivers.errors import DriverError, IdempotencyMismatch, PartialUpdate, WrongAccount
+from resources.clouds import UnknownScope
 from resources.errors import (
     IDEMPOTENCY,
+    IN_PROGRESS,
     MISSING_CREDENTIALS,
     NAME_TAKEN,
     NOT_WANTED,
@@ -83,6 +85,14 @@ class NotWanted(Exception):
     """What was about to be made is not wanted any more. The message says why."""
 
 
+class StillMaking(Exception):
+    """A creation goes on at the cloud for longer than this activity may wait. The message is what is being made."""
+
+    def __init__(self, message: str, again: timedelta) -> None:
+        super().__init__(message)
+        self.again = again
+
+
 class Boundary(Interceptor):
     def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
         return _Boundary(next)
@@ -104,7 +114,9 @@ class _Boundary(ActivityInboundInterceptor):
 
 
 def _count(error: ApplicationError) -> None:
-    """Each failed attempt that has a class; that a poller's pass is not over yet is no failure."""
+    """Each failed attempt that has a class; that something is not over yet is no failure."""
+    if error.type == IN_PROGRESS:
+        return
     info = next((d for d in error.details if isinstance(d, ErrorInfo)), None)
     if info is not None:
         activity.metric_meter().create_counter("hostler_call_errors", "Failed attempts of activities by class").add(
@@ -133,6 +145,10 @@ def translated() -> Iterator[None]:
     except NotWanted as e:
         info = _placed(ErrorInfo.of(ErrorClass.CONFLICT, str(e)))
         raise ApplicationError(str(e), info, type=NOT_WANTED, non_retryable=True) from None
+    except StillMaking as e:
+        info = ErrorInfo.of(ErrorClass.TRANSIENT, str(e)).model_copy(update={"retry_after": e.again.total_seconds()})
+        benign = ApplicationErrorCategory.BENIGN
+        raise ApplicationError(str(e), _placed(info), type=IN_PROGRESS, non_retryable=True, category=benign) from None
     except IdempotencyMismatch as e:
         raise ApplicationError(e.message, _placed(e.info), e.terminated, type=IDEMPOTENCY, non_retryable=True) from None
     except WrongAccount as e:
@@ -149,7 +165,7 @@ def translated() -> Iterator[None]:
     except SecretMissing as e:
         info = _placed(ErrorInfo.of(ErrorClass.AUTH, str(e)))
         raise ApplicationError(str(e), info, type=MISSING_CREDENTIALS, non_retryable=True) from None
-    except SettingsError as e:
+    except (SettingsError, UnknownScope) as e:
         raise _classified(ErrorInfo.of(ErrorClass.INVALID, str(e))) from None
     except ApplicationError:
         raise

@@ -23,8 +23,9 @@ from activities.metered import MeteredDriver
 from activities.places import Places
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import Driver, DriverSettings, Identity, MachineRequest, Request, load_driver
+from resources.clouds import UnknownScope
 from resources.manifests import SecretRef
-from resources.messages import Target
+from resources.messages import Account, Target
 from resources.settings import CloudSettings, Settings
 
 M = TypeVar("M", bound=MachineRequest)
@@ -45,7 +46,7 @@ class Deps:
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
         self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
-        """What clusters were told by this worker (announce.py): cluster, class, provider and region, to the life of the
+        """What clusters were told by this worker (announce.py): cluster, class, provider and scope, to the life of the
         cluster's workflow and Account.key."""
         self.admitted: dict[tuple[str, str], tuple[str, float]] = {}
         """Where this worker makes VMs (announce.py): cluster and Account.key to the account that was found right, and
@@ -133,12 +134,15 @@ class Deps:
             **fields,
         )
 
-    def caller(self, provider: str, spec: Mapping[str, Any], ref: SecretRef) -> Blocking:
+    def caller(self, provider: str, spec: dict[str, Any], ref: SecretRef) -> Blocking:
         """Makes a driver's calls with this Secret in this place, in a thread each, and so many at a time (places.py).
 
         The driver's own timeout bounds them, so that no thread is left behind for ever.
         """
-        account = f"{provider}/{spec.get('region', '')}/{ref.namespace}/{ref.name}"
+        try:
+            account = Account.of(provider, spec, ref, None).key
+        except UnknownScope:  # a stale spec of a VM that says itself where it is
+            account = f"{provider}//{ref.namespace}/{ref.name}"
         if account not in self._places:
             cloud = self.cloud_settings(provider)
             quarter = max(1, self.settings.worker.max_concurrent_activities // 4)

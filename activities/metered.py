@@ -21,6 +21,7 @@ from drivers.base import (
     ListMachinesRequest,
     ListMachinesResponse,
     MachineStatus,
+    Making,
     Request,
     UpdateMachineRequest,
     UpdateMachineResponse,
@@ -54,7 +55,7 @@ class MeteredDriver:
             "hostler_driver_call_duration", "How long calls of drivers took, failed ones too"
         )
 
-    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
         return self._measure(self._driver.create_machine, request)
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:

@@ -17,6 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.deps import Deps
     from resources import attributes
     from resources.base import Value
+    from resources.clouds import indexed
     from resources.machine import ClassSnapshot
     from resources.manifests import MachineSpec
     from resources.messages import (
@@ -30,7 +31,6 @@ with workflow.unsafe.imports_passed_through():
         UpdateInput,
         UpdateOutput,
     )
-    from resources.names import indexed
     from resources.timings import Timings
     from workflows.calls import SHORT
 

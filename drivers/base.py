@@ -14,13 +14,16 @@ import importlib
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from drivers.errors import DriverError
+from resources.clouds import ProviderSpec, UnknownProvider, provider_of
 from resources.errors import ErrorClass
 from resources.messages import ResourceUpdate
+
+S = TypeVar("S", bound=ProviderSpec)
 
 
 class Request(BaseModel):
@@ -110,10 +113,21 @@ class GetMachineStatusRequest(MachineRequest):
     """Also read the provider's own health checks and the console: further calls, for a VM that should be up by now."""
 
 
+class Making(Request):
+    """Of a creation that takes longer than a call: it is under way. The same request with the same token goes on with
+    it, and makes nothing a second time."""
+
+    what: str
+    """What is being made now, in words that stay the same while it is: `network interface nic-1`."""
+    again: timedelta
+    """When to look next."""
+
+
 class UpdateMachineRequest(MachineRequest):
     provider_id: str
     last_applied_provider_spec: dict[str, Any] | None = None
-    """None: the post-start update, once after creation. Else: a hot update of the updatable fields."""
+    """None: the post-start update, once after creation. Else: a hot update of the updatable fields from this one to
+    `provider_spec`; in what else the two differ is not looked at."""
     untagged: bool = False
     """The VM was seen without the tag of its installation. The post-start update adds it, if it may; a hot update adds
     it to what it writes tags on anyway."""
@@ -188,11 +202,17 @@ class GetVolumeIDsResponse(Request):
 
 
 class Driver(Protocol):
-    def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
-        """Make the VM with its disks and NICs, tagged in the same call.
+    def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
+        """Make the VM with its disks and NICs, tagged in the same call where the cloud takes tags.
 
         Idempotent by token: a repeated call answers with the same VM. Raises IdempotencyMismatch when the token is
         bound to something else.
+
+        A cloud that makes a NIC or a disk apart from the VM, or that takes minutes for the VM, is not waited for: each
+        call is one pass, which begins what is due and answers Making, until it answers with the VM. Nothing is kept
+        between two passes: what is there already is found by names that follow from uid and token, or by tags. It is
+        told as the VM once the cloud has given it an id; whether it then runs, get_machine_status says. What was made
+        apart is the machine's from its first moment: delete_machine finds it by uid, also where no VM ever came.
         """
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
@@ -235,14 +255,21 @@ class DriverSettings(Request):
     """Of one call to the cloud."""
 
 
-_MODULES = {"AWS": "drivers.aws"}
+def parsed(model: type[S], provider_spec: dict[str, Any]) -> S:
+    """Raises DriverError of class invalid with the path of every wrong field, never its value."""
+    try:
+        return model.model_validate(provider_spec)
+    except ValidationError as e:
+        errors = e.errors(include_url=False, include_input=False)
+    wrong = "; ".join(f"{'.'.join(map(str, x['loc'])) or 'spec'}: {x['msg']}" for x in errors)
+    raise DriverError(ErrorClass.INVALID, f"providerSpec: {wrong}")
 
 
 def load_driver(provider: str, settings: DriverSettings | None = None) -> Driver:
     """The driver of a provider. Its SDK is imported here and not before: it costs up to 1.6 s."""
-    module = _MODULES.get(provider)
-    if module is None:
-        known = ", ".join(sorted(_MODULES))
-        raise DriverError(ErrorClass.INVALID, f"no driver for provider {provider!r}; there are drivers for {known}")
+    try:
+        module = provider_of(provider).driver
+    except UnknownProvider as e:
+        raise DriverError(ErrorClass.INVALID, str(e)) from None
     driver: Driver = importlib.import_module(module).driver(settings or DriverSettings())
     return driver

@@ -18,13 +18,13 @@ def used_by(s: ClusterState, use: AccountUse) -> list[Account]:
     """Accounts of a class once it is known that it uses this one.
 
     A class has one Secret at a time, and its machines are looked after with the newest one whatever they were made
-    with. In another region there may be machines that were made before the class moved.
+    with. In another scope, such as another region, there may be machines that were made before the class moved.
     """
     account = use.account
     former = [s.accounts[k] for k in s.classes.get(use.machine_class, ()) if k in s.accounts and k != account.key]
     if use.machine_class == UNKNOWN:
         return [*former, account]
-    elsewhere = [a for a in former if (a.provider, a.region) != (account.provider, account.region)]
+    elsewhere = [a for a in former if (a.provider, a.scope) != (account.provider, account.scope)]
     return [*(a.model_copy(update={"secret_ref": account.secret_ref}) for a in elsewhere), account]
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from planners.waits import FIRST, REASON, Tries, wait_after
+from resources.base import later, seconds
 from resources.errors import Code, ErrorClass, ErrorInfo
 from resources.machine import Attempt, ClassSnapshot, OperationState, OperationType, Phase
 from resources.timings import Timings
@@ -69,6 +70,19 @@ def after_failed_create(
         reason=reason or REASON[info.error_class],
         message=info.message,
         next_try=now + wait,
+    )
+
+
+def still_making(info: ErrorInfo, now: datetime, phase: Phase) -> Retry:
+    """The cloud is at it, and no failure: the same call goes on with it. The creation deadline counts as ever."""
+    return Retry(
+        phase=phase,
+        operation=OperationType.CREATE,
+        state=OperationState.PROCESSING,
+        code=None,
+        reason="CreatingVM",
+        message=info.message,
+        next_try=later(now, seconds(info.retry_after or 0.0)),
     )
 
 

@@ -1,5 +1,7 @@
-"""What a changed class means for a VM that runs: what is updated in place, what needs a new VM, what is refused; and
-the tags of one resource as a plan.
+"""What a changed class means for a VM that runs: what is updated in place, what needs a new VM, what is refused.
+
+It goes by the Effect of each field of the provider's model and by nothing else, at whatever depth the field is: no
+cloud is named here.
 
 Sources: seed 002 (fields marked `updatable`; must-tags; fewest calls), machine-controller-manager's proposal of
 UpdateMachine (keys that the spec does not own are never touched), field case P69 (a changed tag replaces no machine).
@@ -11,19 +13,18 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 
 from resources.canonical import canonical
-from resources.effects import Effect, effects
-from resources.manifests import PROVIDER_SPECS
-from resources.names import MUST_PREFIXES
+from resources.clouds import PROVIDERS, ProviderSpec
+from resources.effects import Effect, effects, inner_model
 
 Spec = Mapping[str, Any]
-Tags = Mapping[str, str]
 
 HASH_VERSION = 2
 """The version of the hashes that are made now, `2:<16 hex digits>`. Version 1, `<16 hex digits>`, has every field of
@@ -32,6 +33,7 @@ with it."""
 
 _INDEX = re.compile(r"\[\d+\]")
 _ABSENT = object()
+_STEP = re.compile(r"[^.\[\]]+")
 
 
 @dataclass(frozen=True)
@@ -53,30 +55,34 @@ def compare(provider: str, applied: Spec, desired: Spec, version: int = HASH_VER
     """What differs, by the effect of each field, in the one form of both specs (resources/canonical.py): ignored and
     unknown fields are no difference, nor is another spelling. Never raises: if a spec is not valid, both are compared
     as they are written. For a provider without a model every difference rolls. `version`: that of the hash which
-    agrees."""
+    agrees.
+
+    An updatable field of a part that only one of the two specs has, such as the labels of another disk, is that part's:
+    it rolls with it.
+    """
     if applied == desired:
         return Difference()  # of nearly every look at a machine, and much cheaper than to parse both
-    known = _effects(provider)
-    if known is None:
+    model = _model(provider)
+    if model is None:
         keys = {*applied, *desired}
         return Difference(rolls=tuple(sorted(k for k in keys if applied.get(k) != desired.get(k))))
-    if _parsed(provider, applied) is None or _parsed(provider, desired) is None:
+    if _parsed(model, applied) is None or _parsed(model, desired) is None:
         version = 1
-    before, after = _leaves(provider, applied, version), _leaves(provider, desired, version)
-    differ = sorted(p for p in {*before, *after} if before.get(p, _ABSENT) != after.get(p, _ABSENT))
-    found = {path: known[_template(path)] for path in differ}
+    before, after = _read(model, applied, version), _read(model, desired, version)
+    paths = sorted({*before.leaves, *after.leaves})
+    differ = [p for p in paths if before.leaves.get(p, _ABSENT) != after.leaves.get(p, _ABSENT)]
+    hot = {p for p in differ if _effect(model, p) is Effect.HOT and before.has_place(p) and after.has_place(p)}
     return Difference(
-        hot=tuple(p for p, effect in found.items() if effect is Effect.HOT),
-        rolls=tuple(p for p, effect in found.items() if effect in (Effect.HASH, Effect.POST_START)),
-        refused=tuple(_refused(_must_tags(provider, before), _must_tags(provider, after))),
+        hot=tuple(p for p in differ if p in hot),
+        rolls=tuple(p for p in differ if p not in hot and _effect(model, p) is not Effect.NONE),
+        refused=tuple(model.TAGS.refusals(_must_tags(model, before), _must_tags(model, after))),
     )
 
 
 def applied_after(provider: str, applied: Spec, desired: Spec) -> dict[str, Any]:
     """What the VM carries after a hot update: the applied spec with the updatable fields of the desired one."""
-    updatable = _updatable(provider)
-    kept = {k: v for k, v in applied.items() if k not in updatable}
-    return {**kept, **{k: v for k, v in desired.items() if k in updatable}}
+    model = _model(provider)
+    return dict(applied) if model is None else _merged(model, model, "", applied, desired)
 
 
 def may_carry(provider: str, applied: Spec, attempted: Sequence[Spec], desired: Spec) -> dict[str, Any]:
@@ -84,29 +90,24 @@ def may_carry(provider: str, applied: Spec, attempted: Sequence[Spec], desired: 
     as last applied to the update to `desired`.
 
     Without it, a class that is set back after such a failure would look applied, and what the failed update had set
-    already would stay for ever, as if it were somebody else's. Of each tag and option it has the value, among those
-    that the VM may carry, that differs from the desired one; so whatever it carries is brought right, and a key of a
-    failed update is ours. Must-tags are the applied spec's.
+    already would stay for ever, as if it were somebody else's. Of each updatable field, and of each key of one that is
+    a table such as tags, it has the value, among those that the VM may carry, that differs from the desired one; so
+    whatever it carries is brought right, and a key of a failed update is ours. Must-tags are the applied spec's.
     """
-    before, goal = _parsed(provider, applied), _parsed(provider, desired)
-    tried = [s for s in (_parsed(provider, a) for a in attempted) if s is not None]
-    if before is None or goal is None or not tried:
+    model = _model(provider)
+    parsed = [_parsed(model, s) for s in (applied, desired, *attempted)] if model else []
+    first, last, *others = (p.settled() if p else None for p in parsed) if parsed else (None, None)
+    tried = [p for p in others if p is not None]
+    if model is None or first is None or last is None or not tried:
         return dict(applied)  # what is not valid was never sent to a cloud
-    carried: dict[str, Any] = {k: v for k, v in applied.items() if k not in _updatable(provider) or k == "tags"}
-    for kind in ("vm", "nic", "disk"):
-        had = before.tags_for(kind)
-        others = [{k: v for k, v in s.tags_for(kind).items() if not k.startswith(MUST_PREFIXES)} for s in tried]
-        must = {k: v for k, v in had.items() if k.startswith(MUST_PREFIXES)}
-        carried[f"{kind}Tags"] = {**_differing([had, *others], goal.tags_for(kind)), **must}
-    options, wanted = [_options(s) for s in (before, *tried)], _options(goal)
-    if any(options):  # one that a spec does not give stays what it was: its absence is no state
-        carried["instanceMetadataOptions"] = _differing(options, wanted, absent=False)
+    carried = first.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    before, *after = (_read_model(p) for p in (first, *tried))
+    wanted = _read_model(last).leaves
+    for path in sorted({p for spec in (before, *after) for p in spec.leaves if _effect(model, p) is Effect.HOT}):
+        if before.has_place(path):
+            values = [spec.leaves.get(path) for spec in (before, *after) if spec.has_place(path)]
+            _set(carried, path, _either(model, values, wanted.get(path)))
     return carried
-
-
-def updatable_hash(provider: str, spec: Spec) -> str:
-    """A hash of the updatable fields alone: equal hashes need no call."""
-    return _hash(_fields(provider, spec, (Effect.HOT,), HASH_VERSION))
 
 
 def rolling_hash(provider: str, spec: Spec, version: int = HASH_VERSION) -> str:
@@ -117,10 +118,13 @@ def rolling_hash(provider: str, spec: Spec, version: int = HASH_VERSION) -> str:
     compares what that spec's hash is today. Those who have the hash alone use `is_hash_of`; for them a version's hashes
     stay the same from release to release.
     """
-    if _effects(provider) is None:
+    model = _model(provider)
+    if model is None:
         found = _hash({k: v for k, v in spec.items() if v is not None})
     else:
-        found = _hash(_fields(provider, spec, (Effect.HASH, Effect.POST_START), version))
+        rolls = (Effect.HASH, Effect.POST_START)
+        leaves = _read(model, spec, version).leaves.items()
+        found = _hash({p: v for p, v in leaves if _effect(model, p) in rolls})
     return found if version == 1 else f"{version}:{found}"
 
 
@@ -131,153 +135,172 @@ def is_hash_of(stored: str, provider: str, spec: Spec) -> bool:
     return version <= HASH_VERSION and rolling_hash(provider, spec, version) == stored
 
 
-def _fields(provider: str, spec: Spec, wanted: Collection[Effect], version: int) -> dict[str, Any]:
-    known = _effects(provider) or {}
-    leaves = _leaves(provider, spec, version) if known else {}
-    return {path: value for path, value in leaves.items() if known[_template(path)] in wanted}
-
-
 def _hash(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]
-
-
-# -- the tags of one resource ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class TagPlan:
-    """The changes of one resource's tags."""
-
-    set: dict[str, str] = field(default_factory=dict)
-    """New keys, and keys with another value; sorted."""
-    remove: tuple[str, ...] = ()
-    """Sorted."""
-
-    def __bool__(self) -> bool:
-        return bool(self.set or self.remove)
-
-
-class TooManyTags(ValueError):
-    """A resource would carry more tags than its cloud allows; nothing of its plan may be applied."""
-
-    def __init__(self, count: int, limit: int) -> None:
-        super().__init__(f"it would carry {count} tags, with those of others, and may carry {limit}")
-        self.count = count
-        self.limit = limit
-
-
-def plan_tags(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
-    """From what was applied last, what is desired and what the resource carries, the changes that are needed.
-
-    A key is ours when the spec names it, now or last: only such are changed, and only last's are removed. What carries
-    a desired key by somebody else's hand gets our value from now on. `protected` are keys of must-tags, which every
-    resource carries: never in a plan, whatever the specs say. Raises TooManyTags.
-    """
-    wanted = {k: desired[k] for k in sorted(desired) if k not in protected}
-    changes = {k: v for k, v in wanted.items() if actual.get(k) != v}
-    removed = tuple(sorted(k for k in last if k in actual and k not in desired and k not in protected))
-    carried = {*actual, *protected}
-    count = len((carried | {*changes}) - {*removed})
-    if count > limit and {*changes} - carried:  # a plan that adds nothing cannot be what is too much
-        raise TooManyTags(count, limit)
-    return TagPlan(set=changes, remove=removed)
 
 
 # -- the fields of a spec ----------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class _Fields:
+    """What a spec has, by path."""
+
+    model: type[BaseModel]
+    leaves: dict[str, Any] = field(default_factory=dict)
+    """The value of every field that the model knows."""
+    parts: set[str] = field(default_factory=lambda: {""})
+    """Objects, and items of lists, that are there."""
+
+    def has_place(self, path: str) -> bool:
+        """Whether what the field belongs to is there. An object that is updatable as a whole belongs to what it is in:
+        that it is not there says only that it has no values."""
+        while path:
+            path = path.rpartition(".")[0]
+            if _INDEX.sub("[]", path) not in _hot_as_a_whole(self.model):
+                break
+        return path in self.parts
+
+
+def _model(provider: str) -> type[ProviderSpec] | None:
+    found = PROVIDERS.get(provider)
+    return None if found is None else found.spec
+
+
 @functools.cache
-def _effects(provider: str) -> Mapping[str, Effect] | None:
-    """By path; None for a provider without a model."""
-    model = PROVIDER_SPECS.get(provider)
-    return None if model is None else dict(effects(model))
+def _effects(model: type[BaseModel]) -> Mapping[str, Effect]:
+    """Of every field, by path."""
+    return dict(effects(model))
 
 
-def _updatable(provider: str) -> set[str]:
-    """Top-level fields that are updatable as a whole, by both names that a manifest may use."""
-    model, known = PROVIDER_SPECS.get(provider), _effects(provider)
-    if model is None or known is None:
-        return set()
-    rolling = {_top(path) for path, effect in known.items() if effect is not Effect.HOT}
-    names = {name: info.alias or name for name, info in model.model_fields.items()}
-    return {n for name, alias in names.items() if alias not in rolling for n in (name, alias)}
+@functools.cache
+def _hot_as_a_whole(model: type[BaseModel]) -> Collection[str]:
+    """Paths of objects that have updatable fields only."""
+    below: dict[str, set[Effect]] = {}
+    for path, effect in _effects(model).items():
+        while path := path.rpartition(".")[0]:
+            below.setdefault(path, set()).add(effect)
+    return {part for part, found in below.items() if found == {Effect.HOT}}
 
 
-def _leaves(provider: str, spec: Spec, version: int) -> dict[str, Any]:
-    """The value of every field that the model knows and the spec gives, by path."""
-    parsed, known = _parsed(provider, spec), _effects(provider) or {}
-    if parsed is not None and version > 1:
-        return dict(_walk(canonical(parsed.in_one_spelling()), "", known))
-    plain: Spec = spec if parsed is None else parsed.model_dump(mode="json", by_alias=True)
-    return {path: value for path, value in _walk(plain, "", known) if value is not None}
+def _effect(model: type[BaseModel], path: str) -> Effect | None:
+    """None: it is no field, but an object that has fields."""
+    return _effects(model).get(_INDEX.sub("[]", path))
 
 
-def _walk(value: Any, path: str, known: Collection[str]) -> Iterator[tuple[str, Any]]:
-    if _template(path) in known:
-        yield path, value
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _walk(inner, f"{path}.{key}" if path else str(key), known)
-    elif isinstance(value, list):
-        for n, item in enumerate(value):
-            yield from _walk(item, f"{path}[{n}]", known)
+def _read(model: type[ProviderSpec], spec: Spec, version: int) -> _Fields:
+    """What a spec gives. Objects that only a default makes are there too, so that their fields have a place."""
+    parsed = _parsed(model, spec)
+    found = _walked(model, spec) if parsed is None else _read_model(parsed)
+    if parsed is None or version == 1:
+        return replace(found, leaves={path: value for path, value in found.leaves.items() if value is not None})
+    return replace(found, leaves=_walked(model, canonical(parsed.in_one_spelling())).leaves)
 
 
-def _parsed(provider: str, spec: Spec) -> Any:
-    """The model of a spec, None for one that is not valid."""
-    model = PROVIDER_SPECS.get(provider)
+def _read_model(parsed: ProviderSpec) -> _Fields:
+    return _walked(type(parsed), parsed.model_dump(mode="json", by_alias=True))
+
+
+def _parsed(model: type[ProviderSpec], spec: Spec) -> ProviderSpec | None:
+    """None for a spec that is not valid."""
     try:
-        return model.model_validate(spec) if model else None
+        return model.model_validate(spec)
     except ValidationError:
         return None
 
 
-def _options(parsed: Any) -> dict[str, Any]:
-    given = parsed.model_dump(by_alias=True, exclude_none=True)
-    return dict(given.get("instanceMetadataOptions", {}))
+def _walked(model: type[BaseModel], spec: Spec) -> _Fields:
+    found = _Fields(model)
+
+    def walk(value: Any, path: str) -> None:
+        if _effect(model, path) is not None:
+            found.leaves[path] = value
+        elif isinstance(value, Mapping):
+            found.parts.add(path)
+            for key, inner in value.items():
+                walk(inner, f"{path}.{key}" if path else str(key))
+        elif isinstance(value, list):
+            for n, item in enumerate(value):
+                walk(item, f"{path}[{n}]")
+
+    walk(spec, "")
+    return found
 
 
-def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any], absent: bool = True) -> dict[str, Any]:
-    """Of each key, from the states that it may be in, one that is not the desired; `absent`: to be missing is one."""
+def _merged(model: type[BaseModel], within: type[BaseModel], path: str, old: Spec, new: Spec) -> dict[str, Any]:
+    """`old` with the updatable fields of `new`, which are both objects of the model `within` at `path`."""
+    merged = dict(old)
+    for name, info in within.model_fields.items():
+        alias = info.alias or name
+        inner, suffix = inner_model(info.annotation)
+        here = f"{path}{alias}{suffix}"
+        if here in _hot_as_a_whole(model) or _effect(model, here) is Effect.HOT:
+            for key in (alias, name):
+                merged.pop(key, None)
+                if key in new:
+                    merged[key] = new[key]
+        elif inner is not None:
+            key = name if name in old and alias not in old else alias
+            before, after = _part(info, old.get(key)), _part(info, new.get(alias, new.get(name)))
+            if isinstance(before, list) and isinstance(after, list):
+                both = [
+                    _merged(model, inner, f"{here}.", a, b) if isinstance(a, Mapping) and isinstance(b, Mapping) else a
+                    for a, b in zip(before, after, strict=False)
+                ]
+                merged[key] = [*both, *before[len(both) :]]
+            elif isinstance(before, Mapping) and isinstance(after, Mapping):
+                part = _merged(model, inner, f"{here}.", before, after)
+                if part or key in old:
+                    merged[key] = part
+    return merged
+
+
+def _part(info: FieldInfo, given: Any) -> Any:
+    """An object that a spec does not give is there all the same where the model makes one."""
+    made = given is None and isinstance(info.get_default(call_default_factory=True, validated_data={}), BaseModel)
+    return {} if made else given
+
+
+def _set(spec: dict[str, Any], path: str, value: Any) -> None:
+    """None: nothing is known of it."""
+    *steps, last = _STEP.findall(path)
+    here: Any = spec
+    for step in steps:
+        if isinstance(here, list):
+            here = here[int(step)]
+        else:
+            here[step] = here.get(step) or {}
+            here = here[step]
+    if value is not None:
+        here[last] = value
+
+
+def _either(model: type[ProviderSpec], values: Sequence[Any], desired: Any) -> Any:
+    """Of the values that a field may have, the first one's being the applied: one that is not the desired. A field that
+    a spec does not give stays what it was, so its absence is no value; of a table's key it is one."""
+    if not any(isinstance(v, Mapping) for v in values):
+        given = [v for v in values if v is not None]
+        return next((v for v in given if v != desired), given[0] if given else None)
+    is_must = model.TAGS.is_must
+    first, *others = (v or {} for v in values)
+    ours = [{k: v for k, v in table.items() if not is_must(model.TAGS.key(k))} for table in others]
+    must = {k: v for k, v in first.items() if is_must(model.TAGS.key(k))}
+    return {**_differing([first, *ours], desired or {}), **must}
+
+
+def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any]) -> dict[str, Any]:
+    """Of each key, from the states that it may be in, one that is not the desired; to be missing is one."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(k for state in states for k in state):
-        if absent and key in desired and any(key not in state for state in states):
+        if key in desired and any(key not in state for state in states):
             continue
         values = [state[key] for state in states if key in state]
         found[key] = next((v for v in values if v != desired.get(key)), values[0])
     return found
 
 
-def _template(path: str) -> str:
-    return _INDEX.sub("[]", path)
-
-
-def _top(path: str) -> str:
-    return re.split(r"[.\[]", path, maxsplit=1)[0]
-
-
-# -- must-tags ---------------------------------------------------------------------------------------------------------
-
-
-def _must_tags(provider: str, leaves: Mapping[str, Any]) -> dict[str, str]:
-    """Those of cluster and role, in whichever tag field the class has them."""
-    known = _effects(provider) or {}
-    fields = [v for p, v in leaves.items() if known[_template(p)] is Effect.HOT and isinstance(v, Mapping)]
-    return {k: v for tags in fields for k, v in tags.items() if k.startswith(MUST_PREFIXES)}
-
-
-def _refused(before: Tags, after: Tags) -> Iterator[str]:
-    """They say whose a machine is: they never change as long as it lives (design drivers.md, *Tags*). A class that has
-    named none may begin to: the driver knows what its machines carry."""
-    for prefix in MUST_PREFIXES:
-        had = {k: v for k, v in before.items() if k.startswith(prefix)}
-        has = {k: v for k, v in after.items() if k.startswith(prefix)}
-        if not had or had == has:
-            continue
-        for key in sorted({*had, *has}):
-            what = "removed" if key not in has else "added" if key not in had else "changed"
-            if had.get(key) != has.get(key):
-                yield (
-                    f"the tag {key} may not be {what}: by it the cluster's tools know whose the machine is; "
-                    f"keep {' and '.join(sorted(had))} in one of the tag fields, or make a new class"
-                )
+def _must_tags(model: type[ProviderSpec], spec: _Fields) -> dict[str, str]:
+    """Those of cluster and role, in whichever tag field the class has them, as the cloud writes them."""
+    tables = [v for p, v in spec.leaves.items() if _effect(model, p) is Effect.HOT and isinstance(v, Mapping)]
+    written = [(model.TAGS.key(k), v) for table in tables for k, v in table.items()]
+    return {k: v for k, v in written if model.TAGS.is_must(k)}

@@ -7,27 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from enum import Enum
-from typing import Any, Self
+from typing import Any
 
 from pydantic import BaseModel
 from pydantic_core import to_jsonable_python
-
-from resources.base import Manifest
 
 
 class Empty(Enum):
     """A mark on a field whose empty value asks for something else than no value at all does."""
 
     COUNTS = "counts"
-
-
-class ProviderSpec(Manifest):
-    """The spec of a cloud's VMs."""
-
-    def in_one_spelling(self) -> Self:
-        """The spec as every other that the cloud takes for the same is written too. A cloud without other spellings
-        than `canonical` knows has none."""
-        return self
 
 
 def canonical(given: BaseModel) -> dict[str, Any]:

@@ -63,6 +63,8 @@ class UsesFound(Value):
     """Classes that no machine and no pool names."""
     unread: list[Name] = Field(default_factory=list)
     """Classes of which nobody could say where their VMs are."""
+    unplaced: dict[Name, Text] = Field(default_factory=dict)
+    """Classes that do not say where their VMs are, so that none of them is watched; and why, in words."""
 
 
 class LeftInput(Value):

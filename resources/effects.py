@@ -29,24 +29,24 @@ def effects(model: type[BaseModel], prefix: str = "", inherited: Effect | None =
     for name, field in model.model_fields.items():
         marked = next((m for m in field.metadata if isinstance(m, Effect)), None) or inherited
         path = f"{prefix}{field.alias or name}"
-        inner, suffix = _inner(field.annotation)
+        inner, suffix = inner_model(field.annotation)
         if inner is not None:
             yield from effects(inner, f"{path}{suffix}.", marked)
         else:
             yield path, marked or Effect.HASH
 
 
-def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+def inner_model(annotation: Any) -> tuple[type[BaseModel] | None, str]:
     """The model inside `X | None` or `list[X]`, and how its path is written."""
     origin = typing.get_origin(annotation)
     if origin in (Union, types.UnionType):
         for option in typing.get_args(annotation):
-            model, suffix = _inner(option)
+            model, suffix = inner_model(option)
             if model is not None:
                 return model, suffix
         return None, ""
     if origin is list:
-        model, _ = _inner(typing.get_args(annotation)[0])
+        model, _ = inner_model(typing.get_args(annotation)[0])
         return model, "[]"
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return annotation, ""

@@ -94,6 +94,8 @@ WRONG_ACCOUNT = "WrongAccount"
 """The credentials open another account than the one in which the VM was made."""
 NOT_WANTED = "NotWanted"
 """A create call was about to make a VM, and its machine is leaving: none was made."""
+IN_PROGRESS = "InProgress"
+"""What a create call makes takes longer than an activity may; the same call goes on with it."""
 NOT_PRESERVED = "NotPreserved"
 """A machine has refused to end or move its preservation: there is none."""
 

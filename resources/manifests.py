@@ -12,9 +12,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, Field, SecretStr, ValidationError, field_serializer, field_validator
 
-from resources import aws
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
-from resources.canonical import ProviderSpec
+from resources.clouds import UnknownProvider, provider_of
 from resources.documents import DocumentError, documents
 from resources.machine_deployment import MachineDeployment
 from resources.machine_manifest import (
@@ -34,7 +33,6 @@ from resources.names import CLUSTER_ANNOTATION
 __all__ = [
     "DEFAULT_NODE_CONDITIONS",
     "KINDS",
-    "PROVIDER_SPECS",
     "AnyManifest",
     "ClassNodeTemplate",
     "ClassRef",
@@ -129,8 +127,6 @@ KINDS: dict[str, type[Manifest]] = {
     "MachineDeployment": MachineDeployment,
     "Secret": Secret,
 }
-PROVIDER_SPECS: dict[str, type[ProviderSpec]] = {"AWS": aws.AwsProviderSpec}
-
 
 ERROR_MOST = 500
 """Characters of one thing that is wrong."""
@@ -211,20 +207,18 @@ def _load_one(document: dict[str, Any], where: str, loaded: Loaded) -> None:
 
 def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
     """Warnings about the provider spec; raises ManifestError when it is wrong."""
-    model = PROVIDER_SPECS.get(manifest.provider)
-    if model is None:
-        known = ", ".join(sorted(PROVIDER_SPECS))
-        raise ManifestError(
-            f"{where}: provider: {cut(repr(manifest.provider), 100)} has no driver; there are drivers for {known}"
-        )
     try:
-        spec = model.model_validate(manifest.provider_spec)
+        provider = provider_of(manifest.provider)
+    except UnknownProvider as e:
+        raise ManifestError(f"{where}: {e}") from None
+    try:
+        spec = provider.spec.model_validate(manifest.provider_spec)
     except ValidationError as e:
         raise ManifestError(_explain(e, where, "providerSpec.")) from None
-    warnings = [f"{path}: unknown field, ignored" for path in unknown_fields(spec)]
-    if isinstance(spec, aws.AwsProviderSpec):
-        warnings += [f"{path}: {advice}" for path, advice in aws.deprecations(spec)]
-    return warnings
+    return [
+        *(f"{path}: unknown field, ignored" for path in unknown_fields(spec)),
+        *(f"{path}: {advice}" for path, advice in spec.deprecations()),
+    ]
 
 
 # Set by the API server or by Gardener's controllers; they mean nothing to us and deserve no warning.

@@ -27,6 +27,7 @@ from resources.base import (
     Words,
     few_of,
 )
+from resources.clouds import place_of, scope_of
 from resources.errors import ErrorInfo
 from resources.manifests import NodeTemplate, SecretRef
 from resources.orders import Order, OrderTime
@@ -144,26 +145,32 @@ FAIRNESS_KEY_BYTES = 64
 
 
 class Account(Value):
-    """A cloud account and region as a machine's class names it: what is listed in one go."""
+    """A cloud account as a machine's class names it: what is listed in one go, and shares the cloud's limits."""
 
     provider: Name
-    region: Name
+    scope: Name = Field(alias="region")
+    """Where in the account, in the words of the provider's spec (resources.clouds.scope_of): its region, say. On the
+    wire it has the name that it had when every cloud had regions."""
     secret_ref: SecretRef
     """Of the credentials."""
 
     @classmethod
     def of(
         cls, provider: str, provider_spec: dict[str, Any], secret_ref: SecretRef, credentials: SecretRef | None
-    ) -> Account | None:
-        """None for a spec without a region: there is nothing that could be listed."""
-        region = provider_spec.get("region")
-        if not isinstance(region, str):
-            return None
-        return cls(provider=provider, region=region, secret_ref=credentials or secret_ref)
+    ) -> Account:
+        """Raises UnknownScope for a spec that does not say where its machines are, or of a cloud that nobody knows:
+        there is nothing that could be listed."""
+        return cls(provider=provider, scope=scope_of(provider, provider_spec), secret_ref=credentials or secret_ref)
 
     @property
     def key(self) -> str:
-        return f"{self.provider}/{self.region}/{self.secret_ref.namespace}/{self.secret_ref.name}"
+        where = f"{self.provider}/{self.scope}" if self.scope else self.provider
+        return f"{where}/{self.secret_ref.namespace}/{self.secret_ref.name}"
+
+    @property
+    def place(self) -> dict[str, Any]:
+        """As much of a provider spec as a call needs that is about no single machine. Raises UnknownProvider."""
+        return place_of(self.provider, self.scope)
 
     @property
     def fairness_key(self) -> str:

@@ -142,31 +142,3 @@ def drain_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
 def cloud_queue(provider: str, prefix: str = DEFAULT_QUEUE) -> str:
     """Driver calls; one queue per provider account, so that its rate limit is the queue's."""
     return f"{prefix}-cloud-{provider.lower()}"
-
-
-def provider_key(provider_id: str) -> str:
-    """What identifies a VM in a providerID, whoever wrote it.
-
-    AWS: Gardener writes `aws:///<region>/<id>`, the cloud-controller-manager `aws:///<zone>/<id>`: the id is unique in
-    itself. Azure's ids are case-insensitive. Others are taken as they are.
-    """
-    scheme, _, rest = provider_id.partition("://")
-    if scheme == "aws":
-        return f"aws/{rest.rsplit('/', 1)[-1]}"
-    return provider_id.lower() if scheme == "azure" else provider_id
-
-
-_AWS_REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
-
-
-def indexed(provider_id: str) -> str:
-    """How HostlerProviderID names a VM: the one spelling in which visibility can be asked for it.
-
-    AWS: by region, as the driver writes it; a zone (`eu-west-1a`, `us-east-1-bos-1a`) begins with its region's name.
-    """
-    scheme, _, rest = provider_id.partition("://")
-    if scheme == "azure":
-        return provider_id.lower()
-    place, _, vm = rest.strip("/").rpartition("/")
-    region = _AWS_REGION.match(place)
-    return f"aws:///{region[0]}/{vm}" if scheme == "aws" and region else provider_id

@@ -13,6 +13,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import Priority, SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
+from resources.clouds import indexed
 from resources.cluster import ClusterState
 from resources.machine import MachineState, Phase
 from resources.markdown import plain
@@ -46,7 +47,7 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
     if state.pool:
         found.append(SearchAttributePair(attributes.POOL, state.pool))
     if state.status.provider_id:
-        found.append(SearchAttributePair(attributes.PROVIDER_ID, names.indexed(state.status.provider_id)))
+        found.append(SearchAttributePair(attributes.PROVIDER_ID, indexed(state.status.provider_id)))
     return {
         "id": names.machine_id(state.cluster, state.name),
         "task_queue": names.workflow_queue(state.queue_prefix),

@@ -79,7 +79,7 @@ async def _run(settings: SimulatorSettings, kubeconfig: Path | None, die_with_pa
             threading.Thread(target=_until_stdin_closes, args=(loop, stop), daemon=True).start()
         addresses = {
             "kube": simulator.kube_url,
-            "ec2": simulator.ec2_url,
+            **simulator.cloud_urls,
             "admin": simulator.admin_url,
             "kubeconfig": None if kubeconfig is None else str(kubeconfig),
         }

@@ -7,15 +7,17 @@ with 422 and the field's name: a misspelt fault rule that strikes nothing would 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable
-from typing import Any, Literal
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.ec2 import Ec2
+from simulator.clouds import Cloud
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kubelet import KnobRule, Kubelets
+
+ANY = "*"
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -25,7 +27,7 @@ class CallsQuery(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    service: Literal["ec2", "kubernetes"] | None = None
+    service: str | None = None
     operation: str | None = None
     since: int = 0
     mutating: bool | None = None
@@ -48,9 +50,8 @@ class _Impair(_OfInstance):
 class Admin:
     """Serves `app`. `changed` is called after everything that the saved state should show."""
 
-    def __init__(self, frame: Frame, ec2: Ec2, kubelets: Kubelets, changed: Callable[[], None]) -> None:
+    def __init__(self, frame: Frame, clouds: Iterable[Cloud], kubelets: Kubelets, changed: Callable[[], None]) -> None:
         self._frame = frame
-        self._ec2 = ec2
         self._kubelets = kubelets
         self._changed = changed
         self.app = web.Application(middlewares=[_errors])
@@ -68,11 +69,10 @@ class Admin:
                 web.post("/knobs", self._post_knobs),
                 web.delete("/knobs", self._delete_knobs),
                 web.post("/reset", self._reset),
-                web.post("/ec2/console", self._console),
-                web.post("/ec2/impair", self._impair),
-                web.post("/ec2/kill", self._kill),
             ]
         )
+        for cloud in clouds:
+            self._add_cloud(cloud)
 
     async def _healthz(self, request: web.Request) -> web.Response:
         return web.json_response({"status": "ok"})
@@ -85,6 +85,8 @@ class Admin:
     async def _post_faults(self, request: web.Request) -> web.Response:
         """Add one rule, or a list of them; answers them with their ids."""
         rules = [FaultRule.model_validate(item) for item in await _items(request)]
+        for rule in rules:
+            self._check_service(rule.service)
         self._frame.faults.extend(rules)
         self._changed()
         return _dumped(rules, status=201)
@@ -118,12 +120,21 @@ class Admin:
     async def _get_calls(self, request: web.Request) -> web.Response:
         """`last` is the number to ask from next time, also when nothing fits."""
         query = CallsQuery.model_validate(dict(request.query))
+        self._check_service(query.service or ANY)
         later = self._frame.calls(since=query.since)
         calls = self._frame.calls(query.service, query.operation, query.since)
         if query.mutating is not None:
             calls = [call for call in calls if call.mutating == query.mutating]
         last = later[-1].n if later else query.since
         return web.json_response({"calls": [call.model_dump(mode="json") for call in calls], "last": last})
+
+    def _check_service(self, name: str) -> None:
+        """Raises HTTPUnprocessableEntity: a rule for a service that there is not would strike nothing."""
+        known = [*self._frame.services, ANY]
+        if name not in known:
+            message = f"there is no service {name!r}; there are {', '.join(known)}"
+            error = {"error": f"service: {message}", "fields": [{"field": "service", "message": message}]}
+            raise web.HTTPUnprocessableEntity(text=json.dumps(error), content_type="application/json")
 
     # -- knobs
 
@@ -154,19 +165,25 @@ class Admin:
 
     # -- VMs
 
-    async def _console(self, request: web.Request) -> web.Response:
-        console = _Console.model_validate(await _body(request))
-        return self._on_instance(console, lambda vm: self._ec2.set_console(vm, console.text))
+    def _add_cloud(self, cloud: Cloud) -> None:
+        """`/<service>/console`, `/impair` and `/kill`: what befalls its VMs from behind."""
 
-    async def _impair(self, request: web.Request) -> web.Response:
-        impair = _Impair.model_validate(await _body(request))
-        return self._on_instance(impair, lambda vm: self._ec2.impair(vm, impair.impaired))
+        async def console(request: web.Request) -> web.Response:
+            asked = _Console.model_validate(await _body(request))
+            return self._on_instance(cloud, asked, lambda vm: cloud.set_console(vm, asked.text))
 
-    async def _kill(self, request: web.Request) -> web.Response:
-        return self._on_instance(_OfInstance.model_validate(await _body(request)), self._ec2.kill)
+        async def impair(request: web.Request) -> web.Response:
+            asked = _Impair.model_validate(await _body(request))
+            return self._on_instance(cloud, asked, lambda vm: cloud.impair(vm, asked.impaired))
 
-    def _on_instance(self, body: _OfInstance, act: Callable[[str], None]) -> web.Response:
-        if body.instance_id not in {vm.instance_id for vm in self._ec2.instances(include_terminated=True)}:
+        async def kill(request: web.Request) -> web.Response:
+            return self._on_instance(cloud, _OfInstance.model_validate(await _body(request)), cloud.kill)
+
+        for handler in (console, impair, kill):
+            self.app.router.add_post(f"/{cloud.service}/{handler.__name__}", handler)
+
+    def _on_instance(self, cloud: Cloud, body: _OfInstance, act: Callable[[str], None]) -> web.Response:
+        if not cloud.has_vm(body.instance_id):
             return _error(404, f"no instance {body.instance_id!r}")
         act(body.instance_id)
         self._changed()

@@ -17,13 +17,11 @@ import uuid
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 JOURNAL_LENGTH = 20_000  # calls kept in memory of each service; older ones are dropped
-
-Service = Literal["ec2", "kubernetes"]
 
 
 class FaultRule(BaseModel):
@@ -35,13 +33,14 @@ class FaultRule(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     id: str = Field(default_factory=lambda: uuid.uuid4().hex[:8])
-    service: Literal["ec2", "kubernetes", "*"] = "*"
+    service: str = "*"
+    """Of the services that the frame serves (`Frame.services`); "*": any."""
     operation: str = "*"
-    """A shell pattern: `RunInstances`, `Describe*`; for Kubernetes `verb resource[/subresource]`: `patch nodes`."""
+    """A shell pattern: `Describe*`; for Kubernetes `verb resource[/subresource]`: `patch nodes`."""
     match: str | None = None
-    """A regular expression searched in the request as text: EC2's parameters as JSON, Kubernetes' path and body."""
+    """A regular expression searched in the request as text: a cloud's parameters as JSON, Kubernetes' path and body."""
     code: str | None = None
-    """The error that is answered: an EC2 error code, or a Kubernetes reason such as `TooManyRequests`."""
+    """The error that is answered: a cloud's error code, or a Kubernetes reason such as `TooManyRequests`."""
     status: int | None = None
     """HTTP status of that error; the service's own for the code when absent."""
     message: str | None = None
@@ -62,7 +61,7 @@ class Call(BaseModel):
     n: int
     time: float
     """Seconds since the epoch, when the call was finished."""
-    service: Service
+    service: str
     operation: str
     caller: str = ""
     """Who called: an access key id, or a Kubernetes user name."""
@@ -83,9 +82,9 @@ class Lag(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     describe_after_create: float = Field(default=0.0, ge=0.0)
-    """EC2: a new resource is unknown to describe calls by id and by filter for so long."""
+    """A cloud's new resource is unknown to describe calls by id and by filter for so long."""
     tags: float = Field(default=0.0, ge=0.0)
-    """EC2: tags that were written are unknown to filters and describe calls for so long."""
+    """A cloud's tags that were written are unknown to filters and describe calls for so long."""
 
 
 class Frame:
@@ -96,10 +95,19 @@ class Frame:
         self.lag = Lag()
         self.state_file = state_file
         # One for each service: heartbeats of many nodes would push the cloud's few calls out of a common one.
-        self._journals: dict[str, deque[Call]] = {s: deque(maxlen=JOURNAL_LENGTH) for s in get_args(Service)}
+        self._journals: dict[str, deque[Call]] = {}
         self._calls = 0
 
-    def intercept(self, service: Service, operation: str, text: str) -> FaultRule | None:
+    @property
+    def services(self) -> list[str]:
+        """Those that have joined."""
+        return sorted(self._journals)
+
+    def join(self, service: str) -> None:
+        """A service says that it is there, before anything else."""
+        self._journals.setdefault(service, deque(maxlen=JOURNAL_LENGTH))
+
+    def intercept(self, service: str, operation: str, text: str) -> FaultRule | None:
         """The rule that strikes this call, already counted; None when the call goes through undisturbed."""
         for rule in self.faults:
             if rule.service not in ("*", service) or not fnmatch.fnmatchcase(operation, rule.operation):
@@ -112,7 +120,7 @@ class Frame:
             return rule
         return None
 
-    def record(self, service: Service, operation: str, **fields: Any) -> Call:
+    def record(self, service: str, operation: str, **fields: Any) -> Call:
         """Append one call to the journal. `fields` are those of `Call`."""
         self._calls += 1
         call = Call(n=self._calls, time=time.time(), service=service, operation=operation, **fields)
@@ -150,6 +158,7 @@ class Frame:
             ) from None
         self._calls = int(state.get("calls", 0))
         for call in map(Call.model_validate, state.get("journal", ())):
+            self.join(call.service)
             self._journals[call.service].append(call)
         return dict(state.get("services", {}))
 

@@ -14,18 +14,19 @@ import threading
 import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Any, Self, TypeVar, overload
 
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field
 
 from simulator.admin import Admin
 from simulator.client import server_of
+from simulator.clouds import Cloud, Vm
+from simulator.clouds.ec2 import Ec2, World
 from simulator.controllers import Controllers
-from simulator.ec2 import Ec2, Vm, World
 from simulator.frame import FaultRule, Frame, Lag
 from simulator.kube import KubeApi
-from simulator.kubelet import KnobRule, Kubelets, Size, Timings
+from simulator.kubelet import KnobRule, Kubelets, Timings
 
 HOST = "127.0.0.1"
 STATE_FILE = "simulator.json"
@@ -33,12 +34,9 @@ SAVE_EVERY = 1.0  # seconds between two saves, when something has changed
 JOURNAL_KEPT = 2_000  # calls of the journal that are saved
 SHUTDOWN_TIMEOUT = 0.5  # seconds that open watches are given at the end
 
-_ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
-
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-PortName = Literal["kube_port", "ec2_port", "admin_port"]
 
 
 class PortTakenError(RuntimeError):
@@ -88,17 +86,25 @@ class Simulator:
             boot_delay=timings.launch,
             terminate_delay=timings.terminate,
         )
-        if "ec2" in self._saved:
-            self.ec2.load(self._saved["ec2"])
+        self.clouds: dict[str, Cloud] = {self.ec2.service: self.ec2}
+        """By service; each is served at a port of its own."""
+        for service, cloud in self.clouds.items():
+            if service in self._saved:
+                cloud.load(self._saved[service])
         self.kubelets: Kubelets
         self.kubeconfig = ""
         """YAML of an administrator's kubeconfig; empty before `start`."""
-        self.kube_url = self.ec2_url = self.admin_url = ""
+        self.kube_url = self.admin_url = ""
+        self.cloud_urls = dict.fromkeys(self.clouds, "")
         self._changed = True
         self._saved_call = 0
         self._stopping = asyncio.Event()
         self._saver: asyncio.Task[None] | None = None
         self._stack = contextlib.AsyncExitStack()
+
+    @property
+    def ec2_url(self) -> str:
+        return self.cloud_urls[self.ec2.service]
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -115,11 +121,12 @@ class Simulator:
                 url = await self._serve(stack, self.kube.app, "kube_port", self.kube.ssl_context())
                 self.kubeconfig = self.kube.kubeconfig(url, cluster=self.settings.cluster)
             self.kube_url, authority = server_of(self.kubeconfig)
-            self.ec2_url = await self._serve(stack, self.ec2.app, "ec2_port")
-            await self.ec2.start()
-            stack.push_async_callback(self.ec2.stop)
+            for service, cloud in self.clouds.items():
+                self.cloud_urls[service] = await self._serve(stack, cloud.app, f"{service}_port")
+                await cloud.start()
+                stack.push_async_callback(cloud.stop)
             await self._start_kubelets(stack, authority)
-            admin = Admin(self.frame, self.ec2, self.kubelets, self._note_change)
+            admin = Admin(self.frame, self.clouds.values(), self.kubelets, self._note_change)
             self.admin_url = await self._serve(stack, admin.app, "admin_port")
             if self.kube is not None:
                 await self._start_controllers(stack)
@@ -163,14 +170,20 @@ class Simulator:
             authority,
             rules,
             self.settings.timings,
-            console=self.ec2.set_console,
-            sizes=_sizes(self.settings.world),
+            console=self._console,
+            sizes={name: size for cloud in self.clouds.values() for name, size in cloud.sizes().items()},
             changed=self._note_change,
         )
         self.kubelets.load(self._saved.get("kubelets", {}))
         await self.kubelets.start()
         stack.push_async_callback(self.kubelets.stop)
-        self.ec2.subscribe(self._observe)
+        for cloud in self.clouds.values():
+            cloud.subscribe(self._observe)
+
+    def _console(self, instance_id: str, text: str) -> None:
+        for cloud in self.clouds.values():
+            if cloud.has_vm(instance_id):
+                cloud.set_console(instance_id, text)
 
     def _observe(self, vm: Vm) -> None:
         self._note_change()
@@ -180,7 +193,7 @@ class Simulator:
         self,
         stack: contextlib.AsyncExitStack,
         app: web.Application,
-        setting: PortName,
+        setting: str,
         tls: ssl.SSLContext | None = None,
     ) -> str:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=SHUTDOWN_TIMEOUT)
@@ -190,7 +203,7 @@ class Simulator:
         await web.SockSite(runner, sock, ssl_context=tls, backlog=1024).start()
         return f"{'https' if tls else 'http'}://{HOST}:{self._ports[setting]}"
 
-    def _listen(self, setting: PortName) -> socket.socket:
+    def _listen(self, setting: str) -> socket.socket:
         wanted = int(getattr(self.settings, setting))
         before = self._ports.get(setting, 0)
         if wanted == 0 and before:
@@ -244,7 +257,7 @@ class Simulator:
         """Take a picture now; the function that it answers writes it, in any thread: nothing in it changes later."""
         services: dict[str, Any] = {
             "kubernetes": {} if self.kube is None else self.kube.dump(),
-            "ec2": self.ec2.dump(),
+            **{service: cloud.dump() for service, cloud in self.clouds.items()},
             "kubelets": self.kubelets.dump(),
             "simulator": {
                 "adminToken": self._admin_token,
@@ -324,11 +337,3 @@ class SimulatorThread:
         self._thread.join()
         self._loop.run_until_complete(self._loop.shutdown_default_executor())
         self._loop.close()
-
-
-def _sizes(world: World) -> dict[str, Size]:
-    """EC2's instance types as the nodes made of them show them."""
-    return {
-        name: Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=_ARCHITECTURES[type_.architecture])
-        for name, type_ in world.instance_types.items()
-    }

@@ -24,11 +24,12 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.boundary import Boundary
 from activities.deps import Deps
 from resources.attributes import PHASE, PROVIDER_ID
+from resources.clouds import indexed
 from resources.errors import NOT_YET
 from resources.machine import Phase
 from resources.manifests import SecretRef
 from resources.messages import MachineRef, Target
-from resources.names import indexed, machine_id
+from resources.names import machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
 
 P = TypeVar("P")
@@ -165,7 +166,7 @@ class Deeds:
     def target(self, given: Given, provider_id: str | None = None) -> Target:
         return Target(
             machine=ref(given),
-            provider="AWS",
+            provider=self.cloud.provider,
             provider_spec=given.spec,
             secret_ref=SecretRef(name="credentials"),
             provider_id=provider_id,
@@ -223,7 +224,7 @@ async def new_deeds(cloud: AwsCloud, root: Path) -> AsyncIterator[Deeds]:
             installation="here",
             clusters={CLUSTER: ClusterSettings(kubeconfig=root / "kubeconfig")},
             secrets=SecretsSettings(source="directory", directory=root / "secrets"),
-            clouds={"aws": CloudSettings(endpoint=cloud.endpoint)},
+            clouds={cloud.provider.lower(): CloudSettings(endpoint=cloud.endpoint)},
         )
         client = NoServer()
         deps = Deps(settings, client)  # type: ignore[arg-type]

@@ -10,11 +10,14 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
+import fakecloud.driver as fake_driver
 from aiohttp import web
+from fakecloud import FAKE
+from fakecloud.api import FakeApi
 from pydantic import SecretStr
 
 from drivers.base import (
@@ -31,9 +34,10 @@ from drivers.base import (
     UpdateMachineRequest,
     load_driver,
 )
+from resources.clouds import PROVIDERS
 from resources.errors import ErrorClass
-from simulator.ec2 import Ec2, World
-from simulator.ec2.auth import AccessKey
+from simulator.clouds.ec2 import Ec2, World
+from simulator.clouds.ec2.auth import AccessKey
 from simulator.frame import Call, FaultRule, Frame, Lag
 
 T = TypeVar("T")
@@ -42,10 +46,20 @@ T = TypeVar("T")
 class Cloud(Protocol):
     """A running simulator with a driver at it."""
 
+    provider: str
+    endpoint: str | None
     frame: Frame
     driver: Driver
     create: str
     """The operation that makes a VM."""
+    creation: tuple[str, ...]
+    """The changing calls of a creation."""
+    tagging: str
+    """The operation that sets tags."""
+    hot: dict[str, Any]
+    """A change of an updatable field."""
+    wrong: dict[str, Any]
+    """A change that is refused."""
     codes: Mapping[ErrorClass, str]
     """For each class, a code that the create operation may answer."""
     secret: dict[str, SecretStr]
@@ -74,7 +88,12 @@ class AwsCloud:
     ec2: Ec2
     loop: asyncio.AbstractEventLoop
     endpoint: str
+    provider: str = "AWS"
     create: str = "RunInstances"
+    creation: tuple[str, ...] = ("RunInstances",)
+    tagging: str = "CreateTags"
+    hot: dict[str, Any] = field(default_factory=lambda: {"vmTags": {"cost": "b"}})
+    wrong: dict[str, Any] = field(default_factory=lambda: {"machineType": 7})
     codes: Mapping[ErrorClass, str] = field(
         default_factory=lambda: {
             ErrorClass.CAPACITY: "InsufficientInstanceCapacity",
@@ -193,7 +212,90 @@ def aws() -> Iterator[AwsCloud]:
         loop.close()
 
 
-CLOUDS = {"AWS": aws}
+@dataclass
+class FakeCloud:
+    """The made-up one of tests/fakecloud."""
+
+    frame: Frame
+    api: FakeApi
+    endpoint: str | None = None
+    provider: str = FAKE.name
+    create: str = "CreateVm"
+    creation: tuple[str, ...] = ("CreateNic", "CreateVm")
+    tagging: str = "SetLabels"
+    whose: str = "Whoami"
+    account: str = "one"
+    other_account: str = "two"
+
+    def __post_init__(self) -> None:
+        self.hot: dict[str, Any] = {"disks": [{"sizeGb": 20, "labels": {"cost": "b"}}]}
+        self.wrong: dict[str, Any] = {"flavour": 7}
+        self.codes = {cls: code for code, cls in reversed(fake_driver.CODES.items())}
+        self.codes[ErrorClass.UNKNOWN] = "SomethingQuiteNew"
+        self.secret, self.other_secret, self.wrong_secret = (
+            {"token": SecretStr(token)} for token in ("token-of-the-one", "token-of-the-other", "wrong-canary-token")
+        )
+        fake_driver.FakeDriver.cloud = self.api
+        self.driver = self.driver_with(DriverSettings())
+
+    def driver_with(self, settings: DriverSettings) -> Driver:
+        return load_driver(FAKE.name, settings)
+
+    def spec(self, **changes: Any) -> dict[str, Any]:
+        must = {"kubernetes.io/cluster/shoot--test--one": "1", "kubernetes.io/role/node": "1"}
+        plain = {"image": "image-1", "flavour": "small", "labels": must, "disks": [{"sizeGb": 20}]}
+        return {k: v for k, v in {**plain, **changes}.items() if v is not None}
+
+    def do(self, work: Callable[[], T]) -> T:
+        return work()
+
+    def living(self, uid: str) -> list[str]:
+        return self.left(uid).get("vm", [])
+
+    def left(self, uid: str) -> dict[str, list[str]]:
+        kinds: dict[str, list[str]] = {}
+        for thing in self.api.things.values():
+            its = uid in thing.id or thing.labels.get(FAKE.spec.TAGS.key("hostler.io/uid")) == uid
+            if its and thing.state != "terminated":
+                kinds.setdefault(thing.kind, []).append(thing.id)
+        return kinds
+
+    def set_delays(self, boot: float, terminate: float) -> None:
+        self.api.boot, self.api.terminate = boot, terminate
+
+    def set_page(self, monkeypatch: Any, size: int) -> None:
+        monkeypatch.setattr(fake_driver.FakeDriver, "page", size)
+
+    def reset(self) -> None:
+        self.frame.clear_faults()
+        self.frame.reset_journal()
+        self.frame.lag = Lag()
+        self.api.things.clear()
+        self.api.slow = False
+        self.set_delays(0.0, 0.0)
+
+
+@contextmanager
+def fake() -> Iterator[FakeCloud]:
+    frame = Frame()
+    with registered():
+        accounts = {"token-of-the-one": "one", "token-of-the-other": "two"}
+        yield FakeCloud(frame, FakeApi(frame, accounts))
+
+
+@contextmanager
+def registered() -> Iterator[None]:
+    """The made-up cloud is one of those that Hostler knows."""
+    before = dict(PROVIDERS)
+    PROVIDERS[FAKE.name] = FAKE
+    try:
+        yield
+    finally:
+        PROVIDERS.clear()
+        PROVIDERS.update(before)
+
+
+CLOUDS: dict[str, Callable[[], AbstractContextManager[Any]]] = {"AWS": aws, FAKE.name: fake}
 
 
 # -- what every driver test says -------------------------------------------------------------------------------------

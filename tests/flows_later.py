@@ -34,7 +34,7 @@ from resetkit import reset_machine
 from resources.machine import ApplyIntent, MachineState, Phase
 from resources.messages import DeleteIntent, RecreateIntent
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, cluster_id, machine_id
-from simulator.ec2 import World
+from simulator.clouds.ec2 import World
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
 from workflows.machine import MachineWorkflow

@@ -23,7 +23,7 @@ from resources.names import (
     TAG_OWNER,
     TAG_UID,
 )
-from simulator.ec2 import Vm
+from simulator.clouds.ec2 import Vm
 from simulator.frame import Call
 
 LATE = timedelta(seconds=20)

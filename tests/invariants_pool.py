@@ -28,7 +28,7 @@ from resources.names import (
     TAG_UID,
     machine_id,
 )
-from simulator.ec2 import Vm
+from simulator.clouds.ec2 import Vm
 from simulator.kube.resources import NODES
 from simulator.kube.selectors import Selector
 

@@ -23,7 +23,7 @@ from resources.names import MACHINE_NAME_LABEL, machine_id, pool_id, rollout_id
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult, RolloutState
-from simulator.ec2 import Vm
+from simulator.clouds.ec2 import Vm
 from workflows.machine import MachineWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow

@@ -23,11 +23,12 @@ from activities.cluster.node import NodeActivities
 from activities.deps import Deps
 from activities.kube.client import Kube, node_path
 from activities.watch import nodes as watch
-from drivers.aws import hotupdate, instances
+from drivers import tags
+from drivers.aws import instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
+from drivers.tags import TagPlan, Tags, plan_tags
 from planners.claims import GONE, Belief, Weighed
-from planners.hot_update import TagPlan, Tags, plan_tags
 from planners.pool import pace, repair
 from planners.pool.budget import Limits
 from planners.preservation import Decision, Observed
@@ -222,7 +223,7 @@ def break_i8_foreign() -> None:
     def own(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
         return plan_tags({**actual, **last}, desired, actual, protected, limit)
 
-    hotupdate.plan_tags = own
+    tags.plan_tags = own
 
 
 def break_i8_must() -> None:
@@ -231,7 +232,7 @@ def break_i8_must() -> None:
     def careless(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
         return plan_tags(last, {**desired, "Name": "renamed"}, actual, set(protected) - {"Name"}, limit)
 
-    hotupdate.plan_tags = careless
+    tags.plan_tags = careless
 
 
 def break_i9() -> None:

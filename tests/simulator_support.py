@@ -57,6 +57,10 @@ class FakeVm:
     user_data: bytes = b""
     tags: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def provider_id(self) -> str:
+        return f"aws:///{self.region}/{self.instance_id}"
+
     def in_state(self, state: str) -> FakeVm:
         return replace(self, state=state)
 

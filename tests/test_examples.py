@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from resources.aws import AwsProviderSpec
+from resources.clouds.aws import AwsProviderSpec
 from resources.manifests import Loaded, load_manifests
 from resources.names import INSTANCE_NOT_READY_TAINT
-from simulator.ec2 import World
+from simulator.clouds.ec2 import World
 from simulator.kubelet.userdata import UserDataError, parse_user_data
 from starter.local.stack import FULL_NAME
 from starter.local.up import EXAMPLES

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from typer.testing import CliRunner
 
+from resources.clouds import PROVIDERS
 from resources.effects import Effect, effects
-from resources.manifests import PROVIDER_SPECS
 from starter.commands.explaining import PROVIDER_SPEC, ROOTS, Field, explain, fields_of
 from starter.main import app
 from starter.sdk.errors import NotFound, Refused
@@ -69,11 +69,11 @@ def tree(fields: tuple[Field, ...], provider: str) -> Iterator[Field]:
         yield from tree(tuple(fields_of(field, provider)), provider)
 
 
-@pytest.mark.parametrize("provider", sorted(PROVIDER_SPECS))
+@pytest.mark.parametrize("provider", sorted(PROVIDERS))
 def test_every_field_of_a_provider_spec_has_the_effect_of_the_table(provider: str) -> None:
     found = explain("machineclass.providerSpec", provider)
     leaves = {f.path: f.effects for f in tree(found.fields, provider) if f.model is None}
-    wanted = {path.replace("[]", ""): (effect,) for path, effect in effects(PROVIDER_SPECS[provider])}
+    wanted = {path.replace("[]", ""): (effect,) for path, effect in effects(PROVIDERS[provider].spec)}
     assert leaves == {f"{PROVIDER_SPEC}.{path}": effect for path, effect in wanted.items()}
     for path in leaves:  # and each can be asked for by its path
         assert explain(f"machineclass.{path}", provider).field.path == path

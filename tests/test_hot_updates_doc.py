@@ -11,7 +11,7 @@ from test_cli_docs import parse, typed
 
 from planners.class_rollout import LONGEST
 from planners.waits import Tries, wait_after_update
-from resources.aws import AwsProviderSpec
+from resources.clouds.aws import AwsProviderSpec
 from resources.errors import ErrorClass, ErrorInfo
 from resources.machine_class import SILENCE, UPDATE_CONCURRENCY, UpdateState, concurrency_of
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION

@@ -10,8 +10,8 @@ from resources.manifests import SecretRef
 from resources.messages import Account
 from resources.names import cluster_id
 from resources.starts import MEMO_OWNERS
-from simulator.ec2 import World
-from simulator.ec2.auth import AccessKey
+from simulator.clouds.ec2 import World
+from simulator.clouds.ec2.auth import AccessKey
 
 
 async def test_a_secret_is_rotated_under_a_running_worker(stack: Stack) -> None:

@@ -17,7 +17,16 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from resources.errors import CODE_OF, IDEMPOTENCY, MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass, ErrorInfo
+from resources.errors import (
+    CODE_OF,
+    IDEMPOTENCY,
+    IN_PROGRESS,
+    MISSING_CREDENTIALS,
+    WRONG_ACCOUNT,
+    Code,
+    ErrorClass,
+    ErrorInfo,
+)
 from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.manifests import SecretRef
 from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
@@ -127,6 +136,28 @@ async def test_a_dead_token_makes_a_new_attempt_after_the_lag_window(
     await temporal.fast_forward(handle, timedelta(seconds=61))
     await reason(handle, "NodeNotSeen")
     assert [i.attempt for i in machines.stubs.called("create_machine")] == [1, 2]
+
+
+async def test_a_creation_that_takes_longer_than_its_activity_may_goes_on_with_its_token(
+    temporal: WorkflowEnvironment, machines: Machines
+) -> None:
+    """It is no failure: the machine stays Pending, and says what is being made."""
+    info = ErrorInfo.of(ErrorClass.TRANSIENT, "network interface nic-1 is being made")
+    info = info.model_copy(update={"account_id": "1", "retry_after": 600.0})
+    machines.stubs.then("create_machine", ApplicationError(info.message, info, type=IN_PROGRESS, non_retryable=True))
+    handle = await machines.start(machines.new_state("m-1"))
+
+    def waits(seen: MachineState) -> bool:
+        waiting = seen.status.waiting_for
+        return waiting is not None and waiting.message == info.message and waiting.next_try is not None
+
+    seen = await eventually(lambda: state(handle), waits, "the creation under way")
+    assert (seen.status.phase, seen.status.waiting_for.reason) == (Phase.PENDING, "CreatingVM")
+    assert (seen.create_failures, seen.account_id) == (0, "1")
+    await temporal.fast_forward(handle, timedelta(minutes=10, seconds=1))
+    await reason(handle, "NodeNotSeen")
+    first, second = machines.stubs.called("create_machine")
+    assert first.target.token == second.target.token
 
 
 async def test_the_account_of_a_call_without_an_answer_is_that_of_each_later_call(

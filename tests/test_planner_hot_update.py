@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from driver_clouds import registered
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.hot_update import (
-    Difference,
-    TagPlan,
-    TooManyTags,
-    applied_after,
-    compare,
-    may_carry,
-    plan_tags,
-    updatable_hash,
-)
-from resources.aws import AwsProviderSpec
-from resources.effects import Effect, effects
+from drivers.tags import TagPlan, TooManyTags, plan_tags
+from planners.hot_update import Difference, applied_after, compare, may_carry, rolling_hash
+from resources.clouds.aws import AwsProviderSpec
 
 NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}
 MUST = {"kubernetes.io/cluster/one": "1", "kubernetes.io/role/node": "1"}
@@ -123,26 +116,6 @@ def test_applied_after_takes_the_updatable_fields_and_nothing_else() -> None:
     assert after == expected  # `tags` and `vm_tags` are gone, ami is what the VM was made from
     assert compare("AWS", after, desired) == Difference(rolls=("ami",))
     assert applied_after("Other", SPEC, {}) == SPEC
-
-
-def test_every_updatable_field_is_so_as_a_whole() -> None:
-    """applied_after and the hash work on top-level fields: one with a single updatable leaf would escape them."""
-    effects_of: dict[str, set[Effect]] = {}
-    for path, effect in effects(AwsProviderSpec):
-        effects_of.setdefault(path.split(".")[0].split("[")[0], set()).add(effect)
-    mixed = {top for top, found in effects_of.items() if Effect.HOT in found and len(found) > 1}
-    assert not mixed
-    assert {top for top, found in effects_of.items() if Effect.HOT in found}  # it has looked at some
-
-
-def test_the_hash_is_of_updatable_fields_alone() -> None:
-    same = {**SPEC, "ami": "ami-2", "srcAndDstChecksEnabled": False, "monitoring": True}
-    assert updatable_hash("AWS", same) == updatable_hash("AWS", SPEC)
-    reordered = {k: SPEC[k] for k in reversed(SPEC)} | {"tags": dict(reversed(SPEC["tags"].items()))}
-    assert updatable_hash("AWS", reordered) == updatable_hash("AWS", SPEC)
-    for change in ({"tags": {}}, {"diskTags": {}}, {"instanceMetadataOptions": {"httpEndpoint": "disabled"}}):
-        assert updatable_hash("AWS", {**SPEC, **change}) != updatable_hash("AWS", SPEC)
-    assert updatable_hash("Other", SPEC) == updatable_hash("Other", {})
 
 
 # -- tags -------------------------------------------------------------------------------------------------------------
@@ -262,8 +235,6 @@ def test_after_a_hot_update_only_what_rolls_is_different(first: dict[str, Any], 
     before, after = compare("AWS", a, b), compare("AWS", applied_after("AWS", a, b), b)
     assert after.hot == ()
     assert after.rolls == before.rolls
-    assert (updatable_hash("AWS", a) == updatable_hash("AWS", b)) == (not before.hot)
-    assert updatable_hash("AWS", applied_after("AWS", a, b)) == updatable_hash("AWS", b)
 
 
 # -- after an update that failed half-way -----------------------------------------------------------------------------
@@ -286,7 +257,7 @@ def test_what_a_failed_update_has_set_is_ours_when_the_class_is_set_back() -> No
     for kind in ("vmTags", "nicTags", "diskTags"):
         assert carried[kind] == {**MUST, "cost": "b", "new": "1"}
     assert carried["instanceMetadataOptions"] == {"httpTokens": "required"}
-    assert {k: v for k, v in carried.items() if k in SPEC} == SPEC
+    assert {k: v for k, v in carried.items() if k in SPEC} == {**SPEC, "tags": MUST}  # the rest is in the others
     assert not compare("AWS", carried, SPEC).refused
 
 
@@ -310,3 +281,85 @@ def test_whatever_failed_updates_have_done_the_next_one_makes_it_right(
         assert after == {**desired, "foreign": "1"}
         wrong = {k: v for k, v in actual.items() if k != "foreign"} != desired
         assert not wrong or before != desired, "a driver that compares the specs would not look"
+
+
+# -- updatable fields within lists and objects: the made-up cloud ------------------------------------------------------
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _the_made_up_cloud() -> Iterator[None]:
+    with registered():
+        yield
+
+
+FAKE_SPEC: dict[str, Any] = {
+    "image": "image-1",
+    "flavour": "small",
+    "labels": {**MUST, "cost": "a"},
+    "disks": [{"sizeGb": 10, "labels": {"d": "1"}}, {"size_gb": 20}],
+}
+
+NESTED: list[tuple[str, dict[str, Any], Difference]] = [
+    ("labels of a disk", {"disks": [{"sizeGb": 10}, {"sizeGb": 20, "labels": {"x": "1"}}]},
+     Difference(hot=("disks[0].labels", "disks[1].labels"))),
+    ("size and labels", {"disks": [{"sizeGb": 11, "labels": {}}, {"sizeGb": 20}]},
+     Difference(hot=("disks[0].labels",), rolls=("disks[0].sizeGb",))),
+    ("another disk comes with its labels", {"disks": [*FAKE_SPEC["disks"], {"sizeGb": 5, "labels": {"x": "1"}}]},
+     Difference(rolls=("disks[2].labels", "disks[2].sizeGb"))),
+    ("a disk goes with its labels", {"disks": FAKE_SPEC["disks"][:1]},
+     Difference(rolls=("disks[1].labels", "disks[1].sizeGb"))),
+    ("in an object that was not given", {"console": {"log": True}}, Difference(hot=("console.log",))),
+    ("beside what rolls", {"console": {"log": True, "device": "tty"}},
+     Difference(hot=("console.log",), rolls=("console.device",))),
+    ("ignored, and after the start", {"comment": "x", "network": "n"}, Difference(rolls=("network",))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "expected"), [r[1:] for r in NESTED], ids=[r[0] for r in NESTED])
+def test_updatable_fields_at_any_depth(change: dict[str, Any], expected: Difference) -> None:
+    desired = {**FAKE_SPEC, **change}
+    assert compare("Fake", FAKE_SPEC, desired) == expected
+    assert (rolling_hash("Fake", FAKE_SPEC) != rolling_hash("Fake", desired)) is bool(expected.rolls)
+    after = applied_after("Fake", FAKE_SPEC, desired)
+    assert compare("Fake", after, desired) == Difference(rolls=expected.rolls), "it would be called for without end"
+    assert compare("Fake", FAKE_SPEC, after) == Difference(hot=expected.hot)
+
+
+def test_must_tags_are_known_as_the_cloud_writes_them() -> None:
+    assert len(compare("Fake", FAKE_SPEC, {**FAKE_SPEC, "labels": {"kubernetes.io/role/node": "1"}}).refused) == 1
+    written = {"kubernetes-io_cluster_one": "1", "kubernetes-io_role_node": "1", "cost": "b"}
+    assert compare("Fake", FAKE_SPEC, {**FAKE_SPEC, "labels": written}) == Difference(hot=("labels",))
+
+
+LABELS = st.fixed_dictionaries({"sizeGb": st.sampled_from([1, 2])}, optional={"labels": TAGS})
+FAKE_SPECS = st.fixed_dictionaries(
+    {"disks": st.lists(LABELS, max_size=3)},
+    optional={
+        "labels": TAGS,
+        "console": st.fixed_dictionaries({}, optional={"log": st.booleans(), "device": st.sampled_from(["a", "b"])}),
+    },
+)
+
+
+@given(FAKE_SPECS, FAKE_SPECS)
+def test_a_nested_update_leaves_nothing_to_call_for(first: dict[str, Any], second: dict[str, Any]) -> None:
+    a, b = {**FAKE_SPEC, "labels": {}, **first}, {**FAKE_SPEC, "labels": {}, **second}
+    before, after = compare("Fake", a, b), compare("Fake", applied_after("Fake", a, b), b)
+    assert (after.hot, after.rolls) == ((), before.rolls)
+    assert (rolling_hash("Fake", a) != rolling_hash("Fake", b)) is bool(before.rolls)
+
+
+def test_what_a_failed_nested_update_has_set_is_ours() -> None:
+    tried = {
+        **FAKE_SPEC,
+        "disks": [
+            {"sizeGb": 10, "labels": {"d": "2", "new": "1"}},
+            {"sizeGb": 20},
+            {"sizeGb": 5, "labels": {"x": "1"}},
+        ],
+        "console": {"log": True},
+    }
+    carried = may_carry("Fake", FAKE_SPEC, [tried], FAKE_SPEC)
+    assert [disk.get("labels") for disk in carried["disks"]] == [{"d": "2", "new": "1"}, {}]  # of a third it has none
+    assert carried["console"] == {"log": True}
+    assert compare("Fake", carried, FAKE_SPEC).hot == ("console.log", "disks[0].labels")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from resources.aws import AwsProviderSpec, deprecations
+from resources.clouds.aws import AwsProviderSpec
 from resources.effects import Effect, effects
 from resources.manifests import unknown_fields
 
@@ -166,5 +166,5 @@ def test_must_tags_are_read_from_wherever_the_class_has_them() -> None:
 
 def test_deprecated_fields_are_named_with_advice() -> None:
     spec = AwsProviderSpec.model_validate({**SPEC, "tags": {"Name": "x"}, "spotPrice": ""})
-    assert [path for path, _ in deprecations(spec)] == ["tags", "spotPrice", "tags.Name"]
-    assert deprecations(AwsProviderSpec.model_validate({**SPEC, "vmTags": {"a": "b"}})) == []
+    assert [path for path, _ in spec.deprecations()] == ["tags", "spotPrice", "tags.Name"]
+    assert AwsProviderSpec.model_validate({**SPEC, "vmTags": {"a": "b"}}).deprecations() == []

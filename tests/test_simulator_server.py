@@ -332,6 +332,8 @@ def test_vms_are_impaired_killed_and_talk(simulator: SimulatorThread, admin: Htt
     [
         ("POST", "/faults", {"operation": "x", "time": 3}, "time"),
         ("POST", "/faults", {"operation": "x", "times": 0}, "times"),
+        ("POST", "/faults", {"operation": "x", "service": "ec3"}, "service"),
+        ("GET", "/calls?service=ec3", None, "service"),
         ("POST", "/lag", {"describe": 1}, "describe"),
         ("POST", "/knobs", {"match": "m", "knobs": {"never_join": True}}, "knobs.never_join"),
         ("POST", "/knobs", {"knobs": {}}, "match"),

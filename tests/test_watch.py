@@ -26,17 +26,12 @@ from activities.watch import twins
 from activities.watch.nodes import ASK_EVERY
 from activities.watch.told import Position
 from resources import attributes
+from resources.clouds import provider_key
 from resources.cluster import ClusterState
 from resources.machine import JOURNAL_LENGTH
 from resources.manifests import SecretRef
 from resources.messages import Account, Cursor, Happening, InstancesOutput, Intent, NodeFacts, Reachability
-from resources.names import (
-    INSTANCE_NOT_READY_TAINT,
-    MACHINE_NAME_LABEL,
-    PRESERVE_ANNOTATION,
-    STARTUP_TAINTS,
-    provider_key,
-)
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, PRESERVE_ANNOTATION, STARTUP_TAINTS
 from resources.settings import load_settings
 from starter.sdk.connection import connect
 from workflows.cluster import ClusterWorkflow

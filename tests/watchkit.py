@@ -36,11 +36,12 @@ from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.uses import UsesActivities
 from resources import attributes
+from resources.clouds import indexed, provider_key
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, MachineState
 from resources.manifests import MachineSpec, SecretRef
 from resources.messages import NodeFacts
-from resources.names import cluster_id, indexed, machine_id, provider_key
+from resources.names import cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
 from simulator.frame import Call, FaultRule, Frame

@@ -18,6 +18,7 @@ with workflow.unsafe.imports_passed_through():
     from activities.watch.nodes import WatchActivities
     from planners.cluster_accounts import UNKNOWN, classes_only_of, found_unused, owners, silent, used_by
     from resources.base import format_duration, whole_seconds
+    from resources.clouds import provider_key
     from resources.cluster import ClusterState, UsesFound, UsesInput
     from resources.messages import (
         AccountUse,
@@ -30,7 +31,7 @@ with workflow.unsafe.imports_passed_through():
         VmsTold,
         WatchInput,
     )
-    from resources.names import cloud_queue, provider_key, watch_queue, workflow_queue
+    from resources.names import cloud_queue, watch_queue, workflow_queue
     from resources.starts import MEMO_OWNERS
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
@@ -208,6 +209,8 @@ class Watches(Entity):
         for use in found.uses:
             if use.machine_class not in self._heard_of:
                 self._use(use)
+        for name, why in found.unplaced.items():
+            self.note("WatchFailed", f"the VMs of class {name} are not watched: {why}")
         gone, s.unused = found_unused(s, found, self._heard_of)
         for name in gone:
             del s.classes[name]

@@ -98,7 +98,7 @@ class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
         self.deps, self.input, self.clock = deps, input, Clock()
         self.driver = deps.driver(input.account.provider)
-        self.spec = {"region": input.account.region}
+        self.spec = input.account.place
         self.known: dict[str, str] = opened(before["known"]) if "owner" in before else {}
         """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""

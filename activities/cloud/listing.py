@@ -26,11 +26,11 @@ class ListingActivities(Activities):
         async def request() -> ListMachinesRequest:
             return ListMachinesRequest(
                 cluster=input.cluster,
-                provider_spec={"region": account.region},
+                provider_spec=account.place,
                 secret=await self.deps.credentials(account.provider, account.secret_ref),
             )
 
-        caller = self.deps.caller(account.provider, {"region": account.region}, account.secret_ref)
+        caller = self.deps.caller(account.provider, account.place, account.secret_ref)
         cloud = Cloud(driver, caller, account.secret_ref)
         found = await cloud.call(driver.list_machines, request)
         installation = await self.deps.installation()

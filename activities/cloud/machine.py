@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 
 from pydantic import SecretStr
 from temporalio import activity
 
+from activities.accounts import Cloud
 from activities.base import Activities
-from activities.boundary import ACCOUNT, NotWanted, NotYet, last_progress, progress, remember
+from activities.boundary import ACCOUNT, NotWanted, NotYet, StillMaking, last_progress, progress, remember
 from activities.clock import Clock
 from activities.cloud.instances import GONE
 from activities.cloud.joining import why_not_joined
@@ -26,6 +28,7 @@ from drivers.base import (
     Evidence,
     GetMachineStatusRequest,
     MachineStatus,
+    Making,
     NameTaken,
     UpdateMachineRequest,
     VmState,
@@ -315,12 +318,34 @@ class MachineActivities(Activities):
         message = f"the VM is being made in account {opened}"
         await remember(self.deps.client, message, **{ACCOUNT: opened})
         try:
-            vm = await cloud.once(cloud.driver.create_machine, request)
+            answer = await cloud.once(cloud.driver.create_machine, request)
         except DriverError as e:
             if e.error_class in REFUSALS and not target.account_id:
                 progress(message)
             raise
+        vm = await self._passes(cloud, request, answer, {ACCOUNT: opened})
         return vm if vm.account_id else vm.model_copy(update={"account_id": opened})
+
+    async def _passes(
+        self, cloud: Cloud, request: CreateMachineRequest, answer: MachineStatus | Making, where: dict[str, str]
+    ) -> MachineStatus:
+        """From the first pass of a creation on, until the VM has an id.
+
+        Raises StillMaking where that takes longer than the activity may, so that its workflow calls it again; NotWanted
+        when the machine leaves meanwhile.
+        """
+        began, longest = time.monotonic(), activity.info().start_to_close_timeout or timedelta.max
+        while isinstance(answer, Making):
+            words = f"{answer.what} is being made"
+            progress(words, **where)
+            spent = timedelta(seconds=time.monotonic() - began)
+            if spent + answer.again > longest / 2:  # the other half is for the call that follows
+                raise StillMaking(words, answer.again)
+            await asyncio.sleep(answer.again.total_seconds())
+            if leaving := (await standing(self.deps.client)).leaving:
+                raise NotWanted(f"{leaving}: {words}, and is not waited for any more")
+            answer = await cloud.once(cloud.driver.create_machine, request)
+        return answer
 
     async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
         """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).
@@ -346,9 +371,8 @@ class MachineActivities(Activities):
 
     async def _announce(self, input: CreateInput) -> None:
         """Tell the cluster in which account the VM is, for its watches."""
-        if account := account_of(input.target):
-            use = AccountUse(machine_class=input.class_name, account=account)
-            await use_account(self.deps, input.target.machine.cluster, use)
+        use = AccountUse(machine_class=input.class_name, account=account_of(input.target))
+        await use_account(self.deps, input.target.machine.cluster, use)
 
 
 def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:

@@ -18,6 +18,7 @@ from activities.kube.tokens import revoke_tokens
 from activities.kube.volumes import detach, read_attachments
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
 from activities.temporal.classes import forget_user
+from resources.clouds import provider_key
 from resources.machine_class import ClassRef
 from resources.messages import (
     ForgetInput,
@@ -32,7 +33,7 @@ from resources.messages import (
     StaleNodeOutput,
     TellInput,
 )
-from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, provider_key
+from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
 
 LEFT_NAMED = 10
 """Nodes that stay, in words: whoever may write Nodes can give any number of them a machine's label."""

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any
 
 from resources.base import EARLIEST, format_duration, read_time
-from resources.names import provider_key
+from resources.clouds import provider_key
 
 Node = dict[str, Any]
 

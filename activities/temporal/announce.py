@@ -23,8 +23,8 @@ ADMITTED_FOR = 60.0
 """Seconds; as long as a VM may be there before the account's watch has seen it."""
 
 
-def account_of(of: ClassSnapshot | Target) -> Account | None:
-    """Where the VMs of a class are made, or a machine's is."""
+def account_of(of: ClassSnapshot | Target) -> Account:
+    """Where the VMs of a class are made, or a machine's is. Raises UnknownScope."""
     return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
 
 
@@ -36,7 +36,7 @@ async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool 
     life of the cluster's workflow, so that ten thousand machines of a class are one message.
     """
     life = await _life(deps, cluster)
-    place = (cluster, use.machine_class, use.account.provider, use.account.region)
+    place = (cluster, use.machine_class, use.account.provider, use.account.scope)
     if deps.uses.get(place) == (life, use.account.key) or not (life or start):
         return
     run = await tell_cluster(deps, cluster, "use_account", use)
@@ -45,10 +45,8 @@ async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool 
 
 async def admit(deps: Deps, cloud: Cloud, opened: str, target: Target) -> None:
     """Raises WrongAccount where the cluster's VMs of the target's Secret are in another account than that which it
-    opens. What was found right is believed for a while: of many creations one asks."""
+    opens. What was found right is believed for a while: of many creations one asks. Raises UnknownScope."""
     account, cluster = account_of(target), target.machine.cluster
-    if account is None:
-        return
     place, now = (cluster, account.key), time.monotonic()
     right, until = deps.admitted.get(place, ("", now))
     if right == opened and now < until:

@@ -13,6 +13,7 @@ from activities.clock import Clock
 from activities.temporal.records import uid_of
 from activities.temporal.workflows import described
 from resources.attributes import PROVIDER_ID
+from resources.clouds import provider_key
 from resources.machine import MachineResult
 from resources.messages import (
     Orphan,
@@ -20,7 +21,7 @@ from resources.messages import (
     OwnersInput,
     OwnersOutput,
 )
-from resources.names import machine_id, provider_key
+from resources.names import machine_id
 
 LATE = timedelta(minutes=5)
 """After its machine's end a VM may still be in a listing; no listing is so old, and no read lags so long."""

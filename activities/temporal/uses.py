@@ -16,6 +16,7 @@ from activities.boundary import progress
 from activities.temporal.announce import account_of
 from activities.temporal.workflows import MACHINE, POOL, running
 from resources.attributes import CLASS
+from resources.clouds import UnknownScope
 from resources.cluster import Left, LeftInput, UsesFound, UsesInput
 from resources.machine import ClassSnapshot, MachineState
 from resources.messages import Account, AccountUse
@@ -35,16 +36,19 @@ class UsesActivities(Activities):
     async def find_uses(self, input: UsesInput) -> UsesFound:
         """Of each class in use the account that its VMs are in now."""
         users = await self._users(input)
-        found: dict[str, list[Account] | None] = {}
+        found: dict[str, Account | None] = {}
+        unplaced = {}
         for name in sorted(name for name, there in users.items() if there):
-            found[name] = await self._accounts(input.cluster, name)
+            try:
+                found[name] = await self._account(input.cluster, name)
+            except UnknownScope as e:
+                unplaced[name] = str(e)
             progress(f"{len(found)} classes of {input.cluster}")
         return UsesFound(
-            uses=[
-                AccountUse(machine_class=name, account=a) for name, accounts in found.items() for a in accounts or ()
-            ],
+            uses=[AccountUse(machine_class=name, account=account) for name, account in found.items() if account],
             unused=sorted(name for name, there in users.items() if not there),
-            unread=sorted(name for name, accounts in found.items() if accounts is None),
+            unread=sorted(name for name, account in found.items() if account is None),
+            unplaced=unplaced,
         )
 
     async def _users(self, input: UsesInput) -> dict[str, bool]:
@@ -62,18 +66,19 @@ class UsesActivities(Activities):
             )
         return {name: count > 0 for name, count in counts.items()}
 
-    async def _accounts(self, cluster: str, name: str) -> list[Account] | None:
-        """By the class; of machines that were started without one, by the newest of them. None: nobody answers."""
+    async def _account(self, cluster: str, name: str) -> Account | None:
+        """By the class; of machines that were started without one, by the newest of them. None: nobody answers. Raises
+        UnknownScope."""
         handle = self.deps.client.get_workflow_handle(class_id(cluster, name))
         snapshot = await self._ask(handle, "snapshot", ClassSnapshot)
         if snapshot is not None:
-            return _listed(snapshot)
+            return account_of(snapshot)
         machines = running(MACHINE, cluster=cluster, where=f"HostlerClass = '{name}'")
         async for execution in self.deps.client.list_workflows(machines, limit=1):
             handle = self.deps.client.get_workflow_handle(execution.id)
             state = await self._ask(handle, "describe", MachineState)
             if state is not None and state.machine_class is not None:
-                return _listed(state.machine_class)
+                return account_of(state.machine_class)
         return None
 
     async def _ask(self, handle: WorkflowHandle[Any, Any], query: str, kind: type[T]) -> T | None:
@@ -110,9 +115,3 @@ class UsesActivities(Activities):
 
     async def _count(self, query: str) -> int:
         return (await self.deps.client.count_workflows(query)).count
-
-
-def _listed(machine_class: ClassSnapshot) -> list[Account]:
-    """None of a class without a region: there is nothing that could be listed."""
-    account = account_of(machine_class)
-    return [account] if account else []

@@ -12,7 +12,8 @@ from temporalio.service import RPCError
 
 from activities.temporal.workflows import MACHINE, running
 from resources.attributes import CLASS, NODE, PROVIDER_ID
-from resources.names import indexed, machine_id, provider_key
+from resources.clouds import indexed, provider_key
+from resources.names import machine_id
 
 ASKED_AT_ONCE = 200
 _ID = re.compile(r"[^'\"\\\s\x00-\x1f]{1,500}")

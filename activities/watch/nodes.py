@@ -30,8 +30,9 @@ from activities.watch.liveness import Liveness
 from activities.watch.told import Position
 from activities.watch.twins import LEASES_EVERY, Leases
 from resources.base import explained
+from resources.clouds import provider_key
 from resources.messages import Cursor, NodeFacts, Note, WatchInput
-from resources.names import machine_id, provider_key
+from resources.names import machine_id
 
 SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open
 READ_TIMEOUT = 100.0  # seconds without even a bookmark (about one a minute): the connection is half-open

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from drivers.aws.calls import Ec2, Resource
-from drivers.aws.tags import OURS, released_value, tags_of
+from drivers.aws.tags import tags_of
 from drivers.base import Identity
-from resources.aws import Tags
+from drivers.tags import released_value
+from resources.clouds.aws import TAG_RULES
+from resources.clouds.base import OUR_TAGS, Tags
 from resources.names import TAG_RELEASED, TAG_UID
 
 Kind = Literal["volume", "network interface"]
@@ -31,17 +33,17 @@ class Belonging:
         return f"{self.id} {self.state}"
 
     def is_released(self, machine: Identity) -> bool:
-        return self.tags.get(TAG_RELEASED) == released_value(machine)
+        return self.tags.get(TAG_RELEASED) == released_value(TAG_RULES, machine)
 
     @property
     def has_our_tags(self) -> bool:
-        return any(key in self.tags for key in OURS)
+        return any(key in self.tags for key in OUR_TAGS)
 
 
 def of_machine(ec2: Ec2, machine: Identity) -> list[Belonging]:
     """What carries the machine's uid, and what was released by it before."""
     found: dict[str, Belonging] = {}
-    for filters in ({f"tag:{TAG_UID}": machine.uid}, {f"tag:{TAG_RELEASED}": released_value(machine)}):
+    for filters in ({f"tag:{TAG_UID}": machine.uid}, {f"tag:{TAG_RELEASED}": released_value(TAG_RULES, machine)}):
         found |= {b.id: b for b in _volumes(ec2, filters)}
         found |= {b.id: b for b in _network_interfaces(ec2, filters)}
     return [found[k] for k in sorted(found)]

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import functools
 import os
-import re
 import threading
 import time
 from collections import OrderedDict
@@ -25,6 +23,7 @@ from drivers.aws.credentials import Credentials, from_secret
 from drivers.aws.failures import translate
 from drivers.base import DriverSettings
 from drivers.errors import DriverError
+from drivers.failures import words_of
 from resources.endpoints import in_clear
 from resources.errors import ErrorClass
 
@@ -46,8 +45,6 @@ REFUSED = frozenset(
 """Codes that say that the credentials are none (any more), and not that they may not do something."""
 PAGE = 500
 """Resources a page; EC2 takes 5 to 1000."""
-
-_WORD = re.compile(r"[^\s\"'`,;:=]{16,}")
 
 T = TypeVar("T")
 Resource = dict[str, Any]
@@ -96,7 +93,7 @@ class Ec2:
         def ask(connection: Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
-        return self._ask(operation, ask, _secrets_of(parameters), renew and not self._fixed)
+        return self._ask(operation, ask, words_of(str(parameters.get("UserData") or "")), renew and not self._fixed)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""
@@ -139,14 +136,6 @@ class Ec2:
         """All pages of what fits every filter: EC2's filter names, each with its value."""
         wanted = [{"Name": name, "Values": [value]} for name, value in filters.items()]
         return self.pages(operation, key, Filters=wanted)
-
-
-def _secrets_of(parameters: Mapping[str, Any]) -> list[str]:
-    """User data, whole, encoded and every longer word of it, in case that an error quotes it."""
-    text = str(parameters.get("UserData") or "")
-    if not text:
-        return []
-    return [text, base64.b64encode(text.encode()).decode(), *sorted(_WORD.findall(text), key=len, reverse=True)]
 
 
 def new_session() -> Any:

@@ -12,10 +12,13 @@ from typing import Any
 from drivers.aws import belongings, instances
 from drivers.aws.belongings import Belonging
 from drivers.aws.calls import Ec2, Resource
-from drivers.aws.failures import combine
-from drivers.aws.tags import OURS, released_value, tags_of
+from drivers.aws.tags import tags_of
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
 from drivers.errors import DriverError
+from drivers.failures import combine
+from drivers.tags import released_value
+from resources.clouds.aws import TAG_RULES
+from resources.clouds.base import OUR_TAGS
 from resources.errors import ErrorClass
 from resources.names import TAG_RELEASED, TAG_UID
 
@@ -95,12 +98,12 @@ class _Pass:
     def _release(self, keep: list[Belonging], mine: list[Belonging]) -> list[Belonging]:
         """Tag what is kept, read it back, then take our own tags off; what is there now."""
         if keep:
-            pair = {"Key": TAG_RELEASED, "Value": released_value(self.machine)}
+            pair = {"Key": TAG_RELEASED, "Value": released_value(TAG_RULES, self.machine)}
             self._try("CreateTags", Resources=[b.id for b in keep], Tags=[pair])
             mine = belongings.of_machine(self.ec2, self.machine)
         ours = [b.id for b in mine if b.is_released(self.machine) and b.has_our_tags]
         if ours:
-            self._try("DeleteTags", Resources=ours, Tags=[{"Key": key} for key in OURS])
+            self._try("DeleteTags", Resources=ours, Tags=[{"Key": key} for key in OUR_TAGS])
         return mine
 
     def _try(self, operation: str, **parameters: Any) -> None:

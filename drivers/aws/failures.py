@@ -7,11 +7,12 @@ provider has an opinion (pkg/aws/errors/codes.go: what is ResourceExhausted), it
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from botocore import exceptions as boto
 from botocore.parsers import ResponseParserError
 
+from drivers import failures
 from drivers.errors import DriverError
 from resources import redact
 from resources.base import waited
@@ -76,20 +77,6 @@ _WORDS = (("InvalidParameterValue", re.compile(r"iam instance ?profile", re.IGNO
 """A fresh instance profile is unknown to EC2 for some seconds; only the message tells it from a bad parameter (P33:
 karpenter-provider-aws#5018)."""
 
-LONGER_WAIT = (
-    ErrorClass.INVALID,
-    ErrorClass.AUTH,
-    ErrorClass.QUOTA,
-    ErrorClass.CAPACITY,
-    ErrorClass.NOT_FOUND,
-    ErrorClass.UNKNOWN,
-    ErrorClass.CONFLICT,
-    ErrorClass.THROTTLED,
-    ErrorClass.TRANSIENT,
-)
-"""Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
-
-_MESSAGE_LENGTH = 500
 _TAIL = re.compile(r"(Encoded authorization failure message:|The Canonical String for this request).*", re.DOTALL)
 _ACCESS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
@@ -155,28 +142,10 @@ def _from_reply(operation: str, error: boto.ClientError, hide: Sequence[str]) ->
 
 def scrub(text: str, hide: Sequence[str] = ()) -> str:
     """One line, bounded, without anything that looks like a key or an encoded body."""
-    for value in hide:
-        text = text.replace(value, "***")
-    text = " ".join(hide_secrets(_TAIL.sub("", text)).split())
-    return text if len(text) <= _MESSAGE_LENGTH else text[: _MESSAGE_LENGTH - 1] + "…"
+    return failures.scrub(text, hide, own=lambda t: _ACCESS_KEY_ID.sub("***", _TAIL.sub("", t)))
 
 
 def hide_secrets(text: str) -> str:
     """Without access keys, and what looks like a secret anywhere: a boot script that echoes its work writes its user
     data and its bootstrap token to the console."""
     return redact.hide_secrets(_ACCESS_KEY_ID.sub("***", text))
-
-
-def combine(errors: Iterable[DriverError]) -> DriverError:
-    """Several failures as one: the class whose wait is the longest, every message (seed 002: a combined error)."""
-    ordered = sorted(errors, key=lambda e: LONGER_WAIT.index(e.error_class))
-    first = ordered[0]
-    if len(ordered) == 1:
-        return first
-    waits = [e.retry_after for e in ordered if e.retry_after is not None]
-    return DriverError(
-        first.error_class,
-        "; ".join(dict.fromkeys(e.message for e in ordered)),
-        provider_code=first.provider_code,
-        retry_after=max(waits, default=None),
-    )

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import ValidationError
-
 from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
-from drivers.base import CreateMachineRequest
+from drivers.base import CreateMachineRequest, parsed
 from drivers.errors import DriverError
-from resources.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
+from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
 from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024
@@ -22,13 +20,8 @@ Parameters = dict[str, Any]
 
 
 def parse_spec(provider_spec: dict[str, Any]) -> AwsProviderSpec:
-    """Raises DriverError of class invalid with the path of every wrong field, never its value."""
-    try:
-        return AwsProviderSpec.model_validate(provider_spec)
-    except ValidationError as e:
-        errors = e.errors(include_url=False, include_input=False)
-    wrong = "; ".join(f"{'.'.join(map(str, x['loc'])) or 'spec'}: {x['msg']}" for x in errors)
-    raise DriverError(ErrorClass.INVALID, f"providerSpec: {wrong}")
+    """Raises DriverError of class invalid."""
+    return parsed(AwsProviderSpec, provider_spec)
 
 
 def needs_root_device(spec: AwsProviderSpec) -> bool:

@@ -8,11 +8,11 @@ from typing import Any
 
 from drivers.aws import belongings, instances
 from drivers.aws.calls import Ec2, Resource
-from drivers.aws.failures import combine
 from drivers.aws.places import by_place
 from drivers.base import Identity
 from drivers.errors import DriverError
-from resources.aws import AwsProviderSpec
+from drivers.failures import combine
+from resources.clouds.aws import AwsProviderSpec
 from resources.errors import ErrorClass
 from resources.names import TAG_INSTALLATION
 

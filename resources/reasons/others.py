@@ -149,10 +149,10 @@ CLUSTER: dict[str, Reason] = {
     ),
     "WatchFailed": Reason(
         Kind.HAPPENING,
-        "A watch of nodes or of a cloud account ended with an error.",
+        "A watch of nodes or of a cloud account ended with an error, or cannot begin.",
         do=(
             "Nothing: the watch of nodes begins again after 30 s, an account's after a minute. If it comes again: "
-            "`hostler doctor`."
+            "`hostler doctor`. If a class does not say where its VMs are, correct the field that the message names."
         ),
         warning=True,
     ),

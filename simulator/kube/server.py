@@ -6,7 +6,7 @@ import asyncio
 import base64
 import logging
 import ssl
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 from aiohttp import web
@@ -32,7 +32,7 @@ _BODY_LIMIT = 8 << 20
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 _HEALTH = ("/healthz", "/livez", "/readyz")
 _OPEN = (*_HEALTH, "/version")
-_SERVICE: Literal["kubernetes"] = "kubernetes"
+_SERVICE = "kubernetes"
 
 
 class KubeApi:
@@ -44,6 +44,7 @@ class KubeApi:
 
     def __init__(self, frame: Frame, *, admin_token: str, history: int = 4000) -> None:
         self._frame = frame
+        frame.join(_SERVICE)
         self._admin_token = admin_token
         self._pki = Pki()
         self._registry = Registry(history)

@@ -16,7 +16,7 @@ from simulator.client import ApiError, KubeClient, Obj
 from simulator.kubelet import node as nodes
 from simulator.kubelet.identity import Identity, bootstrap
 from simulator.kubelet.knobs import Knobs, Timings
-from simulator.kubelet.machine import Registration, Size, Vm, provider_id
+from simulator.kubelet.machine import Registration, Size, Vm
 from simulator.kubelet.pods import Pods
 from simulator.kubelet.userdata import NodeConfig, UserDataError, parse_user_data
 
@@ -174,7 +174,7 @@ class Kubelet:
         knobs = self._knobs
         return Registration(
             node_name=self._identity.node_name,
-            provider_id=None if knobs.no_provider_id else provider_id(self.vm),
+            provider_id=None if knobs.no_provider_id else self.vm.provider_id,
             labels=config.labels,
             taints=() if knobs.no_taint else config.taints,
         )

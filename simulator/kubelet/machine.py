@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Vm(Protocol):
-    """What a kubelet needs of a cloud's VM; simulator.ec2.Vm is one."""
+    """What a kubelet needs of a cloud's VM; simulator.clouds has them."""
 
     @property
     def instance_id(self) -> str: ...
@@ -24,6 +24,8 @@ class Vm(Protocol):
     def zone(self) -> str: ...
     @property
     def region(self) -> str: ...
+    @property
+    def provider_id(self) -> str: ...
     @property
     def instance_type(self) -> str: ...
     @property
@@ -49,8 +51,3 @@ class Registration:
     provider_id: str | None
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[dict[str, str], ...] = ()
-
-
-def provider_id(vm: Vm) -> str:
-    """Gardener's form for AWS, with the region; the in-tree cloud provider wrote the zone there."""
-    return f"aws:///{vm.region}/{vm.instance_id}"

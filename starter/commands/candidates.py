@@ -103,9 +103,9 @@ def fields(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def providers(ctx: typer.Context, incomplete: str) -> Candidates:
-    from resources.manifests import PROVIDER_SPECS
+    from resources.clouds import PROVIDERS
 
-    return [(name, "") for name in sorted(PROVIDER_SPECS)]
+    return [(name, "") for name in sorted(PROVIDERS)]
 
 
 def _names(ctx: typer.Context, kind: str, beginning: str) -> Candidates:

@@ -25,9 +25,10 @@ from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
 
 from resources.base import LONGEST, format_duration, sensible
+from resources.clouds import PROVIDERS
 from resources.effects import Effect, effects
 from resources.machine import Status
-from resources.manifests import KINDS, PROVIDER_SPECS
+from resources.manifests import KINDS
 from resources.names import API_VERSION
 from resources.settings import Settings
 from starter.sdk.errors import NotFound, Refused
@@ -124,9 +125,9 @@ def fields_of(parent: Field, provider: str) -> Iterator[Field]:
 
 def _provider_spec(info: FieldInfo, provider: str) -> Field:
     if not provider:
-        words = f"Its fields depend on the provider: say --provider and one of {', '.join(sorted(PROVIDER_SPECS))}."
+        words = f"Its fields depend on the provider: say --provider and one of {', '.join(sorted(PROVIDERS))}."
         return Field(PROVIDER_SPEC, PROVIDER_SPEC, "Object", None, required=info.is_required(), description=words)
-    model = PROVIDER_SPECS[provider]
+    model = PROVIDERS[provider].spec
     return Field(
         PROVIDER_SPEC,
         PROVIDER_SPEC,
@@ -170,13 +171,13 @@ def _kind(word: str) -> str:
 
 def _within(kind: str, steps: Sequence[str], provider: str | None) -> str:
     """The provider whose spec is meant; without being told, the only one that there is. Empty: several, none needed."""
-    known = {name.lower(): name for name in PROVIDER_SPECS}
+    known = {name.lower(): name for name in PROVIDERS}
     if provider is None:
         if len(known) > 1 and kind == "MachineClass" and PROVIDER_SPEC in steps:
-            raise Refused(f"whose providerSpec? Say --provider and one of {', '.join(sorted(PROVIDER_SPECS))}")
-        return "" if len(known) > 1 else next(iter(PROVIDER_SPECS))
+            raise Refused(f"whose providerSpec? Say --provider and one of {', '.join(sorted(PROVIDERS))}")
+        return "" if len(known) > 1 else next(iter(PROVIDERS))
     if provider.lower() not in known:
-        hint = did_you_mean(provider, PROVIDER_SPECS)
+        hint = did_you_mean(provider, PROVIDERS)
         raise Refused(f"provider {provider!r} has no driver; there are drivers for {', '.join(sorted(known))}{hint}")
     return known[provider.lower()]
 
@@ -258,7 +259,7 @@ def _choices(annotation: Any) -> list[str]:
 @cache
 def _effect_of(provider: str) -> dict[str, Effect]:
     """By path as one types it: `blockDevices.ebs.iops`."""
-    return {path.replace("[]", ""): effect for path, effect in effects(PROVIDER_SPECS[provider])}
+    return {path.replace("[]", ""): effect for path, effect in effects(PROVIDERS[provider].spec)}
 
 
 def _effects(provider: str, path: str) -> tuple[Effect, ...]:

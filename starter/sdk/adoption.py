@@ -12,11 +12,12 @@ from datetime import UTC, datetime
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from resources.clouds import provider_key
 from resources.errors import NAME_TAKEN
 from resources.machine import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, Machine, MachineClass
 from resources.messages import Account, AccountUse, AdoptIntent, Happening, OwnedVm
-from resources.names import machine_id, provider_key
+from resources.names import machine_id
 from resources.preservation import PreservedBy
 from starter.sdk import orphans
 from starter.sdk.apply.classes import own_annotations

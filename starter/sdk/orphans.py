@@ -11,6 +11,7 @@ from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
+from resources.clouds import UnknownScope
 from resources.machine import ClassSnapshot
 from resources.manifests import MachineClass
 from resources.markdown import plain
@@ -28,13 +29,13 @@ SWEEP_TIMEOUT = 600.0
 
 
 def account_of(machine_class: MachineClass | ClassSnapshot) -> Account:
-    """Where the class's VMs are. Raises Refused for one without a region."""
+    """Where the class's VMs are. Raises Refused for one that does not say it."""
     of = machine_class
-    account = Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
-    if account is None:
+    try:
+        return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
+    except UnknownScope as e:
         name = of.name if isinstance(of, ClassSnapshot) else of.metadata.name
-        raise Refused(f"class {name}: providerSpec.region is missing: without it no account can be listed")
-    return account
+        raise Refused(f"class {name}: {e}") from None
 
 
 async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineClass]) -> list[Account]:

@@ -13,7 +13,7 @@ from botocore.config import Config
 from driver_clouds import AwsCloud, aws
 from hot_vm import Vm
 
-from simulator.ec2 import World
+from simulator.clouds.ec2 import World
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from drivers.base import (
 )
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
-from simulator.ec2 import World
+from simulator.clouds.ec2 import World
 
 
 def test_both_spellings_of_a_key_pair(cloud: AwsCloud) -> None:

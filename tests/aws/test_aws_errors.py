@@ -14,6 +14,7 @@ from drivers.base import (
     load_driver,
 )
 from drivers.errors import DriverError
+from drivers.failures import LONGER_WAIT, combine
 from resources.errors import ErrorClass
 
 
@@ -98,10 +99,10 @@ def test_parameters_that_the_api_does_not_know_are_named_without_values() -> Non
 
 @pytest.mark.parametrize("order", [1, -1])
 def test_combined_errors_have_the_class_of_the_longest_wait(order: int) -> None:
-    errors = [DriverError(c, c.value, retry_after=1.0) for c in failures.LONGER_WAIT]
-    assert set(failures.LONGER_WAIT) == set(ErrorClass)
-    for n, wanted in enumerate(failures.LONGER_WAIT):
-        both = failures.combine(errors[n:][::order])
+    errors = [DriverError(c, c.value, retry_after=1.0) for c in LONGER_WAIT]
+    assert set(LONGER_WAIT) == set(ErrorClass)
+    for n, wanted in enumerate(LONGER_WAIT):
+        both = combine(errors[n:][::order])
         assert both.error_class is wanted
         assert both.retry_after == 1.0
         assert all(e.message in both.message for e in errors[n:])

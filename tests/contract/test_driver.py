@@ -10,10 +10,18 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from driver_clouds import CLOUDS, Cloud, Given, calls, delete_until_gone, fault, machine, mark, mutating
+from driver_clouds import CLOUDS, Cloud, Given, calls, delete_until_gone, fake, fault, machine, mark, mutating
 from pydantic import SecretStr
 
-from drivers.base import DriverSettings, Evidence, GetVolumeIDsRequest, NameTaken, UpdateMachineResponse, VmState
+from drivers.base import (
+    DriverSettings,
+    Evidence,
+    GetVolumeIDsRequest,
+    Making,
+    NameTaken,
+    UpdateMachineResponse,
+    VmState,
+)
 from drivers.errors import DriverError, IdempotencyMismatch
 from resources.errors import Code, ErrorClass
 
@@ -191,7 +199,7 @@ def test_the_post_start_update_adds_the_tag_of_the_installation(cloud: Cloud) ->
     made = cloud.driver.create_machine(given.creation())
     given.machine = given.machine.model_copy(update={"installation": "here"})
     update = given.update(made.provider_id, untagged=True)
-    rule = fault(cloud, "CreateTags", cloud.codes[ErrorClass.AUTH])
+    rule = fault(cloud, cloud.tagging, cloud.codes[ErrorClass.AUTH])
     assert "without the tag" in " ".join(cloud.driver.update_machine(update).changed)
     assert rule.hits == 1
     cloud.driver.update_machine(update)
@@ -215,7 +223,7 @@ def test_reads_change_nothing(cloud: Cloud) -> None:
     assert len(calls(cloud, since=before)) >= 4  # they were calls, and the journal has them
     other = machine(cloud)
     cloud.driver.create_machine(other.creation())
-    assert mutating(cloud, before) == [cloud.create]  # the only change is the creation that followed
+    assert mutating(cloud, before) == [*cloud.creation]  # the only change is the creation that followed
 
 
 def test_get_volume_ids_makes_no_call(cloud: Cloud) -> None:
@@ -246,7 +254,7 @@ def test_list_machines_reads_all_pages_of_its_cluster_only(cloud: Cloud, monkeyp
 def test_an_update_in_place_changes_the_same_vm_and_needs_no_call_for_equal_specs(cloud: Cloud) -> None:
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
-    desired = {**given.spec, "vmTags": {"cost": "b"}}
+    desired = {**given.spec, **cloud.hot}
     before = mark(cloud)
     same = given.update(made.provider_id, last_applied_provider_spec=given.spec)
     assert cloud.driver.update_machine(same) == UpdateMachineResponse()
@@ -271,7 +279,7 @@ def test_an_update_in_place_of_a_vm_that_is_gone_is_not_found_and_changes_nothin
     made = cloud.driver.create_machine(given.creation())
     delete_until_gone(given, made.provider_id)
     before = mark(cloud)
-    desired = {**given.spec, "vmTags": {"cost": "b"}}
+    desired = {**given.spec, **cloud.hot}
     with pytest.raises(DriverError) as gone:
         cloud.driver.update_machine(
             given.update(made.provider_id, provider_spec=desired, last_applied_provider_spec=given.spec)
@@ -441,11 +449,11 @@ def test_who_they_are_is_not_believed_of_credentials_that_cannot_be_asked(cloud:
 def test_a_spec_that_is_wrong_is_refused_before_any_call(cloud: Cloud) -> None:
     given = machine(cloud)
     with pytest.raises(DriverError) as failure:
-        cloud.driver.create_machine(given.creation(provider_spec={**given.spec, "machineType": 7}))
+        cloud.driver.create_machine(given.creation(provider_spec={**given.spec, **cloud.wrong}))
     assert failure.value.error_class is ErrorClass.INVALID
     assert calls(cloud) == []
     cloud.driver.create_machine(given.creation())
-    assert mutating(cloud) == [cloud.create]
+    assert mutating(cloud) == [*cloud.creation]
 
 
 def everything_said(error: BaseException) -> str:
@@ -466,3 +474,35 @@ def test_no_secret_is_in_any_error(cloud: Cloud) -> None:
             cloud.driver.create_machine(given.creation())
         assert said not in everything_said(failure.value)
     assert not any(s in repr(given.creation()) for s in secrets)
+
+
+# -- creations that take several calls (drivers.base.Making) -----------------------------------------------------------
+
+
+def test_a_creation_that_takes_several_calls_makes_everything_once() -> None:
+    """Each call is one pass that says what is being made; a lost reply of one costs nothing."""
+    with fake() as cloud:
+        cloud.api.slow = True
+        given = machine(cloud)
+        made: list[Any] = []
+        for _ in range(2):
+            fault(cloud, "Create*", drop=True)
+            with pytest.raises(DriverError):
+                cloud.driver.create_machine(given.creation())
+            made += [cloud.driver.create_machine(given.creation()) for _ in range(2)]
+            cloud.api.finish()
+        assert [type(m) for m in made] == [Making] * 4
+        assert [m.what.rsplit(" ", 1)[0] for m in made] == ["network interface"] * 2 + ["VM"] * 2
+        vm = cloud.driver.create_machine(given.creation())
+        assert {kind: len(ids) for kind, ids in cloud.left(given.machine.uid).items()} == {"nic": 1, "vm": 1, "disk": 1}
+        assert [vm.provider_id.rsplit("/", 1)[-1]] == cloud.living(given.machine.uid)
+
+
+def test_what_was_made_apart_goes_where_no_vm_ever_came() -> None:
+    with fake() as cloud:
+        cloud.api.slow = True
+        given = machine(cloud)
+        cloud.driver.create_machine(given.creation())
+        assert list(cloud.left(given.machine.uid)) == ["nic"]
+        assert delete_until_gone(given).evidence is Evidence.NOT_FOUND
+        assert cloud.left(given.machine.uid) == {}

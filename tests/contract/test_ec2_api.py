@@ -25,7 +25,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from simulator.ec2 import Ec2, Subnet, Vm, World
+from simulator.clouds.ec2 import Ec2, Subnet, Vm, World
 from simulator.frame import FaultRule, Frame
 
 T = TypeVar("T")

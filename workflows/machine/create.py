@@ -16,14 +16,22 @@ from workflows.machine.report import account_of, report, said
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from planners.claims import GONE
-    from planners.creation import Retry, after_failed_create, after_lost_token, after_taken_name, plan_attempt, token_of
+    from planners.creation import (
+        Retry,
+        after_failed_create,
+        after_lost_token,
+        after_taken_name,
+        plan_attempt,
+        still_making,
+        token_of,
+    )
     from planners.provider_spec import spec_hash
     from resources.base import later
-    from resources.errors import IDEMPOTENCY, NAME_TAKEN, NOT_WANTED
+    from resources.clouds import provider_key
+    from resources.errors import IDEMPOTENCY, IN_PROGRESS, NAME_TAKEN, NOT_WANTED
     from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
     from resources.machine_class import UpdateState
     from resources.messages import CreateInput, CreateOutput, NodeFacts, VmFacts
-    from resources.names import provider_key
 
 HEEDED = "deletion-heeded"
 """Patch: a deletion that is asked for while the create call is in flight makes the machine Terminating at once."""
@@ -81,6 +89,9 @@ async def _try(m: MachineEntity) -> Retry | None:
         failure = failure_of(e)
         if failure.kind == NOT_WANTED and not failure.info.account_id:
             return None  # no try of the call came so far that there may be a VM
+        if failure.kind == IN_PROGRESS:
+            s.account_id = failure.info.account_id or s.account_id
+            return still_making(failure.info, workflow.now(), m.status.phase)
         info = failure.info.model_copy(update={"message": m.words_of_cloud(failure)})
         s.create_failure, s.create_failures = info, s.create_failures + 1
         s.account_id = info.account_id or s.account_id

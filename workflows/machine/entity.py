@@ -22,6 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
     from resources.base import format_duration
+    from resources.clouds import UnknownScope, indexed
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
     from resources.machine import (
         ATTEMPTED_KEPT,
@@ -49,7 +50,7 @@ with workflow.unsafe.imports_passed_through():
         UpdateOutput,
         VmLook,
     )
-    from resources.names import cloud_queue, cluster_queue, indexed
+    from resources.names import cloud_queue, cluster_queue
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain", "preserve")
@@ -97,6 +98,16 @@ class NodeCall(NamedTuple):
     handle: workflow.ActivityHandle[PreserveOutput]
     on: bool
     uncordon: bool
+
+
+def account_of(machine_class: ClassSnapshot, provider_spec: dict[str, Any]) -> Account | None:
+    """Where VMs of this provider spec are listed, with the class's credentials. None: the spec does not say where, so
+    the create activity refuses it, and the cluster names the class in its journal."""
+    of = machine_class
+    try:
+        return Account.of(of.provider, provider_spec, of.secret_ref, of.credentials_secret_ref)
+    except UnknownScope:
+        return None
 
 
 class MachineEntity(Entity):
@@ -161,9 +172,9 @@ class MachineEntity(Entity):
 
     @property
     def account(self) -> Account | None:
-        """Whose calls are counted together."""
+        """Whose calls are counted together; None where the class does not say it, as the create call will."""
         now = self.snapshot
-        return Account.of(now.provider, now.provider_spec, now.secret_ref, now.credentials_secret_ref)
+        return account_of(now, now.provider_spec)
 
     def attempted(self, spec: dict[str, Any]) -> None:
         """Remember that the VM may carry parts of this provider spec."""

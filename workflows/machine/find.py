@@ -16,8 +16,9 @@ with workflow.unsafe.imports_passed_through():
     from activities.cluster.node import NodeActivities
     from planners.claims import GONE
     from planners.creation import plan_attempt
+    from resources.clouds import provider_key
     from resources.messages import FindInput, FoundVm, LookInput, VmFacts
-    from resources.names import cluster_queue, provider_key
+    from resources.names import cluster_queue
 
 
 async def find(m: MachineEntity) -> None:

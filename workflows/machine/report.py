@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from temporalio import workflow
 
 from workflows.entity import unheard
+from workflows.machine import entity
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
-    from planners.hot_update import compare, updatable_hash
+    from planners.hot_update import compare
     from resources.machine import ClassSnapshot
     from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.messages import Account, Announcement
@@ -32,8 +33,8 @@ def differs(m: MachineEntity) -> bool:
     if applied.provider_spec == wanted.provider_spec:
         return False
     if m.compared is None or m.compared[0] is not applied or m.compared[1] is not wanted:
-        hashes = [updatable_hash(wanted.provider, s) for s in (applied.provider_spec, wanted.provider_spec)]
-        m.compared = applied, wanted, hashes[0] != hashes[1]
+        found = compare(wanted.provider, applied.provider_spec, wanted.provider_spec)
+        m.compared = applied, wanted, bool(found.hot)
     return m.compared[2]
 
 
@@ -87,8 +88,7 @@ def report(m: MachineEntity) -> None:
 def account_of(m: MachineEntity, machine_class: ClassSnapshot) -> Account | None:
     """Where the VM is listed, with the class's credentials."""
     assert m.s.attempt is not None
-    of, spec = machine_class, m.s.attempt.machine_class.provider_spec
-    return Account.of(of.provider, spec, of.secret_ref, of.credentials_secret_ref)
+    return entity.account_of(machine_class, m.s.attempt.machine_class.provider_spec)
 
 
 def _announcement(m: MachineEntity, wanted: ClassSnapshot) -> Announcement | None:

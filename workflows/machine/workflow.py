@@ -38,6 +38,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.intents import deletion
     from planners.provider_spec import spec_hash
     from resources.base import later
+    from resources.clouds import provider_key
     from resources.errors import NAME_TAKEN
     from resources.hooks import HookIntent
     from resources.machine import (
@@ -61,7 +62,7 @@ with workflow.unsafe.imports_passed_through():
         RecreateIntent,
         VmFacts,
     )
-    from resources.names import is_label, is_name, machine_id, provider_key
+    from resources.names import is_label, is_name, machine_id
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
 

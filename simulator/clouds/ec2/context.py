@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
-from simulator.ec2.world import World
+from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
 
 

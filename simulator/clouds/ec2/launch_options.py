@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 from typing import Any
 
-from simulator.ec2.errors import Ec2Error, unsupported
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import InstanceType, World
+from simulator.clouds.ec2.errors import Ec2Error, unsupported
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import InstanceType, World
 
 MAX_HOPS = 64
 METADATA_DEFAULTS = {

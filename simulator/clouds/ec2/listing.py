@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.wire import Params, Row
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.wire import Params, Row
 
 Fields = Mapping[str, str]
 """Filter name to the dotted path of its value in an answer; lists on the way are searched through."""

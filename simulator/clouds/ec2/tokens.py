@@ -12,9 +12,9 @@ import json
 
 from pydantic import BaseModel
 
-from simulator.ec2.context import Context
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.wire import Params
+from simulator.clouds.ec2.context import Context
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.wire import Params
 
 NOT_COMPARED = frozenset({"ClientToken", "DryRun"})
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel
 
-from simulator.ec2.context import Context, Written
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.identifiers import VOLUME, find, find_one, new_id
-from simulator.ec2.listing import describe
-from simulator.ec2.tags import Tags
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import Image, World
+from simulator.clouds.ec2.context import Context, Written
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.identifiers import VOLUME, find, find_one, new_id
+from simulator.clouds.ec2.listing import describe
+from simulator.clouds.ec2.tags import Tags
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import Image, World
 
 MAX_SIZE = {"gp2": 16384, "gp3": 65536, "io1": 16384, "io2": 65536, "st1": 16384, "sc1": 16384, "standard": 1024}
 """GiB by volume type (EBS user guide, "Amazon EBS volume types")."""

@@ -14,24 +14,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from simulator.ec2.attachments import Attachments
-from simulator.ec2.auth import AccessKey, Authenticator, Session
-from simulator.ec2.context import Context
-from simulator.ec2.identifiers import INSTANCE, find_one, kind_of
-from simulator.ec2.images import Images
-from simulator.ec2.instances import Instance, Instances, State
-from simulator.ec2.launch import Launcher
-from simulator.ec2.network import Interface, Network
-from simulator.ec2.power import Power
-from simulator.ec2.tags import Snapshot, Tags
-from simulator.ec2.tokens import Launch
-from simulator.ec2.volumes import Volume, Volumes
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import World
+from simulator.clouds.ec2.attachments import Attachments
+from simulator.clouds.ec2.auth import AccessKey, Authenticator, Session
+from simulator.clouds.ec2.context import Context
+from simulator.clouds.ec2.identifiers import INSTANCE, find_one, kind_of
+from simulator.clouds.ec2.images import Images
+from simulator.clouds.ec2.instances import Instance, Instances, State
+from simulator.clouds.ec2.launch import Launcher
+from simulator.clouds.ec2.network import Interface, Network
+from simulator.clouds.ec2.power import Power
+from simulator.clouds.ec2.tags import Snapshot, Tags
+from simulator.clouds.ec2.tokens import Launch
+from simulator.clouds.ec2.volumes import Volume, Volumes
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import World
 from simulator.frame import Frame
+from simulator.kubelet.machine import Size
 
 log = logging.getLogger(__name__)
 
+SERVICE = "ec2"
+"""As fault rules and the journal name it."""
+ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
 
 
@@ -52,12 +56,19 @@ class Vm:
     tags: dict[str, str]
     account: str
 
+    @property
+    def provider_id(self) -> str:
+        """Gardener's form, with the region; the in-tree cloud provider wrote the zone there."""
+        return f"aws:///{self.region}/{self.instance_id}"
+
 
 class Cloud:
     """All state of the simulated accounts; what lies behind the curtain is of all of them.
 
     Every method belongs to the event loop that serves it; nothing is locked.
     """
+
+    service = SERVICE
 
     def __init__(
         self,
@@ -69,6 +80,7 @@ class Cloud:
         terminated_visible: float = 3600.0,
     ) -> None:
         self.frame = frame
+        frame.join(SERVICE)
         self.world = world or World()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -177,6 +189,17 @@ class Cloud:
         self.settle()
         every = self._instances.records.values()
         return [self._vm(i) for i in every if include_terminated or i.state != "terminated"]
+
+    def has_vm(self, instance_id: str) -> bool:
+        self.settle()
+        return instance_id in self._instances.records
+
+    def sizes(self) -> dict[str, Size]:
+        """EC2's instance types as the nodes made of them show them."""
+        return {
+            name: Size(cpus=type_.vcpus, memory_mib=type_.memory_mib, architecture=ARCHITECTURES[type_.architecture])
+            for name, type_ in self.world.instance_types.items()
+        }
 
     def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
         """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.

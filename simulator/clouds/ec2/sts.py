@@ -10,9 +10,9 @@ import secrets
 from typing import Any
 from xml.sax.saxutils import escape
 
-from simulator.ec2.auth import Authenticator, Caller, Session, assumed
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.wire import encode, model
+from simulator.clouds.ec2.auth import Authenticator, Caller, Session, assumed
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.wire import encode, model
 
 WEB_IDENTITY = "AssumeRoleWithWebIdentity"
 _ROLE = ("RoleArn", "RoleSessionName")

@@ -9,13 +9,13 @@ from typing import Any, Literal
 
 from pydantic import BaseModel
 
-from simulator.ec2.context import Context, Written
-from simulator.ec2.identifiers import INSTANCE, find
-from simulator.ec2.listing import may_pass, page, select
-from simulator.ec2.network import Interface, Network
-from simulator.ec2.tags import Tags
-from simulator.ec2.volumes import Volumes
-from simulator.ec2.wire import Params, Row, timestamp
+from simulator.clouds.ec2.context import Context, Written
+from simulator.clouds.ec2.identifiers import INSTANCE, find
+from simulator.clouds.ec2.listing import may_pass, page, select
+from simulator.clouds.ec2.network import Interface, Network
+from simulator.clouds.ec2.tags import Tags
+from simulator.clouds.ec2.volumes import Volumes
+from simulator.clouds.ec2.wire import Params, Row, timestamp
 
 State = Literal["pending", "running", "shutting-down", "terminated", "stopping", "stopped"]
 STATE_CODES: Mapping[State, int] = {

@@ -9,18 +9,18 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from simulator.ec2.context import Context
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.identifiers import IMAGE, INSTANCE, find_one, new_id
-from simulator.ec2.instances import Instance, Instances
-from simulator.ec2.launch_options import read_options
-from simulator.ec2.network import Network
-from simulator.ec2.network_specs import InterfaceSpec, read_interfaces
-from simulator.ec2.tags import Tags, read_tag_specifications
-from simulator.ec2.tokens import ClientTokens, Launch
-from simulator.ec2.volumes import Volumes, VolumeSpec, read_block_devices
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import Image, InstanceType
+from simulator.clouds.ec2.context import Context
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.identifiers import IMAGE, INSTANCE, find_one, new_id
+from simulator.clouds.ec2.instances import Instance, Instances
+from simulator.clouds.ec2.launch_options import read_options
+from simulator.clouds.ec2.network import Network
+from simulator.clouds.ec2.network_specs import InterfaceSpec, read_interfaces
+from simulator.clouds.ec2.tags import Tags, read_tag_specifications
+from simulator.clouds.ec2.tokens import ClientTokens, Launch
+from simulator.clouds.ec2.volumes import Volumes, VolumeSpec, read_block_devices
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import Image, InstanceType
 
 MAX_USER_DATA = 16 * 1024
 """Bytes before base64 (EC2 user guide)."""

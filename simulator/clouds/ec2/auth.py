@@ -16,8 +16,8 @@ from botocore.awsrequest import AWSRequest
 from botocore.credentials import Credentials
 from pydantic import BaseModel
 
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.world import World
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.world import World
 
 REFUSED = "AWS was not able to validate the provided access credentials"
 MAX_CLOCK_SKEW = 900.0

@@ -18,13 +18,13 @@ from urllib.parse import parse_qsl
 from aiohttp import web
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from simulator.ec2 import sts
-from simulator.ec2.auth import claimed_key
-from simulator.ec2.cloud import Cloud
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.fields import MUTATING, check_action, check_fields
-from simulator.ec2.wire import Params, Row, answer, decode, error_answer
-from simulator.ec2.world import World
+from simulator.clouds.ec2 import sts
+from simulator.clouds.ec2.auth import claimed_key
+from simulator.clouds.ec2.cloud import Cloud
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.fields import MUTATING, check_action, check_fields
+from simulator.clouds.ec2.wire import Params, Row, answer, decode, error_answer
+from simulator.clouds.ec2.world import World
 from simulator.frame import FaultRule, Frame
 
 log = logging.getLogger(__name__)

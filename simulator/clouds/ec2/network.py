@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from pydantic import BaseModel
 
-from simulator.ec2 import addresses
-from simulator.ec2.context import Context, Written
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.identifiers import GROUP, INTERFACE, SUBNET, find, find_one, new_id
-from simulator.ec2.listing import describe
-from simulator.ec2.network_specs import InterfaceSpec
-from simulator.ec2.tags import Tags
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import InstanceType, SecurityGroup, Subnet
+from simulator.clouds.ec2 import addresses
+from simulator.clouds.ec2.context import Context, Written
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.identifiers import GROUP, INTERFACE, SUBNET, find, find_one, new_id
+from simulator.clouds.ec2.listing import describe
+from simulator.clouds.ec2.network_specs import InterfaceSpec
+from simulator.clouds.ec2.tags import Tags
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import InstanceType, SecurityGroup, Subnet
 
 INTERFACE_FILTERS = {
     "network-interface-id": "NetworkInterfaceId",

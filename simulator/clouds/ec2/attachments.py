@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from simulator.ec2.context import Context
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.identifiers import GROUP, INSTANCE, INTERFACE, SUBNET, VOLUME, find_one, new_id
-from simulator.ec2.instances import Instance, Instances
-from simulator.ec2.network import Interface, Network
-from simulator.ec2.network_specs import InterfaceSpec
-from simulator.ec2.tags import read_tag_specifications
-from simulator.ec2.volumes import MAX_SIZE, Volume, Volumes, VolumeSpec
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import InstanceType
+from simulator.clouds.ec2.context import Context
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.identifiers import GROUP, INSTANCE, INTERFACE, SUBNET, VOLUME, find_one, new_id
+from simulator.clouds.ec2.instances import Instance, Instances
+from simulator.clouds.ec2.network import Interface, Network
+from simulator.clouds.ec2.network_specs import InterfaceSpec
+from simulator.clouds.ec2.tags import read_tag_specifications
+from simulator.clouds.ec2.volumes import MAX_SIZE, Volume, Volumes, VolumeSpec
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import InstanceType
 
 ANY_TYPE = InstanceType(vcpus=1, memory_mib=1024)
 """Of an interface that no instance holds: its limits count once it is attached."""

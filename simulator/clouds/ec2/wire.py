@@ -13,7 +13,7 @@ from xml.sax.saxutils import escape
 
 import botocore.session
 
-from simulator.ec2.errors import Ec2Error
+from simulator.clouds.ec2.errors import Ec2Error
 
 Params = dict[str, Any]
 """Decoded parameters of a call, by the member names of the service model."""

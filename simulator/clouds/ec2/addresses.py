@@ -6,8 +6,8 @@ import ipaddress
 import secrets
 from collections.abc import Iterable, Set
 
-from simulator.ec2.errors import Ec2Error
-from simulator.ec2.world import Subnet
+from simulator.clouds.ec2.errors import Ec2Error
+from simulator.clouds.ec2.world import Subnet
 
 RESERVED_FIRST, RESERVED_LAST = 4, 1
 """Addresses at either end of a subnet that AWS keeps (VPC user guide, "Subnet sizing")."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from simulator.ec2.addresses import check_ipv6
-from simulator.ec2.errors import Ec2Error, unsupported
-from simulator.ec2.identifiers import GROUP, SUBNET, find, find_one
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import InstanceType, Subnet, World
+from simulator.clouds.ec2.addresses import check_ipv6
+from simulator.clouds.ec2.errors import Ec2Error, unsupported
+from simulator.clouds.ec2.identifiers import GROUP, SUBNET, find, find_one
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import InstanceType, Subnet, World
 
 SHORT_FORM = (
     "SubnetId",

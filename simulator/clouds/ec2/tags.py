@@ -9,11 +9,11 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from simulator.ec2.context import Context, Written
-from simulator.ec2.errors import Ec2Error, unsupported
-from simulator.ec2.identifiers import find_one, kind_of
-from simulator.ec2.listing import describe
-from simulator.ec2.wire import Params, Row
+from simulator.clouds.ec2.context import Context, Written
+from simulator.clouds.ec2.errors import Ec2Error, unsupported
+from simulator.clouds.ec2.identifiers import find_one, kind_of
+from simulator.clouds.ec2.listing import describe
+from simulator.clouds.ec2.wire import Params, Row
 
 
 class Resource(Protocol):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from simulator.ec2.errors import Ec2Error, unsupported
-from simulator.ec2.wire import Params, field_paths
+from simulator.clouds.ec2.errors import Ec2Error, unsupported
+from simulator.clouds.ec2.wire import Params, field_paths
 
 _PAGE = "MaxResults NextToken"
 _FILTER = "Filters.Name Filters.Values"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from simulator.ec2.identifiers import IMAGE, find
-from simulator.ec2.listing import describe
-from simulator.ec2.tags import Tags
-from simulator.ec2.wire import Params, Row
-from simulator.ec2.world import Image, World
+from simulator.clouds.ec2.identifiers import IMAGE, find
+from simulator.clouds.ec2.listing import describe
+from simulator.clouds.ec2.tags import Tags
+from simulator.clouds.ec2.wire import Params, Row
+from simulator.clouds.ec2.world import Image, World
 
 FILTERS = {
     "architecture": "Architecture",

@@ -4,20 +4,18 @@ pkg/aws/apis/aws_provider_spec.go), the ones that MCM ignores included, plus vmT
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self, TypeVar
+import re
+from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import ConfigDict, Field, model_validator
-from pydantic.alias_generators import to_camel
+from pydantic import Field, model_validator
 
 from resources.base import Count, Key, Manifest, Name
-from resources.canonical import Empty, ProviderSpec
+from resources.canonical import Empty
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
 from resources.effects import Effect
-from resources.names import MUST_PREFIXES
 
-MAX_TAGS = 50
-"""A resource may carry so many (EC2 user guide, Tag restrictions)."""
-
-Tags = dict[Key, Key]
+TAG_RULES = TagRules(limit=50, value_length=256, name="Name", uncounted=("aws:",))
+"""EC2 user guide, Tag restrictions. Keys and values of manifests may be written as they are."""
 
 
 class Iam(Manifest):
@@ -126,7 +124,8 @@ class Placement(Manifest):
 class AwsProviderSpec(ProviderSpec):
     """`providerSpec` of a MachineClass whose provider is AWS."""
 
-    model_config = ConfigDict(alias_generator=to_camel, populate_by_name=True, extra="allow")
+    SCOPE: ClassVar = ("region",)
+    TAGS: ClassVar = TAG_RULES
 
     api_version: Annotated[Key | None, Effect.NONE] = None
     kind: Annotated[Name | None, Effect.NONE] = None
@@ -191,16 +190,37 @@ class AwsProviderSpec(ProviderSpec):
         }
         return self.model_copy(update=fields)
 
-    def tags_for(self, resource: Literal["vm", "nic", "disk"]) -> Tags:
-        """What the class asks for on a resource: its specific field where given, else the deprecated `tags`."""
-        specific = {"vm": self.vm_tags, "nic": self.nic_tags, "disk": self.disk_tags}[resource]
-        return dict(self.tags if specific is None else specific)
+    def tag_sets(self) -> dict[str, Tags]:
+        """A resource's specific field where it is given, else the deprecated `tags`."""
+        specific = {"vm": self.vm_tags, "nic": self.nic_tags, "disk": self.disk_tags}
+        return {resource: dict(self.tags if tags is None else tags) for resource, tags in specific.items()}
+
+    def tag_fields(self, resource: str) -> str:
+        return f"{resource}Tags or tags"
+
+    def settled(self) -> Self:
+        """With all three specific fields. Of `tags` the must-tags stay, which the class may have there alone."""
+        specific = {f"{resource}_tags": tags for resource, tags in self.tag_sets().items()}
+        must = {k: v for k, v in self.tags.items() if self.TAGS.is_must(k)}
+        return self.model_copy(update={**specific, "tags": must})
 
     def must_tags(self) -> Tags:
-        """The cluster's and role's tags among the class's own: Gardener's manifests carry them in `tags`."""
+        """Wherever the class has them, also in a field that another one replaces."""
         every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
-        return {k: v for k, v in every.items() if k.startswith(MUST_PREFIXES)}
+        return {k: v for k, v in every.items() if self.TAGS.is_must(k)}
 
+    def deprecations(self) -> list[tuple[str, str]]:
+        found: list[tuple[str, str]] = []
+        if self.tags:
+            found.append(("tags", "deprecated: use vmTags, nicTags and diskTags (tags goes to all three)"))
+        if self.spot_price is not None:
+            found.append(("spotPrice", "deprecated: use instanceMarketOptions.marketType: spot"))
+        if any("Name" in (tags or {}) for tags in (self.tags, self.vm_tags, self.nic_tags, self.disk_tags)):
+            found.append(("tags.Name", "overridden: the tag Name is always the machine's name"))
+        return found
+
+
+# -- one spelling ------------------------------------------------------------------------------------------------------
 
 T = TypeVar("T")
 
@@ -237,14 +257,22 @@ def _place(nic: NetworkInterface) -> tuple[int, int]:
     return nic.network_card_index or 0, nic.device_index or 0
 
 
-def deprecations(spec: AwsProviderSpec) -> list[tuple[str, str]]:
-    """Path and advice for fields that still work but should not be written any more."""
-    found: list[tuple[str, str]] = []
-    if spec.tags:
-        found.append(("tags", "deprecated: use vmTags, nicTags and diskTags (tags goes to all three)"))
-    if spec.spot_price is not None:
-        found.append(("spotPrice", "deprecated: use instanceMarketOptions.marketType: spot"))
-    every: dict[str, Any] = {**spec.tags, **(spec.vm_tags or {}), **(spec.nic_tags or {}), **(spec.disk_tags or {})}
-    if "Name" in every:
-        found.append(("tags.Name", "overridden: the tag Name is always the machine's name"))
-    return found
+# -- providerIDs ------------------------------------------------------------------------------------------------------
+
+_REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
+
+
+def _key(provider_id: str) -> str:
+    """Gardener writes `aws:///<region>/<id>`, the cloud-controller-manager `aws:///<zone>/<id>`: the id is unique in
+    itself."""
+    return f"aws/{provider_id.partition('://')[2].rsplit('/', 1)[-1]}"
+
+
+def _indexed(provider_id: str) -> str:
+    """By region, as the driver writes it; a zone (`eu-west-1a`, `us-east-1-bos-1a`) begins with its region's name."""
+    place, _, vm = provider_id.partition("://")[2].strip("/").rpartition("/")
+    region = _REGION.match(place)
+    return f"aws:///{region[0]}/{vm}" if region else provider_id
+
+
+PROVIDER = Provider("AWS", AwsProviderSpec, ProviderIDs("aws", _key, _indexed), driver="drivers.aws")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 import time
 
-from simulator.ec2.errors import Ec2Error, unsupported
-from simulator.ec2.identifiers import INSTANCE, find_one
-from simulator.ec2.instances import USER_SHUTDOWN, Instance, Instances, State, state_row
-from simulator.ec2.launch_options import read_metadata
-from simulator.ec2.listing import describe
-from simulator.ec2.network import Interface
-from simulator.ec2.wire import Params, Row, timestamp
+from simulator.clouds.ec2.errors import Ec2Error, unsupported
+from simulator.clouds.ec2.identifiers import INSTANCE, find_one
+from simulator.clouds.ec2.instances import USER_SHUTDOWN, Instance, Instances, State, state_row
+from simulator.clouds.ec2.launch_options import read_metadata
+from simulator.clouds.ec2.listing import describe
+from simulator.clouds.ec2.network import Interface
+from simulator.clouds.ec2.wire import Params, Row, timestamp
 
 CONSOLE_BYTES = 64 * 1024
 """How much of the console EC2 keeps (EC2 API reference, GetConsoleOutput)."""

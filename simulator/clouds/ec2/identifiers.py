@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
-from simulator.ec2.errors import Ec2Error
+from simulator.clouds.ec2.errors import Ec2Error
 
 T = TypeVar("T")
 

@@ -1,0 +1,69 @@
+"""What becomes of failed calls, the same for every cloud: what may be said of one, and several as one."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable, Iterable, Sequence
+
+from drivers.errors import DriverError
+from resources.errors import ErrorClass
+from resources.redact import hide_secrets
+
+LONGER_WAIT = (
+    ErrorClass.INVALID,
+    ErrorClass.AUTH,
+    ErrorClass.QUOTA,
+    ErrorClass.CAPACITY,
+    ErrorClass.NOT_FOUND,
+    ErrorClass.UNKNOWN,
+    ErrorClass.CONFLICT,
+    ErrorClass.THROTTLED,
+    ErrorClass.TRANSIENT,
+)
+"""Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
+MESSAGE_LENGTH = 500
+_WORD = re.compile(r"[^\s\"'`,;:=]{16,}")
+
+
+def combine(errors: Iterable[DriverError]) -> DriverError:
+    """Several failures as one: the class whose wait is the longest, every message (seed 002: a combined error)."""
+    ordered = sorted(errors, key=lambda e: LONGER_WAIT.index(e.error_class))
+    first = ordered[0]
+    if len(ordered) == 1:
+        return first
+    waits = [e.retry_after for e in ordered if e.retry_after is not None]
+    return DriverError(
+        first.error_class,
+        "; ".join(dict.fromkeys(e.message for e in ordered)),
+        provider_code=first.provider_code,
+        retry_after=max(waits, default=None),
+    )
+
+
+def about(error: DriverError, resources: Iterable[str]) -> DriverError:
+    """The same, with the ids of the resources that the call was for."""
+    return DriverError(
+        error.error_class,
+        f"{', '.join(resources)}: {error.message}",
+        provider_code=error.provider_code,
+        retry_after=error.retry_after,
+        code=error.code,
+    )
+
+
+def words_of(user_data: str) -> list[str]:
+    """The whole of it, encoded, and every longer word, in case that an error quotes it."""
+    if not user_data:
+        return []
+    words = sorted(_WORD.findall(user_data), key=len, reverse=True)
+    return [user_data, base64.b64encode(user_data.encode()).decode(), *words]
+
+
+def scrub(text: str, hide: Sequence[str] = (), own: Callable[[str], str] = str) -> str:
+    """One line, bounded, without the values of `hide` and without what looks like a secret; `own` takes out what looks
+    like one of the cloud's own."""
+    for value in hide:
+        text = text.replace(value, "***")
+    text = " ".join(hide_secrets(own(text)).split())
+    return text if len(text) <= MESSAGE_LENGTH else text[: MESSAGE_LENGTH - 1] + "…"

@@ -1,0 +1,46 @@
+"""A hot update over several resources, the same for every cloud: it goes on after an error, and says what became of
+each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from drivers.base import UpdateMachineResponse
+from drivers.errors import DriverError, PartialUpdate
+from drivers.failures import combine
+from drivers.tags import TagPlan
+from resources.clouds import Tags
+from resources.messages import ResourceUpdate
+
+
+@dataclass
+class Target:
+    """A resource of the machine that is to be updated, and what becomes of it."""
+
+    id: str
+    kind: str
+    """As the cloud calls it: instance, volume, network-interface."""
+    tags: Tags
+    """As they are read."""
+    plan: TagPlan = field(default_factory=TagPlan)
+    changed: list[str] = field(default_factory=list)
+    """What was changed, in words."""
+    errors: list[DriverError] = field(default_factory=list)
+
+    @property
+    def update(self) -> ResourceUpdate:
+        error = combine(self.errors).info if self.errors else None
+        return ResourceUpdate(id=self.id, kind=self.kind, changed=self.changed, error=error)
+
+
+def answer(targets: Iterable[Target], errors: Sequence[DriverError] = ()) -> UpdateMachineResponse:
+    """Of resources that were changed or failed. `errors` are of what belongs to no single resource, such as reads.
+
+    Raises PartialUpdate when there was any error.
+    """
+    touched = [t for t in targets if t.changed or t.errors]
+    updates, every = [t.update for t in touched], [*errors, *(e for t in touched for e in t.errors)]
+    if every:
+        raise PartialUpdate(combine(every), updates)
+    return UpdateMachineResponse(changed=[f"{u.id}: {', '.join(u.changed)}" for u in updates], resources=updates)

@@ -1,0 +1,71 @@
+"""The clouds: what the rest of Hostler must know of each without its driver.
+
+The registry below is the one place where clouds are named, but for their own packages (tests/test_house.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from resources.base import cut
+from resources.clouds import aws, azure
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags, UnknownScope
+
+__all__ = [
+    "PROVIDERS",
+    "Provider",
+    "ProviderIDs",
+    "ProviderSpec",
+    "TagRules",
+    "Tags",
+    "UnknownProvider",
+    "UnknownScope",
+    "indexed",
+    "place_of",
+    "provider_key",
+    "provider_of",
+    "scope_of",
+]
+
+PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER,)}
+_IDS_ALONE: dict[str, ProviderIDs] = {ids.scheme: ids for ids in (azure.IDS,)}
+"""Of clouds without a driver."""
+
+
+class UnknownProvider(UnknownScope):
+    """Nobody knows such a cloud; the message names those that there are."""
+
+
+def provider_of(name: str) -> Provider:
+    """Raises UnknownProvider."""
+    found = PROVIDERS.get(name)
+    if found is None:
+        known = ", ".join(sorted(PROVIDERS))
+        raise UnknownProvider(f"provider {cut(repr(name), 100)} has no driver; there are drivers for {known}")
+    return found
+
+
+def scope_of(provider: str, spec: dict[str, Any]) -> str:
+    """Where the machines of a provider spec are, as one text. Raises UnknownScope."""
+    return provider_of(provider).spec.scope(spec)
+
+
+def place_of(provider: str, scope: str) -> dict[str, Any]:
+    """The part of a provider spec that a scope is made of. Raises UnknownProvider."""
+    return provider_of(provider).spec.place(scope)
+
+
+def provider_key(provider_id: str) -> str:
+    """What identifies a VM in a providerID, whoever wrote it. One of an unknown scheme is taken as it is."""
+    return _ids(provider_id).key(provider_id)
+
+
+def indexed(provider_id: str) -> str:
+    """How HostlerProviderID names a VM: the one spelling in which visibility can be asked for it."""
+    return _ids(provider_id).indexed(provider_id)
+
+
+def _ids(provider_id: str) -> ProviderIDs:
+    scheme = provider_id.partition("://")[0]
+    registered = next((p.ids for p in PROVIDERS.values() if p.ids.scheme == scheme), None)
+    return registered or _IDS_ALONE.get(scheme) or ProviderIDs(scheme)

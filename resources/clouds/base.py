@@ -1,0 +1,184 @@
+"""What a cloud is to the rest of Hostler: one interface, which each cloud's own module fills (docs/add-a-cloud.md).
+
+Nothing here makes a call. The planners, the workflows and the command line know a cloud by it alone; only the cloud's
+driver knows its API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Self
+
+from resources.base import Key, Manifest
+from resources.names import (
+    MUST_PREFIXES,
+    TAG_CLUSTER,
+    TAG_INSTALLATION,
+    TAG_MACHINE,
+    TAG_OWNER,
+    TAG_RELEASED,
+    TAG_UID,
+)
+
+Tags = dict[Key, Key]
+OUR_TAGS = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID)
+
+
+class UnknownScope(ValueError):
+    """A provider spec does not say where its machines are, so there is nothing to watch, to sweep or to share. The
+    message names the field."""
+
+
+def _as_it_is(text: str) -> str:
+    return text
+
+
+@dataclass(frozen=True)
+class TagRules:
+    """What a cloud takes for a tag, and which tags are not a class's to give."""
+
+    limit: int
+    """A resource may carry so many."""
+    key: Callable[[str], str] = _as_it_is
+    """How the cloud writes a key: one that may not be written as it is becomes one that may. Twice is as once."""
+    value: Callable[[str], str] = _as_it_is
+    """The same of a value."""
+    value_length: int = 256
+    """Characters that a value may have at most."""
+    name: str = ""
+    """The tag that the cloud's console shows as a resource's name, which is the machine's; "": there is none."""
+    uncounted: tuple[str, ...] = ()
+    """Prefixes, in lower case, of the cloud's own keys, which do not count against the limit."""
+
+    def written(self, tags: Mapping[str, str]) -> Tags:
+        """The tags as the cloud has them."""
+        return {self.key(k): self.value(v) for k, v in tags.items()}
+
+    @property
+    def must_prefixes(self) -> tuple[str, ...]:
+        """Of the keys by which Gardener's tools find whose a resource is, as the cloud writes them."""
+        return tuple(map(self.key, MUST_PREFIXES))
+
+    def is_must(self, key: str) -> bool:
+        """Whether a key that the cloud has written says whose a resource is. It never changes on a VM that lives."""
+        return key.startswith(self.must_prefixes)
+
+    def refusals(self, before: Tags, after: Tags) -> Iterator[str]:
+        """Why a class may not name these must-tags after those, in words with what to do.
+
+        They say whose a machine is, so they never change as long as it lives (design drivers.md, *Tags*). A class that
+        has named none may begin to: the driver knows what its machines carry.
+        """
+        for prefix in self.must_prefixes:
+            had = {k: v for k, v in before.items() if k.startswith(prefix)}
+            has = {k: v for k, v in after.items() if k.startswith(prefix)}
+            if not had or had == has:
+                continue
+            for key in sorted({*had, *has}):
+                what = "removed" if key not in has else "added" if key not in had else "changed"
+                if had.get(key) != has.get(key):
+                    yield (
+                        f"the tag {key} may not be {what}: by it the cluster's tools know whose the machine is; "
+                        f"keep {' and '.join(sorted(had))} in one of the tag fields, or make a new class"
+                    )
+
+    def is_protected(self, key: str) -> bool:
+        """Whether it is never the class's to give or to take: must-tags, ours, and the mark of a released resource."""
+        ours = {self.key(k) for k in (*OUR_TAGS, TAG_RELEASED)}
+        return key in ours or (self.name != "" and key == self.name) or self.is_must(key)
+
+    def counted(self, tags: Mapping[str, str]) -> Tags:
+        """Those that count against the limit."""
+        return {k: v for k, v in tags.items() if not k.lower().startswith(self.uncounted)}
+
+
+class ProviderSpec(Manifest):
+    """`providerSpec` of a MachineClass, as one cloud has it.
+
+    Every field carries its Effect, also within lists and objects; what is not marked is `hash`. planners/hot_update
+    goes by these marks alone. tests/test_clouds.py holds each model to what that needs: an object or a list's item that
+    has hot fields beside others is always there, or has a field that must be given and is not hot.
+    """
+
+    SCOPE: ClassVar[tuple[str, ...]] = ()
+    """Fields of the first level, as manifests write them, that say where machines are made: with the Secret they are
+    what is listed in one go, and what shares the cloud's limits."""
+    TAGS: ClassVar[TagRules]
+
+    def tag_sets(self) -> dict[str, Tags]:
+        """What the class asks for on each resource that carries tags, as the cloud writes it; must-tags may be among
+        it. By what the spec calls the resource: a kind (`vm`, `nic`, `disk`), or a place (`disks[0]`)."""
+        raise NotImplementedError
+
+    def tags_for(self, resource: str) -> Tags:
+        """One of them."""
+        return self.tag_sets()[resource]
+
+    def in_one_spelling(self) -> Self:
+        """The spec as every other that the cloud takes for the same is written too. A cloud without other spellings
+        than resources/canonical.py knows has none."""
+        return self
+
+    def settled(self) -> Self:
+        """The same wish with nothing left to a fallback: every hot field says by itself what is wanted there."""
+        return self
+
+    def tag_fields(self, resource: str) -> str:
+        """Where a class writes them, for messages."""
+        return f"{resource}Tags"
+
+    def must_tags(self) -> Tags:
+        """The tags of cluster and role among those of the class: Gardener's manifests carry them."""
+        return {k: v for tags in self.tag_sets().values() for k, v in tags.items() if self.TAGS.is_must(k)}
+
+    def deprecations(self) -> list[tuple[str, str]]:
+        """Path and advice for fields that still work but should not be written any more."""
+        return []
+
+    @classmethod
+    def scope(cls, spec: Mapping[str, Any]) -> str:
+        """Where the machines of a spec are, as one text: the fields of SCOPE with a slash between them.
+
+        The spec may otherwise be stale or wrong. Raises UnknownScope.
+        """
+        return "/".join(cls._part(spec, name) for name in cls.SCOPE)
+
+    @classmethod
+    def _part(cls, spec: Mapping[str, Any], name: str) -> str:
+        names = (name, *(own for own, info in cls.model_fields.items() if info.alias == name))
+        value = next((spec[n] for n in names if n in spec), None)
+        if not isinstance(value, str) or not value or "/" in value:
+            wrong = "is missing" if value is None else "is no name, or has a slash in it"
+            raise UnknownScope(
+                f"providerSpec.{name} {wrong}: without it nobody knows where its machines are, so they could be "
+                "neither watched nor swept"
+            )
+        return value
+
+    @classmethod
+    def place(cls, scope: str) -> dict[str, Any]:
+        """The part of a spec that `scope` is made of: enough for calls that are about no single machine."""
+        return dict(zip(cls.SCOPE, scope.split("/"), strict=True)) if cls.SCOPE else {}
+
+
+@dataclass(frozen=True)
+class ProviderIDs:
+    """How a cloud's providerIDs are read, `scheme://…`."""
+
+    scheme: str
+    key: Callable[[str], str] = _as_it_is
+    """What identifies the VM, whoever wrote the providerID."""
+    indexed: Callable[[str], str] = _as_it_is
+    """The one spelling in which visibility can be asked for it: the driver's."""
+
+
+@dataclass(frozen=True)
+class Provider:
+    """A cloud, as a MachineClass names it in `provider`."""
+
+    name: str
+    spec: type[ProviderSpec]
+    ids: ProviderIDs
+    driver: str = field(repr=False)
+    """The module of its driver, which has `driver(settings)`. It is imported where a worker needs it and not before."""
