@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import to_jsonable_python
 from test_pool_hearing import report
 
-from activities import facts
+from activities.kube import facts
 from planners import hot_update
 from planners.hot_update import compare, is_hash_of, rolling_hash, updatable_hash
 from planners.membership import digest_of

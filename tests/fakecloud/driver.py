@@ -19,13 +19,14 @@ from drivers.base import (
     ListMachinesResponse,
     MachineStatus,
     Making,
+    NameTaken,
     UpdateMachineRequest,
     UpdateMachineResponse,
     VmState,
     is_of,
     parsed,
 )
-from drivers.errors import DriverError, IdempotencyMismatch, NameTaken
+from drivers.errors import DriverError, IdempotencyMismatch
 from drivers.failures import about, scrub, words_of
 from drivers.tags import check_must_tags, class_tags, launch_tags, must_tags, plan_update
 from drivers.updating import Target, answer
