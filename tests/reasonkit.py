@@ -28,7 +28,7 @@ SAID: dict[str, tuple[int | str, Kind]] = {
     "Health": (1, Kind.WAIT),
     "Confirmation": (1, Kind.WAIT),
     "Retry": ("reason", Kind.WAIT),
-    "PoolWait": ("reason", Kind.WAIT),
+    "FleetWait": ("reason", Kind.WAIT),
     "Happening": ("reason", Kind.HAPPENING),
     "Note": ("reason", Kind.HAPPENING),
 }
@@ -118,6 +118,8 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     words = SAID
     if file.startswith("planners/pool/"):
         words = {**SAID, **POOL}
+    elif file.startswith(("workflows/pool/", "workflows/fleet/")):
+        words = {**SAID, "wait": POOL["wait"]}
     elif file == "planners/preservation.py":
         words = {**SAID, **PRESERVATION}
     if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):

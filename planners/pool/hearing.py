@@ -12,8 +12,9 @@ from planners.hot_update import is_hash_of
 from planners.pool import pace
 from planners.waits import WAIT
 from resources.machine import ClassSnapshot, Phase
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm, priority_of
 from resources.membership import MemberReport
-from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Trouble, Vm, priority_of
+from resources.pool import Pace, Revision
 from resources.preservation import PreservedBy
 from resources.timings import Timings
 
