@@ -47,9 +47,10 @@ from resources import names
 from resources.cluster import ClusterState
 from resources.machine import ClassSnapshot, Phase
 from resources.manifests import MachineClass, SecretRef
+from resources.member import Member, Vm
 from resources.membership import MemberReport
 from resources.messages import Account, AccountUse, ClusterNews
-from resources.pool import Member, PoolState, Revision, Vm
+from resources.pool import PoolState, Revision
 from starter.sdk import starts
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer

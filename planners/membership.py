@@ -11,9 +11,9 @@ from planners.preservation import ASKED_FOR, effective
 from resources.base import read_time
 from resources.errors import PASSING, ErrorClass
 from resources.machine import Condition, MachineState, Mark, Phase
+from resources.member import Keep, Trouble, Vm, priority_in
 from resources.membership import CreateFailure, MemberReport
 from resources.names import MARKED_ANNOTATION
-from resources.pool import Keep, Trouble, Vm, priority_in
 from resources.preservation import PreserveValue
 
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}

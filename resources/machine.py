@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 from enum import StrEnum
+from typing import Any
 
-from pydantic import Field
+from pydantic import Field, computed_field, model_validator
 
 from resources.base import (
     Annotations,
@@ -39,6 +40,7 @@ from resources.messages import (
     VmLook,
 )
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.owner import Owner, OwnerKind
 from resources.preservation import Preservation
 from resources.timings import Timings
 
@@ -270,12 +272,12 @@ class MachineState(Model):
     queue_prefix: Name = DEFAULT_QUEUE
     """The workflow's own task queue, from which the others are named."""
     timings: Timings = Field(default_factory=Timings)
-    pool: Name = ""
-    """The pool that made it, plans its end and hears of it; "": none."""
+    owner: Owner | None = None
+    """Who made it, plans its end and hears of it; None: nobody. On the wire `pool` names one that is a pool, too."""
     revision: Count = 0
-    """Of the pool, that it was made from."""
+    """Of the owner, that it was made from."""
     template: Count = 0
-    """Generation of the pool's template that its spec is of."""
+    """Generation of the owner's template that its spec is of."""
 
     status: Status = Field(default_factory=Status)
 
@@ -365,6 +367,20 @@ class MachineState(Model):
     """Why the life stands still: an error of our own code. `renew` tries the phase again."""
     messages: Count = 0
     """Since the last continue-as-new."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_a_pool(cls, data: Any) -> Any:
+        """A person names the pool alone, and so does an older worker."""
+        if isinstance(data, dict) and data.get("pool") and not data.get("owner"):
+            return {**data, "owner": {"name": data["pool"]}}
+        return data
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def pool(self) -> str:
+        """The owner's name, where it is a pool; else ""."""
+        return self.owner.name if self.owner is not None and self.owner.kind is OwnerKind.POOL else ""
 
 
 class MachineResult(Value):

@@ -8,8 +8,10 @@ from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_manifest import MachineSpec
+from resources.member import Keep, Trouble, Vm
 from resources.messages import DeleteIntent, RepairIntent
-from resources.pool import Keep, KeptTemplate, PoolState, Revision, Trouble, Vm
+from resources.owner import Owner
+from resources.pool import KeptTemplate, PoolState, Revision
 from resources.preservation import PreservedBy
 
 
@@ -26,7 +28,7 @@ def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState
         machine_class=revision.machine_class,
         queue_prefix=pool.queue_prefix,
         timings=pool.timings,
-        pool=pool.name,
+        owner=Owner(name=pool.name),
         revision=revision.counter,
         template=pool.template_of(revision.counter),
         life=1,

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pydantic import Field
 
 from resources.base import Annotations, Count, Instant, Labels, Name, Text, Value
+from resources.fleet import FleetWait
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.messages import Intent
-from resources.pool import PoolWait, Rollout
+from resources.pool import Rollout
 
 
 class PoolIntent(Intent):
@@ -133,5 +134,5 @@ class PoolSummary(Value):
     """Machines that have not taken the newest node template and timeouts."""
     revisions: list[RevisionSummary] = Field(default_factory=list)
     """Oldest first."""
-    waits: list[PoolWait] = Field(default_factory=list)
+    waits: list[FleetWait] = Field(default_factory=list)
     parked: Text | None = None

@@ -7,9 +7,10 @@ from enum import StrEnum
 from pydantic import Field
 
 from resources.base import Count, Instant, Key, Model, Name, Text, Value
+from resources.fleet import FleetWait
 from resources.messages import Happening
 from resources.names import DEFAULT_QUEUE
-from resources.pool import Gate, PoolWait, RolloutCounts
+from resources.pool import Gate, RolloutCounts
 from resources.timings import Timings
 
 __all__ = [
@@ -42,7 +43,7 @@ class RolloutNews(Value):
 
     counts: RolloutCounts
     steps: list[Happening] = Field(default_factory=list)
-    waits: list[PoolWait] = Field(default_factory=list)
+    waits: list[FleetWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
     """When the progress deadline stops it, unless a new machine becomes available."""
@@ -75,7 +76,7 @@ class RolloutState(Model):
 
     began: Instant | None = None
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
-    waits: list[PoolWait] = Field(default_factory=list)
+    waits: list[FleetWait] = Field(default_factory=list)
     gate: Gate = Gate.OPEN
     stops_at: Instant | None = None
     steps: list[Happening] = Field(default_factory=list)

@@ -16,6 +16,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from resources.machine import MachineState, Phase
 from resources.membership import MemberReport, Permit
 from resources.names import pool_id
+from resources.owner import Owner
 from workflows.machine import MachineWorkflow
 
 
@@ -60,7 +61,7 @@ class Pool:
     def new_state(self, name: str = "m-1", **fields: Any) -> MachineState:
         """A machine of revision 1 and of the template's generation 1."""
         new = self.machines.new_state(name, **fields)
-        return new.model_copy(update={"pool": self.name, "revision": 1, "template": 1})
+        return new.model_copy(update={"owner": Owner(name=self.name), "revision": 1, "template": 1})
 
     async def start(self, state: MachineState) -> Handle:
         """The handle is of whichever run there is."""

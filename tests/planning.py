@@ -12,8 +12,9 @@ from planners.pool.plan import Observed, Plan, plan
 from planners.pool.steps import Create, Delete, Grant, Keep, TakeSlots
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Keep as Wish
-from resources.pool import Member, Pace, Permit, Trouble
+from resources.member import Keep as Wish
+from resources.member import Member, Permit, Trouble
+from resources.pool import Pace
 from resources.preservation import PreservedBy
 
 R, P, U, F, C = Phase.RUNNING, Phase.PENDING, Phase.UNKNOWN, Phase.FAILED, Phase.CRASH_LOOP_BACK_OFF

@@ -23,8 +23,9 @@ from resources.errors import ErrorClass
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.manifests import SecretRef
-from resources.pool import Gate, Member, Pace, Permit, Released, Revision, Rollout, Trouble, Vm
-from resources.pool import Keep as Wish
+from resources.member import Keep as Wish
+from resources.member import Member, Permit, Released, Trouble, Vm
+from resources.pool import Gate, Pace, Revision, Rollout
 from resources.preservation import PreservedBy
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)

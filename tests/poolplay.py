@@ -21,6 +21,7 @@ from activities.deps import Deps
 from activities.pools import PoolActivities
 from resources.machine import Phase
 from resources.machine_class import TellUsersInput, TellUsersOutput
+from resources.member import Trouble, Vm
 from resources.membership import (
     ForgetPoolInput,
     MarkNodesInput,
@@ -34,7 +35,6 @@ from resources.membership import (
 )
 from resources.messages import ClusterNews
 from resources.names import cluster_queue, pool_id
-from resources.pool import Trouble, Vm
 from resources.rollout import RolloutState
 from resources.settings import load_settings
 from workflows.machine_class import MachineClassWorkflow

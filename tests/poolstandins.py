@@ -28,6 +28,7 @@ import worker
 from planners.hot_update import rolling_hash
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassRef, ReportInput
+from resources.member import Keep, Trouble, Vm
 from resources.membership import (
     MarkNodesInput,
     MemberReport,
@@ -39,7 +40,6 @@ from resources.membership import (
 )
 from resources.messages import ClusterNews, DeleteIntent, RepairIntent
 from resources.names import pool_id
-from resources.pool import Keep, Trouble, Vm
 from resources.preservation import PreservedBy
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"

@@ -40,10 +40,11 @@ from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.machine_class import ClassNews
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import MachineSpec, SecretRef
+from resources.member import Vm
 from resources.membership import MemberReport
 from resources.messages import ClusterNews, DeleteIntent, Intent
 from resources.names import cluster_queue, machine_id, pool_id, rollout_id
-from resources.pool import PoolState, Vm
+from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
 from resources.rollout import RolloutResult, RolloutState
 from resources.settings import Settings

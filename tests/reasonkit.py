@@ -28,7 +28,7 @@ SAID: dict[str, tuple[int | str, Kind]] = {
     "Health": (1, Kind.WAIT),
     "Confirmation": (1, Kind.WAIT),
     "Retry": ("reason", Kind.WAIT),
-    "PoolWait": ("reason", Kind.WAIT),
+    "FleetWait": ("reason", Kind.WAIT),
     "Happening": ("reason", Kind.HAPPENING),
     "Note": ("reason", Kind.HAPPENING),
 }

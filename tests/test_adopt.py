@@ -19,6 +19,7 @@ from activities.deps import Deps
 from resources.machine import ClassSnapshot, MachineState, Phase
 from resources.messages import OwnedVm
 from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
+from resources.owner import Owner
 from resources.settings import Settings
 from simulator.frame import FaultRule
 from starter.doctor import clusters as doctor_clusters
@@ -259,7 +260,7 @@ async def test_a_machine_of_a_pool_is_the_pools_again(stack: Stack) -> None:
         machine_class=ClassSnapshot.of(loaded.classes[0]),
         queue_prefix=stack.settings.queue_prefix,
         timings=stack.settings.timings,
-    ).model_copy(update={"pool": "p", "revision": 2, "template": 3})
+    ).model_copy(update={"owner": Owner(name="p"), "revision": 2, "template": 3})
     stack.started["m-1"] = await stack.client.start_workflow(
         MachineWorkflow.run, new, id=machine_id(CLUSTER, "m-1"), task_queue=stack.settings.queue_prefix
     )

@@ -34,6 +34,7 @@ from resources.cluster import ClusterState, Ended, Pause
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
 from resources.manifests import SecretRef
+from resources.member import Member
 from resources.membership import PoolRef
 from resources.messages import (
     Account,
@@ -49,7 +50,7 @@ from resources.messages import (
     WatchInput,
 )
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
-from resources.pool import Member, PoolState, Revision
+from resources.pool import PoolState, Revision
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster_words import details, gap_words
@@ -619,8 +620,10 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
 
 
 async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: Cluster) -> None:
-    """No worker was there: it counts all the same, in a run of which no worker could give an answer any more."""
+    """No worker was there: it counts all the same, in a run of which no worker could give an answer any more. What is
+    known of an account that no class uses is forgotten: nobody would ever say that it answers again."""
     await idle.pool("p", registers=False)
+    await idle.machine("m-1", "big")
     async with idle.worker():
         await idle.start(searched=True, looked=True)
         await idle.ask(ClusterWorkflow.pause)
@@ -628,15 +631,13 @@ async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: 
     await idle.handle.signal("pause", Intent(id="p", requested_by="alice"))
     await idle.handle.signal("pause", args=["nonsense"])
     await idle.handle.signal(ClusterWorkflow.reachability, DOWN)
-    await idle.handle.signal(
-        ClusterWorkflow.cloud_reachability,
-        CloudReachability(account=ACCOUNT.key, reachable=False, message="no", time=NOON),
-    )
+    await idle.silent(ACCOUNT)
+    await idle.silent(OTHER)
     await idle.handle.terminate("by mistake")
     lost = idle.lost()
     await eventually(lost.clusters, lambda again: again == [idle.name], "the pool in the list")
-    async with idle.worker():
-        state = await idle.state()
+    async with idle.classes(big=ACCOUNT), idle.worker():
+        state = await eventually(idle.state, lambda s: s.looked, "a look at the classes")
         assert state.pause is not None
         assert (state.pause.requested_by, state.api, list(state.clouds)) == ("alice", DOWN, [ACCOUNT.key])
         assert state.ended is not None

@@ -76,6 +76,12 @@ def test_the_command_line_uses_no_other_activities() -> None:
     assert used == THE_COMMAND_LINES_TOO
 
 
+def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
+    used = {m for f in files("workflows/fleet") for m in modules(f.read_text())}
+    assert "workflows.entity" in used
+    assert not {m for m in used if m.startswith(("workflows.pool", "planners.pool", "resources.pool"))}
+
+
 def test_a_wrong_arrow_is_seen() -> None:
     assert wrong("planners", "def f():\n    from activities.kube import Kube\n") == {"activities"}
     assert wrong("starter", "import drivers.base") == {"drivers"}

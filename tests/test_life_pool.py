@@ -13,9 +13,9 @@ from poollives import Crowd, Pool, killing, machine_handle, pool_class, pool_spe
 from temporalio.testing import WorkflowEnvironment
 
 from resources.machine import Phase
+from resources.member import Trouble
 from resources.messages import DeleteIntent
 from resources.names import ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
-from resources.pool import Trouble
 from resources.rollout import Outcome
 
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"

@@ -18,8 +18,8 @@ from temporalio.testing import WorkflowEnvironment
 from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
+from resources.member import Trouble, Vm
 from resources.messages import DeleteIntent, Intent, LookInput, NodeLook, StatusOutput, VmFacts, VmLook
-from resources.pool import Trouble, Vm
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -23,6 +23,7 @@ from resources.attributes import POOL
 from resources.errors import ErrorClass
 from resources.machine import ApplyIntent, Phase
 from resources.machine_deployment import MachineTemplate
+from resources.member import Trouble, Vm
 from resources.membership import MemberReport, TemplateNews
 from resources.messages import (
     CreateOutput,
@@ -35,7 +36,6 @@ from resources.messages import (
     VmLook,
 )
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION, machine_id
-from resources.pool import Trouble, Vm
 from resources.timings import Timings
 from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow

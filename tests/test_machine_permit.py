@@ -17,9 +17,9 @@ from temporalio.testing import WorkflowEnvironment
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_deployment import MachineTemplate
+from resources.member import Trouble, Vm
 from resources.membership import MemberReport, TemplateNews
 from resources.messages import DeleteIntent, Intent, Reachability, VmFacts, VmLook
-from resources.pool import Trouble, Vm
 from workflows.machine import MachineWorkflow
 
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}

@@ -17,10 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.member import Keep, Vm
 from resources.membership import PreserveGrant, SlotTaken
 from resources.messages import CreateOutput, DeleteIntent, RepairIntent, VmFacts, VmLook
 from resources.names import PRESERVE_ANNOTATION
-from resources.pool import Keep, Vm
 from resources.preservation import PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
 from workflows.machine import MachineWorkflow
 

@@ -18,9 +18,10 @@ from test_metrics import NOW, Metered, Visibility, listed, metered
 from activities.census import Census
 from activities.census_pools import PoolTally
 from resources import attributes
+from resources.fleet import FleetWait
 from resources.machine import Phase
 from resources.names import pool_id
-from resources.pool import PoolWait, Rollout
+from resources.pool import Rollout
 from resources.pool_intents import PoolSummary
 
 __all__ = ["metered"]  # a fixture
@@ -57,7 +58,7 @@ async def test_a_pool_by_its_own_words_and_none_is_zero(metered: Metered) -> Non
     queue = f"t{uuid.uuid4().hex[:8]}"
     counting = Census(metered.deps(queue))
     phases = [(1, Phase.RUNNING, 2), (1, Phase.TERMINATING, 1), (2, Phase.PENDING, 1)]
-    wait = PoolWait(reason="NewMachinesNotReady", message="1 of 1", since=NOW)
+    wait = FleetWait(reason="NewMachinesNotReady", message="1 of 1", since=NOW)
     slots = {"preserved": 3, "preserved_auto": 1, "slots_used": 2, "slots": 4}
     said = summary(cluster=queue, phases=phases, repairs=1, rollout=ROLLOUT, waits=[wait], **slots)
 
@@ -112,7 +113,7 @@ async def test_a_pool_that_does_not_answer_keeps_its_numbers(
     metered: Metered, caplog: pytest.LogCaptureFixture
 ) -> None:
     script: list[PoolSummary | Exception] = [
-        summary(waits=[PoolWait(reason="TooManyUnhealthy", message="3 of 5", since=NOW)]),
+        summary(waits=[FleetWait(reason="TooManyUnhealthy", message="3 of 5", since=NOW)]),
         WorkflowQueryFailedError("unhandled error"),
         RPCError("no poller", RPCStatusCode.FAILED_PRECONDITION, b""),
         summary(),

@@ -10,8 +10,8 @@ from lifekit import examples
 from planners.claims import Belief, claim_of, doubtful, due, has_node, newest, weigh
 from planners.membership import report_of
 from resources.machine import Look, MachineState
+from resources.member import Trouble, Vm
 from resources.messages import NodeFacts, NodeLook, VmFacts, VmLook
-from resources.pool import Trouble, Vm
 from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -23,10 +23,10 @@ from resources.machine import (
     Status,
 )
 from resources.manifests import NodeTemplate
+from resources.member import Trouble, Vm
 from resources.membership import CreateFailure, MemberReport
 from resources.messages import NodeFacts, VmFacts
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool import Trouble, Vm
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 VM = "aws:///eu-west-1/i-1"

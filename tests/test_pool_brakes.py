@@ -22,7 +22,8 @@ from planners.pool.steps import Create
 from planners.pool.view import View
 from resources.errors import ErrorClass
 from resources.machine import Phase
-from resources.pool import Gate, Member, Pace, Permit, Rollout, Trouble, Vm
+from resources.member import Member, Permit, Trouble, Vm
+from resources.pool import Gate, Pace, Rollout
 
 
 def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:

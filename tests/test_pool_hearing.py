@@ -15,9 +15,10 @@ from planners.pool.template import PATIENCE, next_look, pending, to_tell
 from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.machine_deployment import MachineTemplate
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm
 from resources.membership import CreateFailure, MemberReport
 from resources.names import PRIORITY_ANNOTATION
-from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Trouble, Vm
+from resources.pool import Pace, Revision
 from resources.preservation import PreservedBy
 from resources.timings import Timings
 

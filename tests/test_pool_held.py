@@ -16,7 +16,8 @@ from planners.pool.steps import Delete
 from planners.pool.view import Observed
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Keep, Member, Permit, Rollout, Trouble
+from resources.member import Keep, Member, Permit, Trouble
+from resources.pool import Gate, Rollout
 from resources.preservation import PreservedBy
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED

@@ -23,9 +23,10 @@ from resources.errors import ErrorClass
 from resources.machine import Phase
 from resources.machine_class import UpdateState, User
 from resources.manifests import SecretRef
+from resources.member import Trouble, Vm
 from resources.messages import ClusterNews
 from resources.names import pool_user
-from resources.pool import Gate, PoolState, Rollout, Trouble, Vm
+from resources.pool import Gate, PoolState, Rollout
 from resources.pool_intents import PoolQuestion, PoolSummary, RevisionSummary
 from starter.commands import rollout_history
 from starter.sdk.pools.results import RolloutListed

@@ -34,7 +34,8 @@ from planners.pool.steps import Delete
 from planners.pool.view import Observed, View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Keep, Member, Permit, PoolState, Released, Rollout, Trouble, Vm
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.pool import PoolState, Rollout
 from resources.pool_intents import PoolQuestion
 from resources.preservation import PreservedBy
 from workflows.pool import views

@@ -9,10 +9,12 @@ from cli_support import class_yaml
 from poolplay import pool_yaml
 from test_operators import described, waits_for
 
+from resources.fleet import FleetWait
 from resources.machine import ClassSnapshot, Condition, Phase
 from resources.manifests import MachineClass, MachineDeployment
+from resources.member import Member
 from resources.messages import ClusterNews, Happening
-from resources.pool import Gate, Member, PoolState, PoolWait, Rollout
+from resources.pool import Gate, PoolState, Rollout
 from resources.pool_intents import PoolSummary, RevisionSummary
 from starter.commands.describe import pool_lines
 from starter.sdk.pools.results import PoolDescription, PoolListed
@@ -69,7 +71,7 @@ def test_a_bad_image_at_three_in_the_morning() -> None:
                 reason="new image",
             ),
         ],
-        waits=[PoolWait(reason="NewMachinesNeverJoin", message=message, since=ago(minutes=9))],
+        waits=[FleetWait(reason="NewMachinesNeverJoin", message=message, since=ago(minutes=9))],
     )
     members = {"web-new-1": Member(2, ago(minutes=29), ago(minutes=9), phase=Phase.FAILED)}
     journal = [Happening(time=ago(minutes=9), reason="NewMachinesNeverJoin", message=message)]
@@ -115,7 +117,7 @@ def test_a_rollout_stops_only_while_it_waits_for_machines() -> None:
     rollout = Rollout(revision=2, began=ago(minutes=5), progress_at=ago(minutes=1), old_left=3)
 
     def of(reason: str, newest: Phase) -> str:
-        wait = PoolWait(reason=reason, message="words", since=ago(minutes=1))
+        wait = FleetWait(reason=reason, message="words", since=ago(minutes=1))
         phases = [(1, Phase.RUNNING, 3), (2, newest, 1)]
         return shown(summary(revision=2, phases=phases, rollout=rollout, waits=[wait]), state=state())
 

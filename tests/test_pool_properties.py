@@ -20,7 +20,8 @@ from planners.pool.steps import Keep as Preserve
 from planners.pool.view import View
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Keep, Member, Pace, Permit, Released, Rollout, Trouble, Vm
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.pool import Gate, Pace, Rollout
 from resources.preservation import PreservedBy
 
 REVISION = 3

@@ -12,7 +12,8 @@ from poolkit import EPOCH, member, spec
 from planners.pool import pace
 from resources.errors import ErrorClass
 from resources.machine import Phase
-from resources.pool import Member, Pace, Trouble, Vm
+from resources.member import Member, Trouble, Vm
+from resources.pool import Pace
 from resources.preservation import PreservedBy
 
 # -- repair ------------------------------------------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Create, Delete, MarkNodes
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Rollout, Trouble, Vm, priority_of
+from resources.member import Member, Trouble, Vm, priority_of
+from resources.pool import Gate, Rollout
 
 # -- rollouts ----------------------------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ from poolkit import EPOCH, Act, Broken, World, run, spec
 
 from planners.pool.steps import Create, Delete
 from resources.machine import Phase
-from resources.pool import Gate, Keep, Permit, Trouble, Vm
+from resources.member import Keep, Permit, Trouble, Vm
+from resources.pool import Gate
 
 GOLDEN = Path(__file__).parent / "testdata" / "rollouts"
 SEEDS = 200

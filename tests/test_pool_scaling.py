@@ -17,7 +17,8 @@ from planners.pool.order import in_deletion_order, proportional
 from planners.pool.plan import Plan
 from planners.pool.steps import Create, Delete, Wait
 from resources.machine import Phase
-from resources.pool import Member, Pace, Trouble, Vm
+from resources.member import Member, Trouble, Vm
+from resources.pool import Pace
 from resources.preservation import PreservedBy
 
 # -- fenceposts --------------------------------------------------------------------------------------------------------

@@ -13,23 +13,13 @@ from poolkit import EPOCH, TEMPLATE, member, spec, wanted
 from planners.hot_update import compare, rolling_hash
 from planners.pool.revisions import Revised, Wanted, revise, undo
 from resources.converter import data_converter
+from resources.fleet import FleetWait
 from resources.machine import ClassSnapshot, Phase
 from resources.machine_deployment import NAME_LENGTH, MachineTemplate
 from resources.manifests import SecretRef
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm
 from resources.messages import Happening
-from resources.pool import (
-    Keep,
-    Member,
-    Permit,
-    PoolState,
-    PoolWait,
-    Released,
-    Revision,
-    Rollout,
-    Story,
-    Trouble,
-    Vm,
-)
+from resources.pool import PoolState, Revision, Rollout, Story
 from resources.preservation import PreservedBy
 
 MIB = 1024 * 1024
@@ -156,7 +146,7 @@ async def test_5000_members_travel_in_one_payload() -> None:
             10: Story(started=True, untold=[line] * 100, outcome="Superseded", message="m" * 300),
             11: Story(started=True, untold=[line] * 100),
         },
-        waits=[PoolWait(reason=f"Reason{n}", message="m" * 500, since=EPOCH) for n in range(10)],
+        waits=[FleetWait(reason=f"Reason{n}", message="m" * 500, since=EPOCH) for n in range(10)],
         told=dict.fromkeys(names[:10], EPOCH),
         unstarted=names[:100],
         lost=dict.fromkeys(names[:100], "TERMINATED"),

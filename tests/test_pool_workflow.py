@@ -19,8 +19,8 @@ from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.machine import MachineState, Phase
 from resources.machine_deployment import NAME_LENGTH
+from resources.member import Vm
 from resources.messages import DeleteIntent
-from resources.pool import Vm
 from resources.pool_intents import ScaleIntent
 
 

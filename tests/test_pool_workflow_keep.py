@@ -16,8 +16,8 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.member import Keep, Released, Trouble, Vm
 from resources.names import TRIGGER_DELETION_ANNOTATION
-from resources.pool import Keep, Released, Trouble, Vm
 from resources.pool_intents import PoolQuestion
 from resources.preservation import PreservedBy
 from workflows.pool import MachineDeploymentWorkflow

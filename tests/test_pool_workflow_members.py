@@ -19,11 +19,11 @@ from activities.pools import PoolActivities
 from planners.pool.brake import COOLDOWN
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.member import Permit as Given
+from resources.member import Trouble, Vm
 from resources.membership import TellMachinesOutput
 from resources.messages import ClusterNews, DeleteIntent
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, machine_id
-from resources.pool import Permit as Given
-from resources.pool import Trouble, Vm
 from workflows.pool import MachineDeploymentWorkflow
 
 

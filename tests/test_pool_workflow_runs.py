@@ -18,8 +18,9 @@ from planners.pool.plan import Observed, Plan, plan
 from resources import attributes as at
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Member, PoolState, Revision, Vm
-from workflows.pool.entity import REPLAYABLE
+from resources.member import Member, Vm
+from resources.pool import PoolState, Revision
+from workflows.fleet.entity import REPLAYABLE
 
 
 @pytest_asyncio.fixture

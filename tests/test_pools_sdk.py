@@ -14,9 +14,9 @@ import pytest
 from cli_support import Place, class_yaml, eventually, impatient, place, text
 from poolplay import Machines, played, pool_yaml
 
+from resources.fleet import FleetWait
 from resources.manifests import AnyManifest, load_manifests
 from resources.names import pool_id, pool_user
-from resources.pool import PoolWait
 from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
 from starter.commands import rollout_history
@@ -450,7 +450,7 @@ async def test_what_the_class_has_not_told_yet_is_waited_for() -> None:
 
 async def test_a_rollout_stands_only_when_it_does_at_two_looks_in_a_row() -> None:
     """A person's word may have come a moment ago, and the pool has not planned by it yet."""
-    wait = PoolWait(reason="RolloutPaused", message="The rollout is paused", since=NOW)
+    wait = FleetWait(reason="RolloutPaused", message="The rollout is paused", since=NOW)
     stands, moves, done = looked(waits=[wait]), looked(), looked(rolled_out=True)
     assert await waited(Looks(stands, moves, stands, done)) == done
     looks = Looks(stands, moves, stands, stands, done)

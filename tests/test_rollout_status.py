@@ -13,9 +13,10 @@ from rich.console import Console
 from typer import BadParameter
 
 from planners.pool import steps
+from resources.fleet import FleetWait
 from resources.machine import Phase
 from resources.messages import Happening
-from resources.pool import PoolWait, Rollout
+from resources.pool import Rollout
 from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
 from resources.rollout import RolloutState
@@ -28,8 +29,8 @@ from starter.sdk.results import MachineSummary
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
 
 
-def wait(reason: str, message: str = "words") -> PoolWait:
-    return PoolWait(reason=reason, message=message, since=NOW - timedelta(minutes=12))
+def wait(reason: str, message: str = "words") -> FleetWait:
+    return FleetWait(reason=reason, message=message, since=NOW - timedelta(minutes=12))
 
 
 def summary(*waits: str, **fields: Any) -> PoolSummary:

@@ -15,8 +15,9 @@ from temporalio.testing import WorkflowEnvironment
 from resources import attributes as at
 from resources.errors import ErrorClass
 from resources.machine import Phase
+from resources.member import Vm
 from resources.messages import Intent
-from resources.pool import Gate, Vm
+from resources.pool import Gate
 from resources.rollout import Outcome
 
 

@@ -17,13 +17,15 @@ from planners.pool.revisions import KEPT, Wanted, revise
 from resources.base import EARLIEST, LATEST, LONGEST
 from resources.cluster import ClusterState, Pause
 from resources.converter import data_converter
+from resources.fleet import FleetWait
 from resources.hooks import HookChange
 from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH, ClassSnapshot, Condition, MachineState, Mark, Phase, Status
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.machine_manifest import HOOKS_MOST, HookKind
+from resources.member import Member, Vm
 from resources.messages import ClusterNews, Happening, Intent, NodeFacts, Note, Reachability
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool import Member, PoolState, PoolWait, Revision, Vm
+from resources.pool import PoolState, Revision
 from resources.preservation import PreserveIntent, Request
 
 MIB = 1 << 20
@@ -105,7 +107,7 @@ async def test_a_pool_and_a_cluster_under_theirs(text: str) -> None:
         journal=[happening] * JOURNAL_LENGTH,
         revisions=[revision] * KEPT,
         intents=dict.fromkeys(map(str, range(INTENTS_KEPT)), intent.reason),
-        waits=[PoolWait(reason=text, message=text, since=NOW)] * 20,
+        waits=[FleetWait(reason=text, message=text, since=NOW)] * 20,
         news=news,
         members={f"p1-{i:058}": Member(1, NOW, NOW) for i in range(5000)},
     )

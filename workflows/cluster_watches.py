@@ -212,6 +212,8 @@ class Watches(Entity):
         for name in gone:
             del s.classes[name]
         self._forget_accounts()
+        for key in s.clouds.keys() - s.accounts.keys():
+            del s.clouds[key]  # the last word of a watch that had been ended, heard by a former workflow
         s.looked = True
         if s.unused or found.unread or silent(s, s.accounts):
             self.deadlines["uses"] = workflow.now() + min(LOOK_AGAIN, s.watch_duration)

@@ -11,8 +11,9 @@ from datetime import datetime
 from planners.pool import pace
 from planners.waits import WAIT
 from resources.machine import Phase
+from resources.member import Keep, Member, Permit, Released, Trouble, Vm, priority_of
 from resources.membership import MemberReport
-from resources.pool import Keep, Member, Pace, Permit, Released, Revision, Trouble, Vm, priority_of
+from resources.pool import Pace, Revision
 from resources.preservation import PreservedBy
 from resources.timings import Timings
 

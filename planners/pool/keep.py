@@ -12,10 +12,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from planners.pool import progress, steps
-from planners.pool.steps import TakeSlots, named, some
+from planners.pool.steps import TakeSlots
 from planners.pool.view import Draft, View
+from planners.words import named, some
 from resources.machine import Phase
-from resources.pool import Keep, Member, Released, Vm
+from resources.member import Keep, Member, Released, Vm
 from resources.preservation import PreservedBy
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from resources.machine import Phase
-from resources.pool import Member, Vm
+from resources.member import Member, Vm
 from resources.preservation import PreservedBy
 
 _NEVER = datetime.max.replace(tzinfo=UTC)

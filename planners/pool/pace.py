@@ -17,7 +17,8 @@ from planners.waits import REASON, WAIT
 from resources.base import format_duration
 from resources.errors import PASSING, ErrorClass
 from resources.machine import Phase
-from resources.pool import Member, Pace, Trouble, Vm
+from resources.member import Member, Trouble, Vm
+from resources.pool import Pace
 
 CAP = 100
 """Machines made, and machines deleted, in one step."""

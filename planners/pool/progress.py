@@ -16,7 +16,8 @@ from planners.pool.view import Observed, View
 from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Gate, Member, Rollout, Trouble
+from resources.member import Member, Trouble
+from resources.pool import Gate, Rollout
 
 
 def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:

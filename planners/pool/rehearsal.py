@@ -17,7 +17,7 @@ from planners.pool.view import Observed
 from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Member, Permit, Trouble, Vm
+from resources.member import Member, Permit, Trouble, Vm
 
 LONGEST = 500
 """Plans that are told; a longer rollout goes on in the same way."""

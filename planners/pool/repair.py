@@ -14,10 +14,12 @@ from planners.pool import progress
 from planners.pool.keep import no_slot
 from planners.pool.order import in_deletion_order
 from planners.pool.pace import backing_off, dead
-from planners.pool.steps import Grant, Wait, named, some
+from planners.pool.steps import Grant, Wait
 from planners.pool.view import Draft, View
+from planners.words import named, some
 from resources.machine import Phase
-from resources.pool import Gate, Member, Permit, Trouble, Vm
+from resources.member import Member, Permit, Trouble, Vm
+from resources.pool import Gate
 
 FLAKY = 3
 """New machines that may be lost in a row once one of the revision has been available."""

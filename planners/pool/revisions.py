@@ -14,7 +14,8 @@ from itertools import accumulate
 from planners.hot_update import rolling_hash
 from resources.machine import ClassSnapshot
 from resources.machine_deployment import MachineTemplate
-from resources.pool import Member, Revision
+from resources.member import Member
+from resources.pool import Revision
 
 KEPT = 50
 """Revisions without a machine that are kept at most, whatever revisionHistoryLimit says: a pool's state has to travel.

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from planners.pool import keep, progress, repair
 from planners.pool.order import deletion_key, preserved
-from planners.pool.steps import MarkNodes, Wait, named, some
+from planners.pool.steps import MarkNodes, Wait
 from planners.pool.view import Draft, View
+from planners.words import named, some
 from resources.machine import Phase
-from resources.pool import Gate, Vm
+from resources.member import Vm
+from resources.pool import Gate
 
 
 def gate(view: View) -> Wait | None:
@@ -37,7 +39,18 @@ def gate(view: View) -> Wait | None:
 
 def replace_old(draft: Draft) -> None:
     """Deletes as many old machines as the budget allows: first those that are not available, then by age of their
-    revision; within one in deletion order."""
+    revision; within one in deletion order.
+
+    An example: replicas 4, maxUnavailable 1, maxSurge 1, so the floor is 3 available and 5 VMs are the most.
+
+    | new (available) | old (available) | room          | deleted                            |
+    |-----------------|-----------------|---------------|------------------------------------|
+    | 1 (0)           | 4 (4)           | 5 - 3 - 1 = 1 | 1 old                              |
+    | 2 (0)           | 3 (3)           | 5 - 3 - 2 = 0 | none: both new ones may still fail |
+    | 2 (2)           | 3 (3)           | 5 - 3 - 0 = 2 | 2 old                              |
+    | 2 (1)           | 3 (2)           | 5 - 3 - 1 = 1 | the old one that is not available  |
+
+    The third row leaves 3 available, the floor, and room for 2 more new machines."""
     view = draft.view
     if view.old and view.spec.strategy.rolling is None:
         words = f"{some(len(view.old))} of older revisions stay until somebody deletes them (strategy OnDelete)"

@@ -10,9 +10,11 @@ from collections import Counter
 
 from planners.pool import keep, pace, progress, repair, rollout
 from planners.pool.order import in_deletion_order, preserved, proportional
-from planners.pool.steps import Create, some
+from planners.pool.steps import Create
 from planners.pool.view import Draft, View
-from resources.pool import Pace, Vm
+from planners.words import some
+from resources.member import Vm
+from resources.pool import Pace
 
 
 def empty(draft: Draft) -> None:

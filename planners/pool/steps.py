@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -96,15 +95,3 @@ STOPPED = ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "RolloutAborted",
 """Reasons of waits that a person should look at."""
 HELD = ("RolloutPaused", "Canary", "ClusterPaused")
 """Of waits that a person has wanted."""
-FEW = 5
-"""Machines that a message names."""
-
-
-def named(names: Sequence[str]) -> str:
-    """The first ones, and how many more there are."""
-    more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
-    return ", ".join(names[:FEW]) + more
-
-
-def some(count: int, what: str = "machine") -> str:
-    return f"{count} {what}" if count == 1 else f"{count} {what}s"

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
-from resources.pool import Member
+from resources.member import Member
 
 PATIENCE = timedelta(minutes=2)
 """A machine that was told and says nothing for so long does not hold up the others, and is told again."""

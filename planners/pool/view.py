@@ -10,11 +10,13 @@ from typing import Any
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP, LEAVING, of
-from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait, named, some
+from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait
+from planners.words import named, some
 from resources.base import later
 from resources.machine import Phase
 from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Member, Pace, Permit, Released, Rollout, Trouble, Vm
+from resources.member import Member, Permit, Released, Trouble, Vm
+from resources.pool import Pace, Rollout
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
+from resources.fleet import FleetWait
 from resources.messages import Happening
-from resources.pool import PoolWait
 from resources.reasons import next_step
 from starter.outlet import say
 from starter.output import age, fields, moment, relative
@@ -212,7 +212,7 @@ def _stops(look: Look, now: datetime) -> str:
     return f"{moment(stops, now)}, unless a new machine is available by then" if stops else ""
 
 
-def _wait(wait: PoolWait, look: Look, now: datetime) -> list[str]:
+def _wait(wait: FleetWait, look: Look, now: datetime) -> list[str]:
     listed = look.pool.listed
     pairs = [
         (wait.reason, wait.message),

@@ -261,7 +261,7 @@ def _state(
     asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
-        begun |= {k: getattr(former, k) for k in ("pool", "revision", "template")}  # its pool still counts it
+        begun |= {k: getattr(former, k) for k in ("owner", "revision", "template")}  # its pool still counts it
     begun["account_id"] = vm.account_id
     if former is not None and former.uid == vm.uid:
         begun["account_id"] = vm.account_id or former.account_id

@@ -23,8 +23,8 @@ with workflow.unsafe.imports_passed_through():
     from planners.waits import REASON
     from resources.errors import PASSING
     from resources.machine import Deletion, Look, OperationState, OperationType
+    from resources.member import Keep
     from resources.messages import NodeLook, VmFacts, VmLook
-    from resources.pool import Keep
     from resources.preservation import PreservedBy
 
 UNSETTLED = "unsettled"

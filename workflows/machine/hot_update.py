@@ -100,7 +100,7 @@ def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
     needs a new VM is a new revision's, and the pool's affair; nor may a create call that is repeated make its VM from
     another image than its revision's."""
     own = s.machine_class
-    if not s.pool or own is None or own.provider != wanted.provider:
+    if s.owner is None or own is None or own.provider != wanted.provider:
         return wanted
     spec = applied_after(own.provider, own.provider_spec, wanted.provider_spec)
     return wanted.model_copy(update={"provider_spec": spec})

@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.manifests import MachineSpec
     from resources.membership import MemberReport, TemplateNews
     from resources.messages import NodeFacts
-    from resources.names import MARKED_ANNOTATION, pool_id
+    from resources.names import MARKED_ANNOTATION
 
 # -- reports ----------------------------------------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
     """Report to the pool when there is something new to say, or, `again`, because it does not know the machine. Nobody
     waits for it here."""
     s = m.s
-    if not s.pool or s.created is None or m.told_all:
+    if s.owner is None or s.created is None or m.told_all:
         return
     s.template_applied = template_applied(s)
     report = report_of(s)
@@ -50,7 +50,7 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
 async def tell_the_end(m: MachineEntity) -> None:
     """Nothing is left. The last report must have arrived before the workflow ends: Temporal drops what a closed one was
     about to send."""
-    if m.s.pool:
+    if m.s.owner is not None:
         _send(m, report_of(m.s, ended=True))
         m.told_all = True
         await workflow.wait_condition(lambda: not m.telling)
@@ -72,10 +72,11 @@ def _send(m: MachineEntity, report: MemberReport) -> None:
 
 
 async def _signal(m: MachineEntity, report: MemberReport) -> None:
-    pool = workflow.get_external_workflow_handle(pool_id(m.s.cluster, m.s.pool))
+    assert m.s.owner is not None
+    owner = workflow.get_external_workflow_handle(m.s.owner.workflow_id(m.s.cluster))
     try:
-        await pool.signal("report", report)
-    except FailureError:  # a pool that is not there is no error; one that comes back hears it with the next change
+        await owner.signal("report", report)
+    except FailureError:  # an owner that is not there is no error; one that comes back hears it with the next change
         m.s.told_pool = ""
         if report.failure is not None:
             m.s.failures_told = min(m.s.failures_told, report.failures - 1)
@@ -91,7 +92,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     before, s.node = s.node, facts
     _twins(m, before, facts)
     _writable(m, facts)
-    if not s.pool or not facts.exists:
+    if s.owner is None or not facts.exists:
         return
     former, s.mark = s.mark, mark_of(facts.annotations, s.mark, workflow.now())
     if s.mark is not None and s.mark != former and read_time(s.mark.text) is None:
@@ -130,7 +131,7 @@ def _writable(m: MachineEntity, facts: NodeFacts) -> None:
 def must_ask(m: MachineEntity, vm_state: str) -> bool:
     """Whether a machine that two looks found ill needs its pool's permit. Of a VM that is gone there is nothing left to
     decide."""
-    return bool(m.s.pool) and not m.s.permitted and vm_state != "gone"
+    return m.s.owner is not None and not m.s.permitted and vm_state != "gone"
 
 
 def ask(m: MachineEntity, found: str) -> None:
@@ -154,7 +155,7 @@ def wait_for_permit(m: MachineEntity, found: str) -> None:
 
 
 def _asking(m: MachineEntity, found: str) -> str:
-    return f"unhealthy for healthTimeout ({m.health_timeout}): {found}; waits for a permit of pool {m.s.pool}"
+    return f"unhealthy for healthTimeout ({m.health_timeout}): {found}; waits for a permit of {m.s.owner}"
 
 
 def withdraw(m: MachineEntity) -> None:
@@ -169,7 +170,7 @@ def permitted(m: MachineEntity, reason: str) -> None:
         return
     s.permitted = True
     m.deadlines["confirm"] = workflow.now()
-    m.note("RepairPermitted", f"pool {s.pool}: {reason}" if reason else f"by pool {s.pool}")
+    m.note("RepairPermitted", f"{s.owner}: {reason}" if reason else f"by {s.owner}")
 
 
 # -- the template -----------------------------------------------------------------------------------------------------
@@ -179,7 +180,7 @@ def template_of(m: MachineEntity, news: TemplateNews) -> MachineSpec | None:
     """The spec as the template has it now, but for the class, which is the revision's. None for what is old, and for a
     machine that leaves: its deadlines are not moved any more."""
     s = m.s
-    if not s.pool or s.deletion is not None or news.generation <= s.template:
+    if s.owner is None or s.deletion is not None or news.generation <= s.template:
         return None
     given = news.template.spec.model_dump(by_alias=True)
     own = {"class": s.spec.class_, "providerID": s.spec.provider_id}

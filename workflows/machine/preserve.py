@@ -120,7 +120,7 @@ def _observed(m: MachineEntity) -> Observed:
         expiry=p.expiry_time,
         warned=p.warned,
         granted=p.granted,
-        in_pool=bool(s.pool),
+        in_pool=s.owner is not None,
         healthy=_well_again(m),
         drained=is_drained(s),
         node_present=s.node is not None and s.node.exists,

@@ -52,7 +52,7 @@ class Preservable(MachineEntity):
         p = self.status.preserve
         if self.s.deletion is None and self.status.phase is Phase.FAILED and p.expiry_time is None:
             p.granted = grant.by
-            self.note("PreserveGranted", f"pool {self.s.pool}" + (f": {grant.reason}" if grant.reason else ""))
+            self.note("PreserveGranted", f"{self.s.owner}" + (f": {grant.reason}" if grant.reason else ""))
 
     @workflow.signal
     def slot_taken(self, news: SlotTaken) -> None:
@@ -60,7 +60,7 @@ class Preservable(MachineEntity):
         self.s.messages += 1
         p = self.status.preserve
         if self.status.phase is Phase.FAILED and p.expiry_time is not None and p.source is PreservedBy.AUTO:
-            p.release = Release(time=workflow.now(), requested_by=f"pool {self.s.pool}", reason=news.reason, slot=True)
+            p.release = Release(time=workflow.now(), requested_by=str(self.s.owner), reason=news.reason, slot=True)
 
     @workflow.signal
     def repair(self, intent: RepairIntent) -> None:
@@ -110,7 +110,7 @@ class Preservable(MachineEntity):
             until = intent.until or later(workflow.now(), intent.lasts or s.spec.machine_preserve_timeout)
             return f"machine {s.name} is preserved until {moment(until)}"
         if self.status.phase is Phase.FAILED:
-            then = ", unless its pool says otherwise" if s.pool else "; when its time ends, its VM is deleted"
+            then = ", unless its pool says otherwise" if s.owner else "; when its time ends, its VM is deleted"
             return f"machine {s.name} will be preserved when it is drained{then}"
         return f"machine {s.name} will be preserved when it is Running or Failed; it is {self.status.phase}"
 

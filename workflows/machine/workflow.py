@@ -274,7 +274,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
             return
         s.template = news.generation
         self._take_spec(spec, news.template.metadata.labels, news.template.metadata.annotations)
-        self.note("Applied", f"template of pool {s.pool}, generation {news.generation}")
+        self.note("Applied", f"template of {s.owner}, generation {news.generation}")
         membership.tell(self)  # of a change that is no work to do nobody else would tell
 
     @workflow.signal
@@ -300,7 +300,7 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
         s, former = self.s, self.s.deletion
         s.deletion = deletion(former, intent, workflow.now())
         if former is None:
-            then = f"; pool {s.pool} makes another, if it is to have so many" if s.pool else ""
+            then = f"; {s.owner} makes another, if it is to have so many" if s.owner else ""
             abandon = ABANDON if intent.abandon_node else ""
             return f"machine {s.name} is being deleted{' with force' if intent.force else ''}{then}{abandon}"
         if former.recreate and not isinstance(intent, RecreateIntent):
@@ -329,9 +329,9 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     def _no_recreation(self, intent: RecreateIntent) -> str | None:
         s, deletion = self.s, self.s.deletion
-        if s.pool:
+        if s.owner is not None:
             again = f"`hostler delete machine {s.name} --cluster {s.cluster}`"
-            return f"machine {s.name} has no second life: pool {s.pool} replaces what is deleted; use {again}"
+            return f"machine {s.name} has no second life: {s.owner} replaces what is deleted; use {again}"
         if deletion is None or deletion.recreate or intent.id in self.s.intents:
             return None
         return f"machine {self.s.name} is being deleted; apply it again when it is gone"
@@ -400,10 +400,10 @@ class MachineWorkflow(Preservable, hooks.HookHandlers):
 
     def _refusal(self, intent: ApplyIntent) -> str | None:
         s = self.s
-        if s.pool:
+        if s.owner is not None:
             return (
-                f"machine {s.name} is made from the template of pool {s.pool}; change that, or its class: "
-                f"`hostler apply -f FILE --cluster {s.cluster}` with MachineDeployment {s.pool}"
+                f"machine {s.name} is made from the template of {s.owner}; change that, or its class: "
+                f"`hostler apply -f FILE --cluster {s.cluster}` with {s.owner.kind} {s.owner.name}"
             )
         if s.deletion is not None:
             return f"machine {s.name} is being deleted; nothing can be applied to it any more"

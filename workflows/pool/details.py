@@ -9,8 +9,8 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.pool.keep import kept, slots
     from planners.pool.repair import in_flight
-    from planners.pool.steps import named
     from planners.pool.view import View
+    from planners.words import named
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
     from resources.pool import PoolState
     from resources.reasons import next_step

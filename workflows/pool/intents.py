@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.keep import changed
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
-    from planners.pool.steps import named, some
+    from planners.words import named, some
     from resources.base import read_time
     from resources.machine_class import concurrency_of
     from resources.machine_deployment import MachineDeploymentSpec

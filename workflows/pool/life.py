@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import partial
 
 from temporalio import workflow
 
 from workflows.entity import NEVER
-from workflows.pool import carry_out, neighbours, story
-from workflows.pool.entity import PATIENCE, PoolEntity
+from workflows.fleet import lost, members, neighbours
+from workflows.fleet.entity import PATIENCE
+from workflows.pool import carry_out, story
+from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.pools import PoolActivities
     from planners.pool import brake, progress
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan
-    from planners.pool.steps import Step, named, some
+    from planners.pool.steps import Step
+    from planners.words import named, some
+    from resources.fleet import FleetWait
     from resources.machine_class import concurrency_of
-    from resources.membership import MembersFound
+    from resources.membership import ForgetPoolInput
     from resources.names import workflow_queue
-    from resources.pool import PoolWait
 
 AT_ONCE = 500
 """Machines that are told of a template at the same time, whatever the annotation says: each is remembered by name."""
-CENSUS = timedelta(minutes=30)
-"""Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
 PLANS_IN_A_TASK = 10
 """A worker is told that it hangs when a task takes two seconds."""
 MOST_PLANS = 200
@@ -38,13 +40,13 @@ async def live(p: PoolEntity) -> None:
         await neighbours.ask_class(p)
     if workflow.info().continued_run_id and workflow.patched("pool-meets-again"):
         p.s.searched = False  # a run that somebody has reset to its first task knows only what was before it
-    await neighbours.meet(p)
-    carry_out.again(p)
+    await lost.meet(p)
+    members.again(p)
     if p.s.news is None:
         p.deadlines["news"] = workflow.now() + PATIENCE
     while not p.over:
         await p.collect()
-        await neighbours.meet_again(p)
+        await lost.meet_again(p)
         await p.renew_if_due()
         if p.winding_up:
             await p.until(lambda: p.renewal_due or p.call_over, NEVER)
@@ -57,7 +59,7 @@ async def live(p: PoolEntity) -> None:
         _template(p)
         carry_out.mark(p)
         await p.until(lambda: p.news or p.over or p.winding_up or p.call_over)
-    await neighbours.leave(p)
+    await _leave(p)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
@@ -71,7 +73,7 @@ def decide(p: PoolEntity) -> None:
         return  # who is there is not known yet
     if s.news is None and "news" in p.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
-        s.waits = [PoolWait(reason="ClusterSilent", message=words, since=p.since("ClusterSilent"))]
+        p.wait("ClusterSilent", words)
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
@@ -104,21 +106,21 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
     for wait in made.waits:
         if wait.reason not in since:
             p.note(wait.reason, wait.message)
-    s.waits = [PoolWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
+    s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
     unsaid = s.unseen and all(w.reason != "Unreachable" for w in s.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
         words = f"{s.unseen}; nothing is replaced on old news"
-        s.waits.append(PoolWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
+        s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
-        lost = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
+        who = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = (
-            f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {lost}; "
+            f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {who}; "
             f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
         )
-        s.waits.append(PoolWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
+        s.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
         words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
-        s.waits.append(PoolWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
+        s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if p.failure and "check" in p.deadlines:
         s.waits.append(p.trouble_of(since.get("PoolCallFailed", now)))
     s.waits.sort(key=lambda w: w.reason == "FailedPreserved")
@@ -139,7 +141,7 @@ def _template(p: PoolEntity) -> None:
     names = [] if paused else hot.to_tell(there, s.told, s.template, min(concurrency_of(s.annotations), AT_ONCE), now)
     if names:
         s.told |= dict.fromkeys(names, now)
-        carry_out.template(p, names)
+        members.template(p, names)
     look = hot.next_look(there, s.told, s.template, now)
     if look is None:
         p.deadlines.pop("told", None)
@@ -151,7 +153,6 @@ def _template(p: PoolEntity) -> None:
 
 
 def _timers(p: PoolEntity) -> None:
-    s, now = p.s, workflow.now()
     for name in ("look", "told", "news", "more"):
         if p.due(name):
             del p.deadlines[name]
@@ -159,26 +160,49 @@ def _timers(p: PoolEntity) -> None:
         del p.deadlines["check"]
         p.later.clear()
         p.failure = ""
-        carry_out.again(p)
-    neighbours.expect(p)
-    if "census" not in p.deadlines:
-        p.deadlines["census"] = now + CENSUS
-    elif p.due("census"):
-        p.deadlines["census"] = now + CENSUS
-        s.registered = False  # the cluster's workflow may be another one by now
+        members.again(p)
+    lost.expect(p)
+    lost.count(p)
+
+
+# -- the end ----------------------------------------------------------------------------------------------------------
+
+
+async def _leave(p: PoolEntity) -> None:
+    """Nothing is left: the last story is told to the end, then class and cluster forget the pool, so that no word that
+    is on its way makes it known again."""
+    s = p.s
+    s.waits = []
+    p.later.clear()
+    story.follow(p, ())
+    await _settle(p)
+    while True:
+        forgotten: list[None] = []
         p.start(
-            PoolActivities.find_members,
-            p.ref,
+            PoolActivities.forget_pool,
+            ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
             queue=workflow_queue(s.queue_prefix),
-            summary="look for machines whose workflow was ended from outside",
-            done=lambda found: _missing(p, found),
+            summary="class and cluster forget the pool",
+            done=forgotten.append,
         )
+        await _settle(p)
+        if forgotten:
+            break
+        await p.patience()
+    p.deadlines.clear()
+    await workflow.wait_condition(workflow.all_handlers_finished)
 
 
-def _missing(p: PoolEntity, found: MembersFound) -> None:
-    """Visibility is late, and decides nothing: those that it does not list are looked at one by one."""
-    known = set(found.names) | set(p.s.unstarted)
-    if missing := sorted(set(p.s.members) - known):
-        carry_out.ask(p, missing)
-    if strangers := sorted(set(found.names) - set(p.s.members)):
-        carry_out.ask(p, strangers)
+async def _settle(p: PoolEntity) -> None:
+    """Until nothing is under way, and each story is told."""
+    while True:
+        await p.collect()
+        story.tell(p, p.view())
+        if p.quiet:
+            return
+        signals = len(p.signals)
+        await p.until(partial(_moved, p, signals), NEVER)
+
+
+def _moved(p: PoolEntity, signals: int) -> bool:
+    return len(p.signals) < signals or p.call_over

@@ -16,8 +16,8 @@ from workflows.pool.entity import PoolEntity
 with workflow.unsafe.imports_passed_through():
     from planners.hot_update import applied_after, rolling_hash
     from planners.pool.revisions import Wanted, revise
-    from planners.pool.steps import some
     from planners.pool.template import gone_back_to
+    from planners.words import some
     from resources.machine import ClassSnapshot
     from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 

@@ -24,7 +24,8 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import Revised, Wanted, revise, undo
     from planners.pool.view import View
     from resources.machine import ClassSnapshot, Phase
-    from resources.pool import PoolState, Vm
+    from resources.member import Vm
+    from resources.pool import PoolState
     from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
     from resources.preservation import PreservedBy
 

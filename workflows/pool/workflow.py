@@ -11,21 +11,23 @@ from collections.abc import Callable
 from temporalio import workflow
 from temporalio.exceptions import ApplicationError
 
-from workflows.pool import intents, views
-from workflows.pool.carry_out import forget
+from workflows.fleet.members import forget
+from workflows.pool import intents, story, views
 from workflows.pool.entity import PoolEntity
 from workflows.pool.life import live
 from workflows.pool.revise import take_class
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import hearing, pace
-    from planners.pool.steps import some
+    from planners.words import some
+    from resources.machine import ClassSnapshot
     from resources.machine_class import ClassNews
     from resources.machine_deployment import NAME_LENGTH
-    from resources.membership import MemberReport
+    from resources.member import Keep
+    from resources.membership import MemberReport, MembersFound
     from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
     from resources.names import is_name
-    from resources.pool import Keep, PoolState
+    from resources.pool import PoolState
     from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
 
 
@@ -63,6 +65,14 @@ class MachineDeploymentWorkflow(PoolEntity):
         # A deletion must be carried out by the same code that failed, so it waits for a fixed worker too.
         await self.stand_still()
         await live(self)
+
+    # -- FleetEntity --------------------------------------------------------------------------------------------------
+
+    def found(self, found: MembersFound) -> None:
+        story.end_former(self, [n for n in found.rollouts if n not in self.s.stories])
+
+    def take_class(self, machine_class: ClassSnapshot, by: str, reason: str) -> None:
+        take_class(self, machine_class, by, reason)
 
     # -- facts --------------------------------------------------------------------------------------------------------
 
@@ -290,11 +300,3 @@ class MachineDeploymentWorkflow(PoolEntity):
     @workflow.signal(name="delete")
     def delete_by_signal(self, intent: DeleteIntent) -> None:
         self._once(intent, lambda: intents.delete(self, intent))
-
-    def want_renewal(self) -> str:
-        self.news = True
-        if self.s.parked:
-            self.s.parked = None
-            return "what failed is tried again"
-        self.renewal_wanted = True
-        return "a new run begins when nothing is under way"

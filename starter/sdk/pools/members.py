@@ -8,10 +8,12 @@ from typing import Any
 from temporalio.service import RPCError
 
 from resources.machine import MachineState, Phase
+from resources.member import Vm
 from resources.membership import MemberReport, member_state
 from resources.messages import OwnedVm
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
-from resources.pool import PoolState, Vm
+from resources.owner import Owner
+from resources.pool import PoolState
 from starter.sdk.connection import Connection
 from starter.sdk.errors import NotFound, Refused, no_such_workflow, translated
 from starter.sdk.pools.shelf import Pools
@@ -37,7 +39,7 @@ async def pool_of(pools: Pools, name: str, cluster: str, pool: str = "") -> Pool
 def membership(pool: PoolState, name: str) -> dict[str, Any]:
     """What makes the machine the pool's again."""
     revision = pool.members[name].revision
-    return {"pool": pool.name, "revision": revision, "template": pool.template_of(revision)}
+    return {"owner": Owner(name=pool.name), "revision": revision, "template": pool.template_of(revision)}
 
 
 def made_from(pool: PoolState, name: str) -> MachineState | None:

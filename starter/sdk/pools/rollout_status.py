@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
+from resources.fleet import FleetWait
 from resources.machine import Phase
 from resources.messages import Happening
-from resources.pool import PoolWait
 from resources.pool_intents import PoolSummary
 from resources.reasons import next_step
 from resources.rollout import RolloutResult, RolloutState
@@ -102,7 +102,7 @@ def judge(found: PoolDescription) -> Verdict:
     return Verdict(Stand.GOING, "")
 
 
-def held_by(summary: PoolSummary) -> PoolWait | None:
+def held_by(summary: PoolSummary) -> FleetWait | None:
     """What only a person ends. Machines that never joined hold a rollout up once nothing else is on the way: one that
     joins late sets it going again. Single machines hold its end up, once nothing else is waited for."""
     if (held := next((w for w in summary.waits if w.reason in HELD), None)) is not None:

@@ -1,0 +1,247 @@
+"""The base of workflows that own machines: their calls, their signals to others, and when a new run is due."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from temporalio import workflow
+from temporalio.exceptions import ActivityError
+
+from workflows.calls import SHORT, Failure, failure_of
+from workflows.entity import Entity
+
+with workflow.unsafe.imports_passed_through():
+    from planners.waits import wait_after
+    from resources.fleet import FleetState, FleetWait
+    from resources.machine import MachineState
+    from resources.membership import MembersFound, PoolRef, TemplateNews
+    from resources.owner import Owner
+
+P = TypeVar("P")
+R = TypeVar("R")
+
+RENEW_AFTER = 2000
+"""Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
+REPLAYABLE = 100_000
+MESSAGE = 50
+"""What one run may cost, in members looked at (some 15 microseconds each): a plan looks at all of them, and a message
+costs as much as 50. A worker that has lost the run does all of it again within one workflow task, for which Temporal
+gives 10 s."""
+PATIENCE = timedelta(seconds=30)
+"""For machines that were there before, to say how they are; and for the cluster's first news."""
+ENDED_KEPT = 200
+
+
+@dataclass
+class Call:
+    """An activity under way, and what its end means."""
+
+    handle: workflow.ActivityHandle[Any]
+    done: Callable[[Any], None]
+    failed: Callable[[], None]
+    may_be_lost: bool
+    """The run may end without it: what it does is not confirmed then, and done again."""
+
+
+class FleetEntity(Entity):
+    s: FleetState
+
+    def __init__(self, state: FleetState) -> None:
+        super().__init__(state.journal, state.intents, state.deadlines)
+        self.s = state
+        self.news = True
+        """Something has changed that a plan is made from."""
+        self.calls: list[Call] = []
+        self.signals: set[asyncio.Task[None]] = set()
+        """To other workflows, not accepted yet."""
+        self.later: set[str] = set()
+        """What has failed, and is not tried again before the next check: at once would be without end."""
+        self.failure = ""
+        """Of the last call that failed, until the next check."""
+        self.looked_at = 0
+        """Members, by the plans of this run."""
+        self.bounded = False
+        """By REPLAYABLE; a run that began before there was this bound is not."""
+        self.reporting = False
+        """The class is being told of the owner."""
+        self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
+        """Machines that are gone: a word of theirs that was overtaken by the last one does not bring them back."""
+
+    # -- what a subclass says ---------------------------------------------------------------------------------------
+
+    @property
+    def owner(self) -> Owner:
+        raise NotImplementedError
+
+    @property
+    def class_name(self) -> str:
+        """Of the class that new machines are made from."""
+        raise NotImplementedError
+
+    def machine_of(self, name: str) -> MachineState:
+        """As the member begins; others of its revision differ in their names only."""
+        raise NotImplementedError
+
+    def template_news(self) -> TemplateNews:
+        """The newest generation of the template."""
+        raise NotImplementedError
+
+    def found(self, found: MembersFound) -> None:
+        """Act on what a former workflow has left, beside its machines."""
+        raise NotImplementedError
+
+    def take_class(self, machine_class: Any, by: str, reason: str) -> object:
+        """A class that was asked for, or its news."""
+        raise NotImplementedError
+
+    # -- reading ------------------------------------------------------------------------------------------------------
+
+    @property
+    def ref(self) -> PoolRef:
+        return PoolRef(cluster=self.s.cluster, name=self.s.name)
+
+    @property
+    def over(self) -> bool:
+        """Deleted, and nothing is left of it."""
+        return self.s.deleted and not self.s.members and not self.s.expected
+
+    @property
+    def settled(self) -> bool:
+        return not self.signals
+
+    @property
+    def quiet(self) -> bool:
+        """Nothing is under way that must be known before this run may end."""
+        return self.settled and all(c.may_be_lost for c in self.calls)
+
+    # -- calling ------------------------------------------------------------------------------------------------------
+
+    def start(
+        self,
+        method: Callable[[Any, P], Coroutine[Any, Any, R]],
+        input: P,
+        *,
+        queue: str,
+        summary: str,
+        done: Callable[[R], None] = lambda _: None,
+        failed: Callable[[], None] = lambda: None,
+        may_be_lost: bool = False,
+    ) -> None:
+        """Start an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
+        handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
+            method,
+            input,
+            task_queue=queue,
+            start_to_close_timeout=self.s.timings.call_timeout,
+            heartbeat_timeout=self.s.timings.heartbeat,
+            retry_policy=SHORT,
+            summary=summary,
+        )
+        if not may_be_lost:
+            self.in_flight.add(handle)
+            handle.add_done_callback(lambda h: self.in_flight.discard(handle))
+        self.calls.append(Call(handle, done, failed, may_be_lost))
+
+    async def collect(self) -> None:
+        """What the calls that are over have come to. A failed one is said; the check that follows does again what is
+        not confirmed."""
+        over = [c for c in self.calls if c.handle.done()]
+        for call in over:
+            self.calls.remove(call)
+            self.news = True
+            try:
+                call.done(await call.handle)
+            except ActivityError as e:
+                self.failed(failure_of(e))
+                call.failed()
+
+    def failed(self, failure: Failure) -> None:
+        self.failure = failure.info.message
+        self.note_news("PoolCallFailed", failure.info.message)
+        again = workflow.now() + wait_after(failure.info, self.s.timings)
+        self.deadlines["check"] = min(again, self.deadlines.get("check", again))
+
+    @property
+    def call_over(self) -> bool:
+        return any(c.handle.done() for c in self.calls)
+
+    async def patience(self, unless: Callable[[], bool] = lambda: False) -> None:
+        """Until what has failed is tried again."""
+        self.s.waits = [self.trouble_of(self.since("PoolCallFailed"))]
+        await self.until(lambda: self.winding_up or unless(), "check")
+        self.deadlines.pop("check", None)
+        await self.renew_if_due()
+        self.s.waits = []
+
+    def trouble_of(self, since: datetime) -> FleetWait:
+        words = f"{self.failure}; tried again at {self.deadlines['check']:%Y-%m-%d %H:%M:%S}"
+        return FleetWait(reason="PoolCallFailed", message=words, since=since)
+
+    def since(self, reason: str) -> datetime:
+        """Of a wait, or of now."""
+        return next((w.since for w in self.s.waits if w.reason == reason), workflow.now())
+
+    def wait(self, reason: str, message: str) -> None:
+        """It is all that is waited for."""
+        self.s.waits = [FleetWait(reason=reason, message=message, since=self.since(reason))]
+
+    def signal(self, send: Callable[[], Awaitable[None]]) -> None:
+        """To another workflow, which may be gone: that is no error."""
+
+        async def sent() -> None:
+            try:
+                await send()
+            except Exception as e:  # whatever it is, the next snapshot says it all again
+                workflow.logger.info("a signal was not taken: %s", e)
+
+        task = asyncio.create_task(sent())
+        self.signals.add(task)
+        self.in_flight.add(task)
+        task.add_done_callback(self.signalled)
+
+    def signalled(self, task: asyncio.Task[None]) -> None:
+        self.signals.discard(task)
+        self.in_flight.discard(task)
+
+    # -- Entity -------------------------------------------------------------------------------------------------------
+
+    def parked(self, error: Exception) -> None:
+        self.s.parked = f"{type(error).__name__}: {error}"
+        self.note("InternalError", self.s.parked)
+
+    def begin_anew(self) -> FleetState:
+        self.s.messages = 0
+        self.s.registered = False  # its cluster's workflow may be another one by now
+        return self.s
+
+    def want_renewal(self) -> str:
+        self.news = True
+        if self.s.parked:
+            self.s.parked = None
+            return "what failed is tried again"
+        self.renewal_wanted = True
+        return "a new run begins when nothing is under way"
+
+    @property
+    def winding_up(self) -> bool:
+        """A new run is due: nothing new is begun, for a busy owner would never be quiet."""
+        if self.wants_renewal(0) or self.s.messages >= RENEW_AFTER:
+            return True
+        return self.bounded and self.looked_at + MESSAGE * self.s.messages >= REPLAYABLE
+
+    @property
+    def renewal_due(self) -> bool:
+        return self.winding_up and self.quiet
+
+    async def renew_if_due(self) -> None:
+        if self.renewal_due:
+            await self.renew()
+
+
+def chunks(names: Sequence[str], most: int) -> list[list[str]]:
+    return [list(names[i : i + most]) for i in range(0, len(names), most)]

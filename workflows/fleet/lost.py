@@ -1,0 +1,97 @@
+"""Machines that are there and not known: of a former workflow, of a run that was reset, or ended from outside."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from functools import partial
+
+from temporalio import workflow
+
+from workflows.entity import NEVER
+from workflows.fleet import members
+from workflows.fleet.entity import PATIENCE, FleetEntity
+
+with workflow.unsafe.imports_passed_through():
+    from activities.pools import PoolActivities
+    from planners.words import named, some
+    from resources.membership import MembersFound
+    from resources.names import workflow_queue
+
+CENSUS = timedelta(minutes=30)
+"""Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
+
+
+async def meet(f: FleetEntity) -> None:
+    """Once: machines of a former workflow of this owner say how they are, so that none is made beside them. Visibility
+    that does not answer is waited for."""
+    s = f.s
+    while not s.searched:
+        found: list[MembersFound] = []
+        failed: list[bool] = []
+        f.start(
+            PoolActivities.find_members,
+            f.ref,
+            queue=workflow_queue(s.queue_prefix),
+            summary="machines of this pool that are there already",
+            done=found.append,
+            failed=partial(failed.append, True),
+        )
+        while not (found or failed):
+            await f.until(lambda: f.call_over, NEVER)
+            await f.collect()
+        if found:
+            s.searched = True
+            s.expected = list(dict.fromkeys(n for n in (*s.expected, *found[0].names) if n not in s.members))
+            f.found(found[0])
+            return
+        await f.patience()
+
+
+async def meet_again(f: FleetEntity) -> None:
+    """After a reset: machines that were made since then are there, and nothing is known of them. A call that was under
+    way when it was reset has come to its end, and visibility knows of what it made."""
+    if not f.was_reset:
+        return
+    f.was_reset, f.s.searched = False, False
+    f.note("Reset", "the workflow was reset; machines that were made since then are looked for")
+    await workflow.sleep(f.s.timings.heartbeat, summary="what was under way before the reset")
+    await meet(f)
+
+
+def expect(f: FleetEntity) -> None:
+    """Those that were found are asked until each has said how it is, or is found to be gone."""
+    s, now = f.s, workflow.now()
+    if not s.expected:
+        f.deadlines.pop("expected", None)
+        return
+    words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
+    f.wait("MembersSilent", words)
+    if "expected" not in f.deadlines or f.due("expected"):
+        f.deadlines["expected"] = now + PATIENCE
+        members.ask(f, s.expected)
+
+
+def count(f: FleetEntity) -> None:
+    """Now and then: the members against those that visibility lists."""
+    s, now = f.s, workflow.now()
+    if "census" not in f.deadlines:
+        f.deadlines["census"] = now + CENSUS
+    elif f.due("census"):
+        f.deadlines["census"] = now + CENSUS
+        s.registered = False  # the cluster's workflow may be another one by now
+        f.start(
+            PoolActivities.find_members,
+            f.ref,
+            queue=workflow_queue(s.queue_prefix),
+            summary="look for machines whose workflow was ended from outside",
+            done=partial(_counted, f),
+        )
+
+
+def _counted(f: FleetEntity, found: MembersFound) -> None:
+    """Visibility is late, and decides nothing: those that it does not list are looked at one by one."""
+    known = set(found.names) | set(f.s.unstarted)
+    if missing := sorted(set(f.s.members) - known):
+        members.ask(f, missing)
+    if strangers := sorted(set(found.names) - set(f.s.members)):
+        members.ask(f, strangers)
