@@ -92,7 +92,16 @@ def test_a_scope_of_several_fields_is_one_text_and_back() -> None:
     assert Grouped.place("west/g-1") == {"location": "west", "resourceGroup": "g-1"}
 
 
-@pytest.mark.parametrize("wrong", [{"location": "west"}, {"location": "west", "resourceGroup": "a/b"}, {}])
+WRONG: list[dict[str, Any]] = [
+    {},
+    {"location": "west"},
+    {"location": "west", "resourceGroup": "a/b"},
+    {"location": "west", "resourceGroup": 7},
+    {"location": "w" * 200, "resourceGroup": "g" * 200},
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG)
 def test_a_spec_that_does_not_say_where_is_an_error_with_the_field(wrong: dict[str, Any]) -> None:
     with pytest.raises(UnknownScope, match=r"providerSpec\.(location|resourceGroup)"):
         Grouped.scope(wrong)

@@ -57,7 +57,7 @@ from workflows.cluster_words import details, gap_words
 
 NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))
-OTHER = ACCOUNT.model_copy(update={"region": "eu-central-1"})
+OTHER = ACCOUNT.model_copy(update={"scope": "eu-central-1"})
 DOWN = Reachability(reachable=False, message="connection refused", time=NOON)
 ENDED = Ended(time=NOON, how="TERMINATED")
 UP = Reachability(reachable=True, time=NOON + timedelta(minutes=2))
@@ -199,7 +199,7 @@ class Cluster:
         runner = UnsandboxedWorkflowRunner()
         async with Worker(self.client, task_queue=queue, workflows=[StillClass], workflow_runner=runner):
             for name, account in accounts.items():
-                spec = {"region": account.region}
+                spec = {"region": account.scope}
                 made = ClassSnapshot(name=name, provider="AWS", provider_spec=spec, secret_ref=account.secret_ref)
                 id = class_id(self.name, name)
                 await self.client.start_workflow(StillClass.run, made, id=id, task_queue=queue)

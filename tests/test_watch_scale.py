@@ -172,7 +172,7 @@ class Sky:
         self.ec2 = boto3.client(
             "ec2",
             endpoint_url=cloud.endpoint,
-            region_name=ACCOUNT.region,
+            region_name=ACCOUNT.scope,
             aws_access_key_id=cloud.secret["accessKeyID"].get_secret_value(),
             aws_secret_access_key=cloud.secret["secretAccessKey"].get_secret_value(),
         )

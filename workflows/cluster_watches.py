@@ -210,7 +210,9 @@ class Watches(Entity):
             if use.machine_class not in self._heard_of:
                 self._use(use)
         for name, why in found.unplaced.items():
-            self.note("WatchFailed", f"the VMs of class {name} are not watched: {why}")
+            words = f"the VMs of class {name} are not watched: {why}"
+            if all(happening.message != words for happening in s.journal):  # looks are repeated
+                self.note("WatchFailed", words)
         gone, s.unused = found_unused(s, found, self._heard_of)
         for name in gone:
             del s.classes[name]

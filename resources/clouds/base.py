@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
-from resources.base import Key, Manifest
+from resources.base import NAME_MOST, Key, Manifest
 from resources.names import (
     MUST_PREFIXES,
     TAG_CLUSTER,
@@ -142,7 +142,10 @@ class ProviderSpec(Manifest):
 
         The spec may otherwise be stale or wrong. Raises UnknownScope.
         """
-        return "/".join(cls._part(spec, name) for name in cls.SCOPE)
+        scope = "/".join(cls._part(spec, name) for name in cls.SCOPE)
+        if len(scope) > NAME_MOST:
+            raise UnknownScope(f"providerSpec.{' and '.join(cls.SCOPE)}: {len(scope)} characters name no place")
+        return scope
 
     @classmethod
     def _part(cls, spec: Mapping[str, Any], name: str) -> str:
