@@ -68,7 +68,7 @@ THEIR_OWN = ("drivers/aws/", "resources/clouds/aws.py", "resources/clouds/azure.
 MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
     ("resources", "clouds/__init__.py"): "the registry",
     ("activities", "volumes.py"): "fields of the Kubernetes API: the in-tree volumes of PersistentVolumes",
-    ("resources", "reasons/machines.py"): "an example of a setting, for people",
+    ("resources", "reasons/creating.py"): "an example of a setting, for people",
     ("simulator", "server.py"): "the one cloud that is simulated: its port and its world are settings",
     ("simulator", "__main__.py"): "the same, as options",
     ("starter", "run.py"): "the same, as options of `hostler up`",
