@@ -91,7 +91,7 @@ class ClusterState(Model):
     cloud_watch: Span = timedelta(seconds=60)
     accounts: dict[Key, Account] = Field(default_factory=dict)
     """Cloud accounts that are watched, by Account.key: those of `classes`, and no others."""
-    classes: dict[Name, list[Name]] = Field(default_factory=dict)
+    classes: dict[Name, list[Key]] = Field(default_factory=dict)
     """By MachineClass: keys of the accounts that its VMs are in. Under "": of machines whose class is not known."""
     unused: list[Name] = Field(default_factory=list)
     """Classes that nobody named at the last look. At the next one they are forgotten: visibility may lag."""

@@ -667,7 +667,7 @@ class AccountNews(Value):
 class Reachability(Value):
     reachable: bool
     message: Text = ""
-    time: OrderTime
+    time: Instant
     """When it was found."""
     since: Instant | None = None
     """Of an outage: when there was an answer for the last time, as far as whoever found it knows."""

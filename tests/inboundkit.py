@@ -112,10 +112,11 @@ class Player:
 
     @staticmethod
     async def of(tape: Tape, id: str = "") -> Player:
-        """Made where an event loop runs, as in a worker. `id`: another one than the tape's."""
+        """Made where an event loop runs, as in a worker. `id`: of a first start, where that is what is played."""
         details = tape.details
         if id:
-            details = replace(details, info=replace(details.info, workflow_id=id))
+            info = replace(details.info, workflow_id=id, first_execution_run_id=details.info.run_id)
+            details = replace(details, info=info)
         return Player(tape, worker.sandbox(strict=False).create_instance(details))
 
     def play(self, share: float) -> None:

@@ -34,6 +34,8 @@ CASES = int(os.environ.get("HOSTLER_FUZZ", "400"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
 HOWS = ("missing", "extra", "wrong", "extreme", "ahead")
 DOORS = ("signal", "update", "query", "start")
+TAKES_THE_FUTURE = ("machine-contradicted-pool",)
+"""Recorded before such orders were refused, with one: its run goes on as it was."""
 BAD_IDS = 0.1
 """So many starts have an id that their argument does not make."""
 OWN_IDS: dict[str, Callable[[Any], str]] = {
@@ -88,7 +90,7 @@ def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
 def run(case: Case, arguments: list[Payload], player: Player) -> None:
     """Raises TaskFailed, or AssertionError where it was not refused, or the state cannot be read."""
     must_be_refused = case.how == "extra" or (bool(case.hints) and case.how in ("missing", "wrong"))
-    if case.how == "ahead" and case.door != "query":
+    if case.how == "ahead" and case.door != "query" and case.tape.name not in TAKES_THE_FUTURE:
         must_be_refused = lies_ahead(case, arguments, player)
     if case.door == "start":
         player.start(arguments)
@@ -125,10 +127,9 @@ def id_for(case: Case, arguments: list[Any]) -> str:
         return "foo" if case.door == "start" else ""
     try:
         (state,) = CONVERTER.from_payloads(arguments, case.hints)
-    except Exception:  # whatever it is, it cannot be read, and is refused for that
+        return OWN_IDS[str(case.tape.definition.name)](state)
+    except Exception:  # it cannot be read, and is refused for that; or it is a sweep's
         return ""
-    own = OWN_IDS.get(str(case.tape.definition.name))
-    return own(state) if own else ""
 
 
 def deliver(case: Case, arguments: list[Any], player: Player, must_be_refused: bool) -> None:
