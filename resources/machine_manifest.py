@@ -171,8 +171,10 @@ def as_kept(given: Any) -> Any:
     such a state has too long is ten years from now on. It must be decoded, whatever a manifest may say today."""
     if not isinstance(given, dict):
         return given
-    found = {name: _span.validate_python(given[name]) for name in _TIMEOUTS if name in given}
-    short = {n: min(v, most) for n, most in _SECONDS.items() if isinstance(v := given.get(n), int)}
+    of_pool = "template" in given
+    timeouts = _TIMEOUTS if "class" in given else _TIMEOUTS[-1:] if of_pool else ()  # elsewhere they are unknown fields
+    found = {name: _span.validate_python(given[name]) for name in timeouts if name in given}
+    short = {n: min(v, most) for n, most in _SECONDS.items() if of_pool and isinstance(v := given.get(n), int)}
     within = {name: as_kept(given[name]) for name in ("template", "spec") if name in given}
     return {**given, **found, **short, **within}
 

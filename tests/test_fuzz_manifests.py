@@ -178,6 +178,16 @@ async def test_any_manifest_is_taken_or_refused_in_words(seed: int) -> None:
     assert any(found)
 
 
+@pytest.mark.parametrize("timeout", [{}, "5%", "80000000h"])
+async def test_an_unknown_field_with_a_timeouts_name(timeout: Any) -> None:
+    """It is said, and whoever reads the state later does not take it for a timeout."""
+    (pool,) = (copy.deepcopy(d) for d in DOCUMENTS if d["kind"] == "MachineDeployment")
+    pool["spec"]["template"]["drainTimeout"] = timeout
+    text = yaml.safe_dump(pool)
+    assert any("template.drainTimeout" in w for w in load_manifests(text, "f.yaml").warnings)
+    await applied(text)
+
+
 def of_class(line: str) -> str:
     return CLASS.replace("providerSpec:\n", f"providerSpec:\n  {line}\n")
 
