@@ -229,6 +229,7 @@ async def test_the_watch_tells_of_what_it_cannot_reach(idle: Stack) -> None:
             name="demo",
             queue_prefix=idle.settings.queue_prefix,
             api=Reachability(reachable=True, time=NOW),
+            looked=True,
             clouds={"AWS/eu-west-1/x": Reachability(reachable=False, message="AuthFailure", time=NOW)},
         )
         handle = await idle.client.start_workflow(
