@@ -72,7 +72,7 @@ async def test_a_burst_of_news_of_classes(temporal: WorkflowEnvironment) -> None
         workflow_runner=runner,
         max_concurrent_workflow_tasks=slots,
     ):
-        state = ClusterState(name="demo", queue_prefix=queue)
+        state = ClusterState(name=queue, queue_prefix=queue)
         started = await temporal.client.start_workflow(
             ClusterWorkflow.run, state, id=f"cluster/{queue}", task_queue=queue
         )

@@ -264,7 +264,7 @@ async def test_api_outage_while_deletions_run(
         await eventually(lambda: pending_failure(handle), lambda said: said == words, "its words")
         await called(machines, step, 6)  # of other activities five tries are all
     else:
-        how = "`hostler delete machine m-1 --cluster demo --force --abandon-node` ends this"
+        how = f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node` ends this"
         assert seen.status.waiting_for.message == f"{words}; its VM is gone; if the cluster never answers again, {how}"
         assert seen.status.waiting_for.next_try is not None
     assert way_out(machines)[-1] == step

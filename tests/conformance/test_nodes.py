@@ -157,7 +157,7 @@ async def test_p74_what_cannot_be_proven_stays_and_is_said(
 
 async def test_nobody_is_waited_for_long(machines: Machines) -> None:
     """The worker of the cluster is away. The VM, which costs money, is not kept for that."""
-    await machines.workers[cluster_queue("demo", machines.prefix)].shutdown()
+    await machines.workers[cluster_queue(machines.prefix, machines.prefix)].shutdown()
     machines.stubs.then("look_at_vm", VmLook(state="gone"))
     machines.stubs.then("create_machine", refers_to())
     handle = await machines.start(machines.new_state("m-1", BRIEF))
@@ -203,7 +203,10 @@ async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> Non
             await delete(handle, force=True)
             waits = (await reason(handle, "ProviderUnavailable")).status.waiting_for
             assert waits is not None
-            assert "`hostler delete machine m-1 --cluster demo --force --abandon-node` ends this" in waits.message
+            assert (
+                f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node` ends this"
+                in waits.message
+            )
             await delete(handle, force=True, abandon_node=True)
             result = await ended(handle)
             assert await the_class.result() == "m-1"
@@ -218,7 +221,7 @@ async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> Non
 async def test_p76_nobody_polls_the_cluster_any_more(machines: Machines) -> None:
     """Nor is a last Event waited for, that nobody will write."""
     handle = await running(machines, timings=BRIEF)
-    await machines.workers[cluster_queue("demo", machines.prefix)].shutdown()
+    await machines.workers[cluster_queue(machines.prefix, machines.prefix)].shutdown()
     await observe(handle, machines.facts(ready=False, twins=["twin"]))
     await phase(handle, Phase.UNKNOWN)
     await delete(handle, force=True, abandon_node=True)
