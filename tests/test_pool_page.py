@@ -14,6 +14,7 @@ from resources.machine import ClassSnapshot, Condition, Phase
 from resources.manifests import MachineClass, MachineDeployment
 from resources.member import Member
 from resources.messages import ClusterNews, Happening
+from resources.owner import Owner
 from resources.pool import Gate, PoolState, Rollout
 from resources.pool_intents import PoolSummary, RevisionSummary
 from starter.commands.describe import pool_lines
@@ -130,11 +131,11 @@ def test_a_rollout_stops_only_while_it_waits_for_machines() -> None:
 
 def test_a_machine_of_a_pool_is_replaced_by_it() -> None:
     ill = waits_for("Settling")
-    ill.pool, ill.status.waiting_for = "web", None
+    ill.owner, ill.status.waiting_for = Owner(name="web"), None
     ill.status.conditions = [Condition(type="Failed", reason="HealthTimeout", message="words", since=NOW)]
     found = described(ill)
     assert "What can be done about HealthTimeout: Nothing: pool web replaces it, `hostler describe pool web" in found
-    ill.pool = ""
+    ill.owner = None
     assert "Nothing: pool" not in described(ill)
 
 

@@ -21,6 +21,7 @@ from resources.machine import MachineState, Phase
 from resources.machine_deployment import NAME_LENGTH
 from resources.member import Vm
 from resources.messages import DeleteIntent
+from resources.names import pool_id
 from resources.pool_intents import ScaleIntent
 
 
@@ -118,8 +119,9 @@ async def test_one_that_waits_for_its_class_can_be_deleted(pool: Pool) -> None:
     ids=["its name", "the length of it", "an annotation"],
 )
 async def test_what_cannot_be_a_pool_is_refused_with_words(pool: Pool, wrong: dict[str, Any], words: str) -> None:
+    id = pool_id(pool.cluster, wrong.get("name", pool.name))
     handle = await pool.client.start_workflow(
-        "MachineDeploymentWorkflow", by_hand(pool, **wrong), id=pool.handle.id, task_queue=pool.queue
+        "MachineDeploymentWorkflow", by_hand(pool, **wrong), id=id, task_queue=pool.queue
     )
     with pytest.raises(WorkflowFailureError) as refused:
         await asyncio.wait_for(handle.result(), DEADLINE)
