@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import pytest_asyncio
 from lifekit import Stack, new_stack
@@ -46,6 +47,9 @@ process shares them: where two cores are busy it interrupts healthy tasks, whose
 
 
 def pytest_configure() -> None:
+    # An example takes as long as a busy machine makes it: its own deadline is 200 ms of the wall's clock.
+    hypothesis.settings.register_profile("any machine", deadline=None)
+    hypothesis.settings.load_profile("any machine")
     # Who starts the tests in the background of a shell has it ignored, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -155,7 +155,7 @@ SABOTAGE = [
     Sabotage("I1 reset", "reset", Fault("remove_ready_taint", "killed before"), "I1:"),
     Sabotage("I5 timer", "health failure", Fault("tell_node", "killed before"), "I5:"),
     Sabotage("I5 account", "another account", Fault("delete_machine", "killed before"), "I5:"),
-    Sabotage("I5 look", "recovery unheard", Fault("look_at_vm", "killed before"), "I5:"),
+    Sabotage("I5 look", "recovery unheard", Fault("look_at_vm", "transient"), "I5:"),
     Sabotage("I5 gone", "not found lies", Fault("look_at_vm", "killed before"), "I5:"),
     Sabotage("I6", "whole life", Fault("delete_machine", "killed before"), "I6:"),
     Sabotage("I7", "never joins", Fault("watch_machine", "killed before"), "I7:"),

@@ -272,7 +272,7 @@ PATTERNS = st.lists(st.tuples(st.booleans(), st.floats(1, 400).map(round)), min_
 @example([(True, 20), (False, 20)], "False", True)
 @example([(True, 29), (False, 1)], "Unknown", True)
 @example([(True, 20), (False, 40)], "Unknown", False)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_there_is_a_verdict_for_any_pattern(pattern: list[tuple[bool, int]], status: str, lease_moves: bool) -> None:
     """A deadline is absolute, the decision too: by healthTimeout plus a stated bound it is Running or Failed."""
     player = Player(pattern, status, lease_moves)

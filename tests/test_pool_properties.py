@@ -132,7 +132,7 @@ def any_pool(seed: int) -> tuple[Observed, MachineDeploymentSpec]:
 
 # Drawn from a seed: hypothesis' own drawing of so many cells takes a hundred times as long as the plan.
 SEEDS = st.integers(0, 2**32)
-many = settings(max_examples=500, deadline=None)
+many = settings(max_examples=500)
 
 
 def names(made: Plan, *reasons: str) -> list[str]:

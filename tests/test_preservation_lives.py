@@ -41,7 +41,7 @@ from resources.preservation import PreserveValue
 
 # Drawn from a seed: hypothesis' own drawing of so many inputs takes a hundred times as long as the decision.
 SEEDS = st.integers(0, 2**32)
-many = settings(max_examples=300, deadline=None)
+many = settings(max_examples=300)
 
 
 # -- time passes ------------------------------------------------------------------------------------------------------

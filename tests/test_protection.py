@@ -120,7 +120,7 @@ def test_every_order_of_a_few_steps_leaves_what_a_person_wants(begun: World) -> 
 
 
 @given(st.sampled_from(BEGINNINGS), st.lists(st.sampled_from(OPS), min_size=DEPTH, max_size=40))
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_so_does_every_long_order(world: World, ops: list[str]) -> None:
     for op in ops:
         if world.possible(op):

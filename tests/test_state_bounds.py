@@ -67,7 +67,7 @@ def pool(**more: Any) -> PoolState:
 
 
 @given(text=LONG)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 async def test_a_machine_under_its_bound(text: str) -> None:
     conditions = [{"type": f"{text}{i}", "status": text, "reason": text, "message": text} for i in range(120)]
     addresses = [{"type": "Hostname", "address": f"{i}{text}"} for i in range(300)]
@@ -90,7 +90,7 @@ async def test_a_machine_under_its_bound(text: str) -> None:
 
 
 @given(text=LONG)
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 async def test_a_pool_and_a_cluster_under_theirs(text: str) -> None:
     happening, intent = Happening(time=NOW, reason=text, message=text), Intent(requested_by=text, reason=text)
     revision = Revision(
