@@ -230,6 +230,23 @@ async def a_life_that_is_cut_short(stack: Stack) -> None:
     await stack.delete()
 
 
+async def a_life_that_hears_nonsense(stack: Stack) -> None:
+    """It hears news of the future and a deletion with a word too many, and takes neither. Its Node falls ill, and then
+    somebody terminates its VM: that is the reason from then on."""
+    handle = await stack.create()
+    node = (await stack.phase(Phase.RUNNING)).node
+    assert node is not None
+    await handle.signal("observe", node.model_copy(update={"epoch": 2**53}))
+    await handle.signal("delete", {"dryRun": True})
+    await eventually(stack.state, lambda s: [h.reason for h in s.journal].count("Refused") == 2, "both refused")
+    knobs(stack, "m-1", unready=True)
+    ill = await stack.phase(Phase.UNKNOWN)
+    vm = str(ill.status.provider_id).rsplit("/", 1)[-1]
+    await asyncio.to_thread(stack.ec2().terminate_instances, InstanceIds=[vm])
+    await stack.reason("VMGone")
+    await stack.delete()
+
+
 async def a_braked_pool(stack: Stack) -> dict[str, str]:
     """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
     that of a machine which runs, and is replaced as a repair."""
@@ -306,6 +323,8 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "unwanted-life": (an_unwanted_life, ("machine",)),
     "contradicted-pool": (a_contradicted_pool, ("pool", "machine", "cluster")),
     "newer-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
+    "nonsense-life": (a_life_that_hears_nonsense, ("machine",)),
+    "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 
 
