@@ -44,7 +44,7 @@ def classes_of(s: ClusterState, key: str) -> list[str]:
 
 
 def owners(s: ClusterState) -> dict[str, str]:
-    """Account keys, each with the cloud's own name of the account that its VMs are in, where the cloud gives one. A
+    """Account keys, each with the account that its VMs are in, in the cloud's own words, where there are any VMs. A
     Secret that opens another account makes no VM there (activities/accounts.py)."""
     return {key: seen.owner for key, seen in sorted(s.vms.items()) if seen.owner}
 

@@ -21,7 +21,7 @@ def token_of(uid: str, attempt: int) -> str:
 def uid_of(first_run: str, life: int) -> str:
     """The uid of one life: its number in a chain of runs, which the id of the first run names.
 
-    A reset keeps that id, so the machine keeps its uid and tokens and finds its VM. A workflow that is started anew
+    A reset keeps that id, so the machine keeps its uid and tokens and finds its VM. A workflow that is started again
     under the name begins another chain, and `recreate` counts on: both have another uid.
     """
     return str(uuid.uuid5(uuid.UUID(first_run), str(life)))

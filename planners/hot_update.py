@@ -54,7 +54,8 @@ class Difference:
 def compare(provider: str, applied: Spec, desired: Spec, version: int = HASH_VERSION) -> Difference:
     """What differs, by the effect of each field, with both specs in one form (resources/canonical.py): ignored and
     unknown fields are no difference, nor is another spelling. Never raises: if a spec is not valid, both are compared
-    as written. For a provider without a model every difference rolls. `version`: that of the hash which must agree.
+    as written. For a provider without a model every difference rolls. `version`: that of the hash with which the result
+    agrees.
 
     An updatable field of a part that only one of the two specs has, such as the labels of another disk, belongs to that
     part and rolls with it.

@@ -31,7 +31,7 @@ REFUSED = "Refused"
 """The failure type of what is not taken; its message says why."""
 REFUSAL_ENCODING = "hostler/refused"
 _OURS = os.urandom(16)
-"""A mark of this process: what it raises for an activity's result would end the workflow."""
+"""Marks this process's own refusals: one from outside, as an activity's result, would end the workflow."""
 CLASSIFIED = {REFUSED, NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
 
 

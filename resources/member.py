@@ -56,8 +56,8 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _stamp(value: Any) -> Any:
-    """A time, within bounds. pydantic takes a small number of milliseconds for seconds; here it is taken as it is. One
-    call for each of 20,000 in a payload."""
+    """A time, cut to bounds. A number is milliseconds, even where pydantic would take a small one for seconds. One call
+    for each of 20,000 in a payload."""
     if type(value) is int:
         return min(max(value, _EARLIEST), _LATEST)
     return value if isinstance(value, bool) else _instant.validate_python(value)

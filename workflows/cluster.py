@@ -81,7 +81,7 @@ class ClusterWorkflow(Watches):
                     await self.renew()
             await self._stop()
             await workflow.wait_condition(workflow.all_handlers_finished)
-            if self.s.removed:  # nothing is awaited any more: whatever came while the watches returned has kept it
+            if self.s.removed:  # nothing is awaited: whatever came while the watches returned has kept it
                 return
 
     # -- telling ------------------------------------------------------------------------------------------------------

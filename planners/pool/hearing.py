@@ -67,8 +67,8 @@ def _trouble(member: Member, report: MemberReport) -> Trouble:
 
 
 def _kept(member: Member, report: MemberReport) -> PreservedBy:
-    """The pool's word stays until the machine is preserved, or no longer can be: it is not Failed any more, leaves, or
-    is not to be preserved. A word on request counts only while somebody asks for it: otherwise it would be a slot that
+    """The pool's word stays until the machine is preserved, or no longer can be: it is no longer Failed, leaves, or is
+    not to be preserved. A word on request counts only while somebody asks for it: otherwise it would be a slot that
     nobody has granted."""
     open_still = report.phase is Phase.FAILED and report.preserved_until is None and report.vm is not Vm.GONE
     withdrawn = member.kept is PreservedBy.ASKED and report.keep is Keep.SLOT
@@ -151,7 +151,7 @@ def pace_after(
 def _lived_before_there_were_brakes(
     speed: Pace, former: Member, heard: Member, message: str, now: datetime, jitter: float
 ) -> Pace:
-    """The rules of runs older than the brakes: one Running machine forgave everything, and only a Failed one
+    """The rules of runs older than the brakes: one Running machine forgave everything, and only one that never joined
     counted."""
     if former.vm is Vm.UNBORN and heard.vm is Vm.LIVES:
         speed = pace.born(speed)

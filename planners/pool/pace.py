@@ -68,8 +68,8 @@ def patience(replicas: int) -> int:
 
 
 def most_in_an_hour(replicas: int, ceiling: int) -> int:
-    """The most VMs that the pool makes within an hour, beyond those that people want anew, whatever fails and however
-    fast (I15). `ceiling`: how many VMs it may have at the same time.
+    """The most VMs that the pool makes within an hour, beyond replacements that people ask for, whatever fails and
+    however fast (I15). `ceiling`: how many VMs it may have at the same time.
 
     No two windows open within JOIN_WAIT, nor three within LASTED more: the second one in a row waits twice as long, and
     a row ends only when a machine has lasted. In each window as many machines may come up as the pool may have, and die

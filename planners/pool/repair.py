@@ -133,7 +133,7 @@ def replace_failed(draft: Draft) -> None:
     names = [n for n in in_deletion_order(ready, view.now) if n not in standing]
     none = [n for n in names if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
-        none = [n for n in none if n not in view.new]  # resuming the rollout makes them anew
+        none = [n for n in none if n not in view.new]  # resuming the rollout replaces them
     _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
     others = [n for n in names if ready[n].trouble is not Trouble.CREATE]
     ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not _lost_its_vm(ready[n])]

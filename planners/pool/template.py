@@ -28,7 +28,7 @@ def gone_back_to(template: MachineTemplate, spec: MachineDeploymentSpec) -> Mach
 
 
 def pending(members: Mapping[str, Member], generation: int) -> list[str]:
-    """Machines that have not taken it, and stay; a Failed one takes nothing any more."""
+    """Machines that have not taken it, and stay; a Failed one takes nothing more."""
     return sorted(
         n for n, m in members.items() if m.template < generation and not m.leaving and m.phase is not Phase.FAILED
     )

@@ -117,8 +117,8 @@ class ProviderSpec(Manifest):
         return self.tag_sets()[resource]
 
     def in_one_spelling(self) -> Self:
-        """The spec in the spelling shared by all that mean the same to the cloud. A cloud has none if
-        resources/canonical.py knows all its spellings."""
+        """The spec in the spelling shared by all that mean the same to the cloud. A cloud whose spellings
+        resources/canonical.py all knows returns it unchanged."""
         return self
 
     def settled(self) -> Self:

@@ -151,7 +151,7 @@ def _preserve(m: MachineEntity, decision: Preserve) -> None:
     p = m.status.preserve
     p.expiry_time, p.source, p.why = decision.expiry, decision.source, decision.cause
     p.since = p.since or workflow.now()
-    p.warned = decision.expiry - workflow.now() <= WARN_BEFORE  # the message just written says so
+    p.warned = decision.expiry - workflow.now() <= WARN_BEFORE  # this very message says so
     p.granted, p.release, m.s.repair = PreservedBy.NOBODY, None, None
     m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
     m.note(decision.reason, decision.message)

@@ -347,8 +347,8 @@ async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutpu
 
 
 async def _abandon(m: MachineEntity, why: str) -> None:
-    """Ends without the cluster. The VM is gone: no volume is written to, and no pod runs any more. What needs no
-    cluster is done all the same."""
+    """Ends without the cluster. The VM is gone: no volume is written to, and no pod runs. What needs no cluster is
+    still done."""
     s, name = m.s, m.status.node_name
     twins = s.node.twins if s.node else []
     nodes = [f"node {n}" for n in (name, *twins) if n] if s.joined or (s.node and s.node.exists) else []

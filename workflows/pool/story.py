@@ -178,7 +178,7 @@ def _counts(s: PoolState, view: View) -> RolloutCounts:
 
 
 def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
-    """Ends rollouts of a former workflow of this pool, which nobody tells any more."""
+    """Ends rollouts of a former workflow of this pool, which nobody follows any longer."""
     words = "the pool's former workflow was ended from outside"
     for counter in revisions:
         _send(p, counter, "end", RolloutEnd(outcome=Outcome.FAILED, message=words, time=workflow.now()))
