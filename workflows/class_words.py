@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.reasons import next_step
 
 SOME = 5
-"""Enough names in a message for a start."""
+"""How many names a message lists."""
 
 
 def change_words(change: ClassChange) -> str:

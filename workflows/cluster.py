@@ -174,7 +174,8 @@ class ClusterWorkflow(Watches):
         )
 
     def _renewal_due(self) -> bool:
-        """Not before it is known whether this is the end: whoever asked waits for the answer."""
+        """Whether a new run is due. Not before it is known whether this is the end: whoever asked waits for the
+        answer."""
         return self.s.removal is None and self.wants_renewal(self.s.messages)
 
     def _removal_due(self) -> bool:
@@ -207,8 +208,8 @@ class ClusterWorkflow(Watches):
         return self.s
 
     def _stays(self, needed_by: str) -> None:
-        """Keeps a cluster for those who come just when it is removed: whoever announced them was told that there is
-        one."""
+        """Keeps the cluster if something comes just as it is removed: whoever announced that was told that there is a
+        cluster."""
         if self.s.removed or self.s.removal is not None:
             self._refusal = f"cluster {self.s.name} is not removed: {needed_by} came at the same time"
             self.s.removed, self.s.removal = False, None

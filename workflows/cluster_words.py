@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.markdown import Markdown, code, heading, items, join, page, strong
 
 SOME = 5
-"""Enough names in a message for a start."""
+"""How many names a message lists."""
 
 
 def phase_of(s: ClusterState) -> str:
@@ -46,7 +46,7 @@ def gap_words(ended: Ended, now: datetime) -> str:
 
 
 def pause_words(pause: Pause) -> str:
-    """Since when, by whom and why."""
+    """Since when it is paused, by whom and why."""
     by = f" by {pause.requested_by}" if pause.requested_by else ""
     why = f": {pause.reason}" if pause.reason else ""
     return f"since {pause.time:%Y-%m-%d %H:%M:%S} UTC{by}{why}"

@@ -11,7 +11,7 @@ raises; a start that it cannot decode holds the workflow's id. So:
   somebody has reset, is left alone: there may be a VM, and a worker that can read it goes on.
 - `Inbound` stands around the handlers, inside the sandbox: an error of theirs is a line of the journal.
 
-A refusal adds no command. So a history replays whether its reader refuses a message or, as an older worker did, takes
+A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
 it, as long as nothing follows from it. Narrowing a type changes all workflows that take it. Messages that fit their
 type, and that older workers took, are refused inside the sandbox, by a patch: an order of the future
 (resources/orders.py), and an intent of a person with a key that no intent has. Programs may be of a newer release, and

@@ -25,7 +25,7 @@ class Observed:
 
     members: Mapping[str, Member]
     revision: int
-    """The newest; members of others are old."""
+    """The newest revision; members of others are old."""
     rollout: Rollout | None = None
     pace: Pace = field(default_factory=Pace)
     deleted: bool = False
