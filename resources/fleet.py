@@ -56,7 +56,7 @@ class FleetState(Model):
     timings: Timings = Field(default_factory=Timings)
 
     requested_by: Text = ""
-    """Who applied it first."""
+    """The one who applied it first."""
     reason: Text = ""
 
     created: Instant | None = None
@@ -65,7 +65,7 @@ class FleetState(Model):
     told: dict[Key, Instant] = Field(default_factory=dict)
     """When machines that have not taken it were told of it."""
     template_by: Text = ""
-    """Who changed it last."""
+    """The one who changed the template last."""
     members: dict[Key, Member] = Field(default_factory=dict)
     """Members by machine name. On the wire their last fields are in `apart`."""
     news: ClusterNews | None = None

@@ -275,8 +275,8 @@ class MachineState(Model):
     """The workflow's own task queue, from which the others are named."""
     timings: Timings = Field(default_factory=Timings)
     owner: Owner | None = None
-    """Who made it, plans its end and hears of it; None: nobody. On the wire, `pool` also names an owner that is a
-    pool."""
+    """The owner that made it, plans its end and hears of it; None: nobody. On the wire, `pool` also names an owner that
+    is a pool."""
     revision: Count = 0
     """The owner's revision that it was made from."""
     template: Count = 0

@@ -18,4 +18,5 @@ TIMES: dict[str, str] = {
     "claim": "Next look whether the VM is gone",
     "protect": "Next try to write what the Node shall carry",
 }
-"""By the key in status.deadlines; the first three end something, the others only say when to look or try again."""
+"""The words for each key in status.deadlines; the first three end something, the others only say when to look or try
+again."""
