@@ -1,4 +1,4 @@
-"""The worker: settings, clients and drivers put together, one Temporal worker per task queue, health and metrics.
+"""The worker: puts settings, clients and drivers together; one Temporal worker per task queue, health and metrics.
 
     python -m worker [--settings FILE] [--role ROLE]...
 
@@ -90,10 +90,10 @@ POLLERS = 5
 GIVEN_UP_AFTER = 10.0
 """Seconds after which Temporal gives a workflow task to another worker."""
 LOST_AFTER = 60.0
-"""Seconds at one workflow task or eviction, after which its slot does not come back."""
+"""Seconds at one workflow task or eviction after which its slot does not come back."""
 STUCK = 70
-"""The exit code of a worker that has lost one (EX_SOFTWARE)."""
-# Seconds. The SDK's own end at 10, where a machine's life begins.
+"""The exit code of a worker that has lost a slot (EX_SOFTWARE)."""
+# Seconds. The SDK's own buckets end at 10, where a machine's life begins.
 BUCKETS: dict[str, list[float]] = {
     "hostler_driver_call_duration": [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 60],
     "hostler_driver_call_wait": [0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30],
@@ -103,8 +103,8 @@ BUCKETS: dict[str, list[float]] = {
 
 
 def sandbox(strict: bool, tasks: Tasks | None = None) -> WorkflowRunner:
-    """Strict: the determinism guard reaches into our own workflow modules; for tests and CI. Else they are passed
-    through, which halves memory and CPU per machine."""
+    """The runner for workflows. Strict: the determinism guard reaches into our own workflow modules; for tests and CI.
+    Otherwise they are passed through, which halves memory and CPU per machine."""
     tasks = tasks or Tasks()
     if strict:
         return Runner(tasks=tasks)
@@ -115,7 +115,7 @@ def build(
     client: Client, settings: Settings, deps: Deps, interceptors: Iterable[Interceptor] = (), tasks: Tasks | None = None
 ) -> list[Worker]:
     """One worker per task queue that the settings' roles ask for. `interceptors` come outside the boundary's; `tasks`
-    are what the threads of workflows are at."""
+    says what the threads of workflows are doing."""
     ours = settings.worker
     served: dict[Role, list[Callable[..., Any]]] = {role: [] for role in ROLES}
     for each in ACTIVITIES:
@@ -124,7 +124,7 @@ def build(
         "interceptors": [*interceptors, Boundary()],
         "graceful_shutdown_timeout": ours.graceful_shutdown,
         "max_concurrent_activities": ours.max_concurrent_activities,
-        # A cancellation travels on heartbeats only.
+        # A cancellation travels only on heartbeats.
         "max_heartbeat_throttle_interval": timedelta(seconds=5),
         "activity_task_poller_behavior": PollerBehaviorSimpleMaximum(POLLERS),
     }
@@ -152,7 +152,8 @@ def build(
 
 
 def _deployment(settings: Settings) -> WorkerDeploymentConfig | None:
-    """Only where deployment name and build id are configured: an unversioned worker serves every workflow."""
+    """The deployment, only if deployment name and build id are configured: an unversioned worker serves every
+    workflow."""
     ours = settings.worker
     if not (ours.deployment_name and ours.build_id):
         return None
@@ -196,7 +197,8 @@ async def running(
 
 
 async def lost(tasks: Tasks, meter: MetricMeter) -> list[str]:
-    """Returns the runs that have taken a slot of workflow tasks for good, once there are any; shows those that may."""
+    """Waits until runs have taken a slot of workflow tasks for good, and returns them; meanwhile shows those that
+    may."""
     gauge = meter.create_gauge("hostler_worker_stuck_tasks", "Workflow tasks that this worker does not get done with")
     while not (runs := tasks.stuck(LOST_AFTER)):
         gauge.set(len(tasks.stuck(GIVEN_UP_AFTER)))
@@ -205,11 +207,11 @@ async def lost(tasks: Tasks, meter: MetricMeter) -> list[str]:
 
 
 class Stuck(Exception):
-    """The worker does not get done with a workflow task, or cannot put a workflow out of its cache."""
+    """The worker cannot finish a workflow task, or cannot evict a workflow from its cache."""
 
 
 class Health:
-    """`/healthz`: the event loop turns, no worker has failed, no slot is lost. `/readyz`: Temporal answers as well."""
+    """`/healthz`: the event loop runs, no worker has failed, no slot is lost. `/readyz`: Temporal also answers."""
 
     def __init__(self, workers: Sequence[Worker], tasks: Tasks) -> None:
         self.workers = workers
@@ -223,7 +225,7 @@ class Health:
     async def readyz(self, request: web.Request) -> web.Response:
         try:
             ok = await self.workers[0].client.service_client.check_health(timeout=timedelta(seconds=2))
-        except Exception as e:  # any trouble of the connection is the answer
+        except Exception as e:  # any trouble with the connection is the answer
             return web.Response(text=f"Temporal does not answer: {e}", status=503)
         return web.Response(text="ok" if ok else "Temporal is not serving", status=200 if ok else 503)
 
@@ -253,7 +255,7 @@ def _runtime(settings: Settings) -> Runtime:
     metrics = settings.worker.metrics
     if metrics is None:
         return Runtime.default()
-    # Names as other SDKs have them, so that ready-made dashboards and alerts fit.
+    # The names that other SDKs use, so that ready-made dashboards and alerts fit.
     config = PrometheusConfig(
         bind_address=metrics,
         counters_total_suffix=True,
@@ -288,7 +290,7 @@ def configure_logging(form: str) -> None:
 
 
 async def serve(settings: Settings) -> None:
-    """Until SIGTERM or SIGINT, or until a worker fails, which is raised, or until it has lost a slot: Stuck."""
+    """Runs until SIGTERM or SIGINT, until a worker fails, which is raised, or until it has lost a slot: Stuck."""
     try:
         runtime = _runtime(settings)
         client = await connect(settings, runtime=runtime)
@@ -317,8 +319,8 @@ async def serve(settings: Settings) -> None:
 
 
 def _end_anyhow(grace: timedelta) -> None:
-    """What is under way has its time to end in order; the SDK itself would wait for the lost slot for ever, and Python
-    for its thread."""
+    """Ends the process after a grace period for what is under way; the SDK itself would wait forever for the lost slot,
+    and Python for its thread."""
     end = threading.Timer(grace.total_seconds() + 5, os._exit, [STUCK])
     end.daemon = True
     end.start()

@@ -1,9 +1,9 @@
-"""What the cloud says against a VM whose kubelet may live: when it is believed, and when it is a contradiction.
+"""When the cloud's word against a VM whose kubelet may live is believed, and when it is a contradiction.
 
 A read by id that finds nothing is no proof: the credentials may open another account by now, a region may answer from
-an old replica, a policy may hide what is there. A kubelet renews its Lease every 10 s for as long as it lives, and it
-lives on its VM: so a Lease that moves speaks against the cloud, and one that stands still is what a VM that is gone
-looks like. Only *whether* it moves counts, since node clocks may be wrong (field case P37).
+an old replica, a policy may hide the VM. A kubelet renews its Lease every 10 s while it lives, and it lives on its VM.
+So a Lease that moves speaks against the cloud, and one that stands still is what a VM that is gone looks like. Only
+*whether* it moves counts, since node clocks may be wrong (field case P37).
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ GONE = "gone"
 """A VM's state when a fresh read by id has found nothing."""
 WELL = ("pending", "running")
 RAREST = timedelta(minutes=5)
-"""Between two looks at a contradiction that lasts."""
+"""The longest wait between two looks at a contradiction that lasts."""
 
 
 class Belief(StrEnum):
     BELIEVED = "believed"
     REFUTED = "refuted"
-    """The cloud says otherwise by now."""
+    """The cloud now says otherwise."""
     CONTRADICTED = "contradicted"
     """The kubelet lives: nothing is done on the cloud's word."""
     UNSURE = "unsure"
-    """One look says nothing of a Lease: a second one does."""
+    """One look says nothing about whether a Lease moves; a second one does."""
 
 
 @dataclass(frozen=True)
@@ -40,34 +40,34 @@ class Weighed:
     belief: Belief
     look_again: datetime | None = None
     moved: int = 0
-    """Looks in a row that saw the Lease move."""
+    """How many looks in a row saw the Lease move."""
 
 
 def has_node(s: MachineState) -> bool:
-    """Whether a kubelet of this VM was ever seen. Without one there is nobody who could contradict the cloud."""
+    """Whether a kubelet of this VM was ever seen. Without one, nobody can contradict the cloud."""
     return s.joined or (s.node is not None and s.node.exists)
 
 
 def doubtful(s: MachineState, facts: VmFacts) -> bool:
-    """Whether news of the VM must be weighed first. That it is stopped or terminating is said of a VM that was seen,
-    and makes the machine Unknown only; that there is none has the machine replaced at once."""
+    """Whether news of the VM must be weighed first. The news that a VM which was seen is stopped or terminating only
+    makes the machine Unknown; the news that there is none has it replaced at once."""
     return facts.state == GONE and has_node(s)
 
 
 def newest(s: MachineState) -> VmFacts | None:
-    """What the watch of the account said last, believed or not."""
+    """The last word of the account's watch, believed or not."""
     return s.claim.facts if s.claim is not None else s.vm
 
 
 def kubelet_lives(before: Look, look: Look) -> bool:
-    """Its Lease has moved between two looks."""
+    """Whether the Lease has moved between two looks."""
     renewed = look.node.lease_renewed
     return renewed is not None and renewed != before.node.lease_renewed
 
 
 def weigh(before: Look | None, look: Look, moved: int, timings: Timings) -> Weighed:
-    """What a fresh look at Node, Lease and VM makes of the claim. `moved`: how many looks in a row have seen the Lease
-    move until now. They become rarer, until the Node falls ill."""
+    """Weighs a claim by a fresh look at Node, Lease and VM. `moved`: how many looks in a row have seen the Lease move
+    so far. Looks become rarer until the Node falls ill."""
     if look.vm.state in WELL:
         return Weighed(Belief.REFUTED)
     if not look.node.node.exists:
@@ -85,7 +85,7 @@ def weigh(before: Look | None, look: Look, moved: int, timings: Timings) -> Weig
 
 
 def due(s: MachineState, now: datetime) -> bool:
-    """Whether it is time for a look: as planned, or because the watch says that the Node is not Ready any more."""
+    """Whether it is time for a look: as planned, or because the watch says that the Node is no longer Ready."""
     claim = s.claim
     if claim is None:
         return False

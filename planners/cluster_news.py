@@ -1,4 +1,4 @@
-"""What a cluster tells its pools: whether all that they decide by can be seen, and whether a person has paused it.
+"""What a cluster tells its pools: whether everything they decide by can be seen, and whether a person has paused it.
 
 Invariant I5: nothing is destroyed while the truth is unknown.
 """
@@ -16,7 +16,7 @@ TICK = timedelta(milliseconds=1)
 
 
 def news_of(s: ClusterState, now: datetime) -> ClusterNews:
-    """The news that was told last, where nothing has changed since."""
+    """The current news: the last one told, where nothing has changed since."""
     found = troubles(s)
     trouble = "; ".join(dict.fromkeys(found.values()))
     said = {"reachable": not trouble, "message": trouble, "silent": found, "paused": s.pause is not None}
@@ -26,13 +26,13 @@ def news_of(s: ClusterState, now: datetime) -> ClusterNews:
         return ClusterNews(**said, time=now)
     if ClusterNews(**said, time=s.news.time) == s.news:
         return s.news
-    # A pool drops news that is older than the last: another server's clock may be behind the one before.
+    # A pool drops news older than the last it heard, and another server's clock may be behind the previous one's.
     return ClusterNews(**said, time=now if lies_ahead(s.news.time, now, AHEAD) else max(now, s.news.time + TICK))
 
 
 def troubles(s: ClusterState) -> dict[str, str]:
-    """What does not answer, by the class that it concerns; "": every pool. Only an account that is listed now can say
-    that it answers again: of the others the last word is old, and pools would wait for ever."""
+    """What does not answer, by the class that it concerns; "" stands for every pool. Only an account that is listed now
+    can say that it answers again: for the others the last word is old, and pools would wait forever."""
     found: dict[str, list[str]] = {}
     if s.api is not None and not s.api.reachable:
         found[UNKNOWN] = [f"the API server: {s.api.message}"]
@@ -51,7 +51,7 @@ def untold(s: ClusterState, now: datetime) -> list[str]:
 
 
 def to_search(s: ClusterState) -> bool:
-    """Whether pools that were there before this workflow are to be looked for: of a former one that was ended from
-    outside. Not before there is something to tell them; what that one told them last may be over."""
+    """Whether to look for pools older than this workflow: those of a former one that was ended from outside. Not before
+    there is something to tell them, because the last news from the former one may no longer hold."""
     told = bool(s.pools) or s.ended is not None
     return not s.searched and (told or s.pause is not None or bool(troubles(s)))

@@ -1,4 +1,4 @@
-"""Decisions of a machine's creation: the table of design *Create*, whose rows cite seed 000 (triggerCreationFlow)."""
+"""Decisions about creating a machine: the table of design *Create*, whose rows cite seed 000 (triggerCreationFlow)."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from resources.timings import Timings
 
 
 def token_of(uid: str, attempt: int) -> str:
-    """One attempt, one token: the same after any crash."""
+    """The token of an attempt: one per attempt, and the same after any crash."""
     return str(uuid.uuid5(uuid.UUID(uid), str(attempt)))
 
 
 def uid_of(first_run: str, life: int) -> str:
-    """Of the life of this number in a chain of runs, which the id of its first run names.
+    """The uid of one life: its number in a chain of runs, which the id of the first run names.
 
-    A reset keeps that id, and so the machine keeps its uid and tokens and finds its VM; a workflow that is started anew
-    under the name begins another chain, and `recreate` counts on. So both have another uid.
+    A reset keeps that id, so the machine keeps its uid and tokens and finds its VM. A workflow that is started again
+    under the name begins another chain, and `recreate` counts on: both have another uid.
     """
     return str(uuid.uuid5(uuid.UUID(first_run), str(life)))
 
@@ -30,9 +30,9 @@ def uid_of(first_run: str, life: int) -> str:
 def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid: str, now: datetime) -> Attempt:
     """The attempt to go on with. `over`: the former one's token can never serve again.
 
-    A changed class is a new attempt's, because a token is bound to the parameters it was first used with. The caller
-    has waited the lag window since the former call, and the create activity looks for a VM of this uid first: so a new
-    token never makes a second VM.
+    A changed class needs a new attempt, because a token is bound to the parameters it was first used with. The caller
+    has waited for the lag window since the former call, and the create activity first looks for a VM of this uid: so a
+    new token never makes a second VM.
     """
     if former is not None and not over and former.machine_class == current:
         return former
@@ -42,7 +42,7 @@ def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid
 
 @dataclass(frozen=True)
 class Retry:
-    """What a failed step makes of the machine."""
+    """What a machine becomes after a failed step."""
 
     phase: Phase
     operation: OperationType
@@ -57,7 +57,7 @@ class Retry:
 def after_failed_create(
     info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry:
-    """GetMachineStatus failed (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
+    """After GetMachineStatus (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
 
     The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
     """
@@ -74,7 +74,8 @@ def after_failed_create(
 
 
 def still_making(info: ErrorInfo, now: datetime, phase: Phase) -> Retry:
-    """The cloud is at it, and no failure: the same call goes on with it. The creation deadline counts as ever."""
+    """The cloud is still making the VM; this is no failure, and the same call continues. The creation deadline still
+    counts."""
     return Retry(
         phase=phase,
         operation=OperationType.CREATE,
@@ -87,11 +88,11 @@ def still_making(info: ErrorInfo, now: datetime, phase: Phase) -> Retry:
 
 
 def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: int = 1) -> Retry:
-    """The token is bound to other parameters, or to a VM that is dead: look again by uid after the lag window, adopt
-    what is found, else begin a new attempt with a new token.
+    """The token is bound to other parameters, or to a VM that is dead: after the lag window, look again by uid and
+    adopt what is found, or else begin a new attempt with a new token.
 
-    Each attempt may have made a VM that somebody has terminated, which no pool can count. So the window doubles with
-    each: what takes every VM away before its answer arrives costs a machine a handful, not one a minute (I15).
+    Each attempt may have made a VM that somebody has terminated and that no pool can count. So the window doubles with
+    each: where every VM is taken away before its answer arrives, a machine costs a handful, not one a minute (I15).
     """
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
@@ -106,7 +107,7 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: 
 
 
 def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
-    """A living VM has the machine's name and another uid: none is made beside it, and it may go or be given away."""
+    """A living VM has the machine's name and another uid: none is made beside it. It may disappear or be given away."""
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
         operation=OperationType.CREATE,
@@ -121,7 +122,8 @@ def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
 def may_update_after_start(
     phase: Phase, operation: OperationType | None, state: OperationState | None, done: bool
 ) -> bool:
-    """Seed 000: only in Pending, with Create/Processing or Update/Failed; never again after success."""
+    """Whether the post-start update may run. Seed 000: only in Pending, with Create/Processing or Update/Failed, and
+    never again after success."""
     if done or phase != Phase.PENDING:
         return False
     return (operation, state) in (
@@ -133,7 +135,7 @@ def may_update_after_start(
 def after_failed_update(
     info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry | None:
-    """The post-start update failed: Pending, Update/Failed, create is not repeated. None: the VM is gone.
+    """After a failed post-start update: Pending, Update/Failed; create is not repeated. None: the VM is gone.
 
     Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
     """

@@ -1,4 +1,4 @@
-"""What a person can do about a deletion that its cloud account does not let happen."""
+"""What a person can do when the cloud account does not permit a deletion."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from resources.errors import ErrorClass
 
 
 def way_out(error_class: ErrorClass, cluster: str, machine: str, *, force: bool) -> str:
-    """In words, for a deletion that failed by credentials; "" for all else, which is waited for.
+    """Advice on a deletion that failed because of its credentials; "" for any other failure, which is waited out.
 
-    Force ends the waits for pods. That a VM is gone is taken from nobody but its account (invariant I6): without
-    credentials there is nothing that force could shorten, and whoever asked for it must hear so.
+    Force ends the waits for pods. Only the account can say that a VM is gone (invariant I6): without credentials there
+    is nothing that force could shorten, and the person who asked for it must be told so.
     """
     if error_class is not ErrorClass.AUTH:
         return ""

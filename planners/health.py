@@ -1,8 +1,8 @@
-"""Whether a node is healthy, what phase that makes of its machine, and when an unhealthy one is Failed.
+"""Whether a node is healthy, what phase its machine has then, and when an unhealthy one is Failed.
 
 Sources: machine-controller-manager, isHealthy and reconcileMachineHealth (machine_util.go); design *Running and its
-troubles*: Ready must be True, each listed condition exactly False; healthTimeout is absolute, and no machine is Failed
-on the word of a timer alone.
+troubles*: Ready must be True, each listed condition exactly False; healthTimeout is absolute, and no machine becomes
+Failed because of a timer alone.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from resources.names import STARTUP_TAINTS
 from resources.timings import Timings
 
 KUBELET_REPORTS = timedelta(minutes=5)
-"""A kubelet writes its node's status at least so often (kubelet's nodeStatusReportFrequency)."""
+"""The longest time between two status writes of a kubelet (its nodeStatusReportFrequency)."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +30,11 @@ class Health:
 
 
 def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) -> Health:
-    """`listed`: condition types that must be False. An absent one is no trouble; Unknown is (MCM H14).
+    """Judges a node's health. `listed`: condition types that must be False. An absent one is fine; Unknown is not (MCM
+    H14).
 
-    `vm`: what the watch of the cloud account said last. A VM that does not run explains a silent node, so it comes
-    first; without news of it the node decides alone.
+    `vm`: the last word of the cloud account's watch. A VM that does not run explains a silent node, so it comes first;
+    without news of it the node decides alone.
     """
     if vm is not None and vm.state not in WELL:
         reason = "VMGone" if vm.state == GONE else "VMNotRunning"
@@ -51,7 +52,7 @@ def judge(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) 
 
 
 def judge_joining(node: NodeFacts | None, listed: list[str], vm: VmFacts | None = None) -> Health:
-    """Of a node that has taken no work yet: it must also be free of startup taints that others remove (MCM H11)."""
+    """Judges a node that has taken no work yet: it must also be free of startup taints that others remove (MCM H11)."""
     health = judge(node, listed, vm)
     if node is None or not health.healthy or not node.startup_taints:
         return health
@@ -65,7 +66,7 @@ class Verdict:
     phase: Phase
     healthy_since: datetime | None
     settles_at: datetime | None
-    """When a node that is healthy again will have been so for long enough."""
+    """When a node that is healthy again will have been healthy for long enough."""
 
 
 def plan_health(
@@ -73,7 +74,7 @@ def plan_health(
 ) -> Verdict:
     """For a machine that was Running: Running or Unknown, and when to look again.
 
-    A node that flaps does not come back by being healthy for a moment: it must settle first.
+    A node that flaps does not recover by being healthy for a moment: it must settle first.
     """
     if not health.healthy:
         return Verdict(Phase.UNKNOWN, None, None)
@@ -89,15 +90,15 @@ def plan_health(
 
 
 def fall_ill(former: Illness | None, now: datetime, timeout: timedelta) -> Illness:
-    """A spell begins. What former spells took of the timeout counts on, unless it was well for as long in between: a
-    node that flaps does not set its clock back (MCM #811; field case P57)."""
+    """Begins a spell of illness. What former spells used of the timeout still counts, unless the node was well for as
+    long as the timeout in between: a node that flaps does not set its clock back (MCM #811; field case P57)."""
     if former is None or former.ended is None or now - former.ended >= timeout:
         return Illness(began=now)
     return Illness(began=now, spent=former.spent + (former.ended - former.began), spells=former.spells + 1)
 
 
 def fails_at(illness: Illness, timeout: timedelta) -> datetime:
-    """Absolute, however often it is looked at."""
+    """An absolute time, however often it is asked for."""
     return max(illness.began, later(illness.began, timeout - illness.spent))
 
 
@@ -106,12 +107,12 @@ def fails_at(illness: Illness, timeout: timedelta) -> datetime:
 
 class Outcome(StrEnum):
     WELL = "well"
-    """Healthy for as long as it must be."""
+    """Healthy for as long as is required."""
     SETTLING = "settling"
-    """Healthy at this look: the next one says whether it has stayed so."""
+    """Healthy at this look; the next one says whether it has stayed so."""
     UNSURE = "unsure"
     CONTRADICTED = "contradicted"
-    """The Node is well and its kubelet lives; the cloud says that the VM does not run."""
+    """The Node is well and its kubelet lives, but the cloud says that the VM does not run."""
     FAILED = "failed"
 
 
@@ -122,24 +123,24 @@ class Confirmation:
     message: str
     look_again: datetime | None = None
     compare: Look | None = None
-    """The look that the next one is compared with."""
+    """The look to compare the next one with."""
     gone: bool = False
-    """The VM is gone, and no kubelet speaks against it."""
+    """The VM is gone, and no kubelet speaks against that."""
 
 
 def confirm(
     before: Look | None, look: Look, provider_id: str, listed: list[str], deadline: datetime, timings: Timings
 ) -> Confirmation:
-    """What a fresh look makes of a machine that has not settled by its health deadline. `before`: the look before.
+    """Judges, by a fresh look, a machine that has not settled by its health deadline. `before`: the look before.
 
     After an outage every timer has fired and every Node says Unknown, because no kubelet could report. So the second
-    look comes `timings.confirm` after the first, not before the deadline, and a Lease that moved in between says that
-    the kubelet lives. That it moves is all that its time is used for: node clocks may be wrong (field case P37).
+    look comes `timings.confirm` after the first and not before the deadline, and a Lease that moved in between says
+    that the kubelet lives. Its time is used for nothing else: node clocks may be wrong (field case P37).
 
-    Whatever the pattern of a Node that comes and goes, there is a verdict: a look that finds it healthy by now gives it
-    `timings.settle`, once after the deadline, and the look after that decides: it has stayed healthy, or it has not.
-    So the last look is no later than `timings.confirm + timings.settle` after the deadline, and `KUBELET_REPORTS` more
-    where Lease and Node disagree. What the looks themselves say decides, and not what the watch told in between.
+    However a Node comes and goes, there is a verdict: a look that finds it healthy gives it `timings.settle`, once
+    after the deadline, and the next look decides whether it has stayed healthy. So the last look is no later than
+    `timings.confirm + timings.settle` after the deadline, plus `KUBELET_REPORTS` where Lease and Node disagree. The
+    looks themselves decide, not what the watch told in between.
     """
     moved = before is not None and kubelet_lives(before, look)
     health = _found(look, provider_id, listed, believe=not moved)
@@ -172,7 +173,7 @@ def confirm(
 
 
 def contradiction(provider_id: str, look: Look) -> str:
-    """In words, of a look that saw the Lease move."""
+    """Words for a look that saw the Lease move."""
     renewed = look.node.lease_renewed
     at = f" at {renewed:%H:%M:%S}" if renewed else ""
     said = f"finds no {provider_id}" if look.vm.state == GONE else f"says that {provider_id} is {look.vm.state}"
@@ -180,13 +181,14 @@ def contradiction(provider_id: str, look: Look) -> str:
 
 
 def _found(look: Look, provider_id: str, listed: list[str], believe: bool = True) -> Health:
-    """`believe`: what the cloud says of the VM. A kubelet that renews its Lease runs on one, whatever that is."""
+    """The health that a look finds. `believe`: whether to count what the cloud says of the VM. A kubelet that renews
+    its Lease runs on a VM, whatever the cloud says."""
     vm = VmFacts(epoch=0, seq=0, provider_id=provider_id, state=look.vm.state) if believe else None
     return judge(look.node.node, listed, vm)
 
 
 def _go_on(compare: Look, health: Health, look: Look, again: datetime) -> Confirmation:
-    """Nothing is decided by this look."""
+    """The outcome of a look that decides nothing yet."""
     if health.healthy:
         words = f"a fresh look finds it healthy: {health.message}"
         return Confirmation(Outcome.SETTLING, health.reason, words, again, compare)
@@ -195,7 +197,7 @@ def _go_on(compare: Look, health: Health, look: Look, again: datetime) -> Confir
 
 
 def _steady(before: Look, look: Look, listed: list[str]) -> bool:
-    """Two looks found it healthy; in between it was so too, for no condition that counts has changed."""
+    """Two looks found it healthy, and it was healthy in between: no condition that counts has changed."""
     if before.node.node.uid != look.node.node.uid:
         return False
     return all(before.node.changed.get(kind) == look.node.changed.get(kind) for kind in ("Ready", *listed))

@@ -1,6 +1,5 @@
-"""Which hooks hold a machine, and what a change of them means (OpenShift, machine/v1beta1: keyed by name, one owner
-each, after the deletion only removed).
-"""
+"""Which hooks hold a machine, and what a change to them means (OpenShift, machine/v1beta1: keyed by name, one owner
+each, only removals once the machine is being deleted)."""
 
 from __future__ import annotations
 
@@ -14,13 +13,13 @@ from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHook
 
 HELD = {HookKind.PRE_DRAIN: "the drain", HookKind.PRE_TERMINATE: "the deletion of the VM"}
 CONDITION = {HookKind.PRE_DRAIN: "Drainable", HookKind.PRE_TERMINATE: "Terminable"}
-"""OpenShift's names; a hook makes them false."""
+"""OpenShift's names; a hook makes the condition false."""
 NAMED = 3
-"""Hooks that a message tells of; `hostler hook list` has them all."""
+"""How many hooks a message names; `hostler hook list` has them all."""
 
 
 def refusal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, deleting: bool) -> str:
-    """Why not, and what to do; "": nothing against it."""
+    """Why an intent is refused, and what to do; "" where nothing speaks against it."""
     if intent.remove:
         return _no_removal(machine, spec, hooks, intent)
     try:
@@ -65,14 +64,14 @@ def _no_removal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIn
 
 
 def kind_of(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent) -> HookKind:
-    """The one that is meant, of an intent that is not refused."""
+    """The kind that an intent means, if it is not refused."""
     if intent.kind or not intent.remove:
         return intent.kind or HookKind.PRE_DRAIN
     return next((k for k in HookKind if _named(hooks.effective(spec, k), intent.name)), HookKind.PRE_DRAIN)
 
 
 def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime) -> Hooks:
-    """As they are after an intent that is not refused."""
+    """The hooks after an intent that is not refused."""
     kind = kind_of(spec, hooks, intent)
     of_spec, there = _named(spec.of(kind), intent.name), _named(hooks.effective(spec, kind), intent.name)
     if not intent.remove and there is not None:
@@ -91,8 +90,8 @@ def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime
 
 
 def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
-    """A machine's hooks after an intent; the same where it is refused. Also for who reads a history and has nobody to
-    ask."""
+    """A machine's hooks after an intent; unchanged where it is refused. Also for readers of a history who have nobody
+    to ask."""
     spec = s.spec.lifecycle_hooks
     if refusal(s.name, spec, s.hooks, intent, s.deletion is not None):
         return s.hooks
@@ -100,20 +99,20 @@ def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
 
 
 def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:
-    """A removal lasts as long as the spec has the hook; one that comes again later, or of another owner, is a new one
-    and holds."""
+    """Drops removals that are over. A removal lasts as long as the spec has the hook; a hook that comes back later, or
+    with another owner, is a new one and holds."""
     removed = [c for c in hooks.removed if Hook(name=c.name, owner=c.owner) in spec.of(c.kind)]
     return hooks if removed == hooks.removed else hooks.model_copy(update={"removed": removed})
 
 
 def names(hooks: Sequence[Hook]) -> str:
-    """`A of x, B of y`, as many as a message can bear."""
+    """`A of x, B of y`, as many as fit in a message."""
     more = [f"{len(hooks) - NAMED} more"] if len(hooks) > NAMED else []
     return ", ".join([f"{h.name} of {h.owner}" for h in hooks[:NAMED]] + more)
 
 
 def remove_command(machine: str, cluster: str, kind: HookKind, hook: Hook) -> str:
-    """What a person types who has done what the hook is there for."""
+    """The command for a person who has done what the hook is there for."""
     owner = shlex.quote(hook.owner)
     return f"hostler hook remove {machine} {hook.name} --kind {kind} --owner {owner} --cluster {cluster}"
 

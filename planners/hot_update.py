@@ -1,7 +1,6 @@
-"""What a changed class means for a VM that runs: what is updated in place, what needs a new VM, what is refused.
+"""What a changed class means for a running VM: what is updated in place, what needs a new VM, what is refused.
 
-It goes by the Effect of each field of the provider's model and by nothing else, at whatever depth the field is: no
-cloud is named here.
+Only the Effect of each field of the provider's model decides, at whatever depth the field is: no cloud is named here.
 
 Sources: seed 002 (fields marked `updatable`; must-tags; fewest calls), machine-controller-manager's proposal of
 UpdateMachine (keys that the spec does not own are never touched), field case P69 (a changed tag replaces no machine).
@@ -27,9 +26,9 @@ from resources.effects import Effect, effects, inner_model
 Spec = Mapping[str, Any]
 
 HASH_VERSION = 2
-"""The version of the hashes that are made now, `2:<16 hex digits>`. Version 1, `<16 hex digits>`, has every field of
-the model, asked for or not, as it is spelled; it is still made for workers that know no other, and in runs that began
-with it."""
+"""The version of the hashes made now, `2:<16 hex digits>`. Version 1, `<16 hex digits>`, covers every field of the
+model, given or not, as it is spelled; it is still made for workers that know no other, and in runs that began with
+it."""
 
 _INDEX = re.compile(r"\[\d+\]")
 _ABSENT = object()
@@ -38,30 +37,31 @@ _STEP = re.compile(r"[^.\[\]]+")
 
 @dataclass(frozen=True)
 class Difference:
-    """Between the spec a VM carries and the one its class has now; sorted paths, e.g. `blockDevices[0].ebs.iops`."""
+    """The difference between the spec a VM carries and the one its class has now; sorted paths, such as
+    `blockDevices[0].ebs.iops`."""
 
     hot: tuple[str, ...] = ()
     """Updatable fields: changed in place."""
     rolls: tuple[str, ...] = ()
-    """Fields that only a new VM can have, those of the post-start update among them."""
+    """Fields that only a new VM can have, including those of the post-start update."""
     refused: tuple[str, ...] = ()
-    """What may not change as long as the machine lives: in words, with what to do. Nothing is applied then."""
+    """What may not change while the machine lives: in words, with what to do. Nothing is applied then."""
 
     def __bool__(self) -> bool:
         return bool(self.hot or self.rolls or self.refused)
 
 
 def compare(provider: str, applied: Spec, desired: Spec, version: int = HASH_VERSION) -> Difference:
-    """What differs, by the effect of each field, in the one form of both specs (resources/canonical.py): ignored and
+    """What differs, by the effect of each field, with both specs in one form (resources/canonical.py): ignored and
     unknown fields are no difference, nor is another spelling. Never raises: if a spec is not valid, both are compared
-    as they are written. For a provider without a model every difference rolls. `version`: that of the hash which
+    as written. For a provider without a model every difference rolls. `version`: that of the hash with which the result
     agrees.
 
-    An updatable field of a part that only one of the two specs has, such as the labels of another disk, is that part's:
-    it rolls with it.
+    An updatable field of a part that only one of the two specs has, such as the labels of another disk, belongs to that
+    part and rolls with it.
     """
     if applied == desired:
-        return Difference()  # of nearly every look at a machine, and much cheaper than to parse both
+        return Difference()  # the usual case, and much cheaper than parsing both
     model = _model(provider)
     if model is None:
         keys = {*applied, *desired}
@@ -86,20 +86,20 @@ def applied_after(provider: str, applied: Spec, desired: Spec) -> dict[str, Any]
 
 
 def may_carry(provider: str, applied: Spec, attempted: Sequence[Spec], desired: Spec) -> dict[str, Any]:
-    """The applied spec as the VM may carry it after updates to `attempted` that failed, perhaps half-way: what to give
-    as last applied to the update to `desired`.
+    """The applied spec as the VM may carry it after updates to `attempted` that failed, perhaps half-way: the
+    last-applied spec to give to the update to `desired`.
 
-    Without it, a class that is set back after such a failure would look applied, and what the failed update had set
-    already would stay for ever, as if it were somebody else's. Of each updatable field, and of each key of one that is
-    a table such as tags, it has the value, among those that the VM may carry, that differs from the desired one; so
-    whatever it carries is brought right, and a key of a failed update is ours. Must-tags are the applied spec's.
+    Without it, a class that is set back after such a failure would look applied, and what the failed update had already
+    set would stay forever, as if it were somebody else's. Each updatable field, and each key of one that is a table
+    such as tags, has the value, among those the VM may carry, that differs from the desired one; so whatever the VM
+    carries is brought right, and a key of a failed update is ours. Must-tags are the applied spec's.
     """
     model = _model(provider)
     parsed = [_parsed(model, s) for s in (applied, desired, *attempted)] if model else []
     first, last, *others = (p.settled() if p else None for p in parsed) if parsed else (None, None)
     tried = [p for p in others if p is not None]
     if model is None or first is None or last is None or not tried:
-        return dict(applied)  # what is not valid was never sent to a cloud
+        return dict(applied)  # an invalid spec was never sent to a cloud
     carried = first.model_dump(mode="json", by_alias=True, exclude_unset=True)
     before, *after = (_read_model(p) for p in (first, *tried))
     wanted = _read_model(last).leaves
@@ -114,9 +114,9 @@ def rolling_hash(provider: str, spec: Spec, version: int = HASH_VERSION) -> str:
     """A hash of the fields that only a new VM can have: two specs differ in it exactly where `compare` finds something
     that rolls (seed 002: WorkerPoolHash).
 
-    A stored hash may have another version, or be from a model with other fields: whoever has the spec it was made from
-    compares what that spec's hash is today. Those who have the hash alone use `is_hash_of`; for them a version's hashes
-    stay the same from release to release.
+    A stored hash may have another version, or come from a model with other fields: callers that have the spec it was
+    made from compare that spec's hash of today. Callers that have only the hash use `is_hash_of`; for them a version's
+    hashes stay the same from release to release.
     """
     model = _model(provider)
     if model is None:
@@ -129,7 +129,7 @@ def rolling_hash(provider: str, spec: Spec, version: int = HASH_VERSION) -> str:
 
 
 def is_hash_of(stored: str, provider: str, spec: Spec) -> bool:
-    """Whether a `rolling_hash` that another worker has made, in a version that is known here, is that of this spec."""
+    """Whether a `rolling_hash` made by another worker, in a version known here, is that of this spec."""
     number, colon, _ = stored.partition(":")
     version = int(number) if colon and number.isdecimal() else 1
     return version <= HASH_VERSION and rolling_hash(provider, spec, version) == stored
@@ -144,17 +144,17 @@ def _hash(fields: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class _Fields:
-    """What a spec has, by path."""
+    """The contents of a spec, by path."""
 
     model: type[BaseModel]
     leaves: dict[str, Any] = field(default_factory=dict)
     """The value of every field that the model knows."""
     parts: set[str] = field(default_factory=lambda: {""})
-    """Objects, and items of lists, that are there."""
+    """Objects, and items of lists, that are present."""
 
     def has_place(self, path: str) -> bool:
-        """Whether what the field belongs to is there. An object that is updatable as a whole belongs to what it is in:
-        that it is not there says only that it has no values."""
+        """Whether the object that the field belongs to is there. An object that is updatable as a whole belongs to the
+        one that contains it: its absence only says that it has no values."""
         while path:
             path = path.rpartition(".")[0]
             if _INDEX.sub("[]", path) not in _hot_as_a_whole(self.model):
@@ -169,13 +169,13 @@ def _model(provider: str) -> type[ProviderSpec] | None:
 
 @functools.cache
 def _effects(model: type[BaseModel]) -> Mapping[str, Effect]:
-    """Of every field, by path."""
+    """The effect of every field, by path."""
     return dict(effects(model))
 
 
 @functools.cache
 def _hot_as_a_whole(model: type[BaseModel]) -> Collection[str]:
-    """Paths of objects that have updatable fields only."""
+    """Paths of objects that only have updatable fields."""
     below: dict[str, set[Effect]] = {}
     for path, effect in _effects(model).items():
         while path := path.rpartition(".")[0]:
@@ -184,12 +184,12 @@ def _hot_as_a_whole(model: type[BaseModel]) -> Collection[str]:
 
 
 def _effect(model: type[BaseModel], path: str) -> Effect | None:
-    """None: it is no field, but an object that has fields."""
+    """The effect of the field at a path. None: it is not a field but an object with fields."""
     return _effects(model).get(_INDEX.sub("[]", path))
 
 
 def _read(model: type[ProviderSpec], spec: Spec, version: int) -> _Fields:
-    """What a spec gives. Objects that only a default makes are there too, so that their fields have a place."""
+    """The contents of a spec. Objects that only a default makes are there too, so that their fields have a place."""
     parsed = _parsed(model, spec)
     found = _walked(model, spec) if parsed is None else _read_model(parsed)
     if parsed is None or version == 1:
@@ -202,7 +202,7 @@ def _read_model(parsed: ProviderSpec) -> _Fields:
 
 
 def _parsed(model: type[ProviderSpec], spec: Spec) -> ProviderSpec | None:
-    """None for a spec that is not valid."""
+    """The parsed spec; None for one that is not valid."""
     try:
         return model.model_validate(spec)
     except ValidationError:
@@ -256,13 +256,13 @@ def _merged(model: type[BaseModel], within: type[BaseModel], path: str, old: Spe
 
 
 def _part(info: FieldInfo, given: Any) -> Any:
-    """An object that a spec does not give is there all the same where the model makes one."""
+    """The given value, or an empty object where the spec gives none and the model makes one by default."""
     made = given is None and isinstance(info.get_default(call_default_factory=True, validated_data={}), BaseModel)
     return {} if made else given
 
 
 def _set(spec: dict[str, Any], path: str, value: Any) -> None:
-    """None: nothing is known of it."""
+    """Sets the value at a path; None, of which nothing is known, sets nothing."""
     *steps, last = _STEP.findall(path)
     here: Any = spec
     for step in steps:
@@ -276,8 +276,8 @@ def _set(spec: dict[str, Any], path: str, value: Any) -> None:
 
 
 def _either(model: type[ProviderSpec], values: Sequence[Any], desired: Any) -> Any:
-    """Of the values that a field may have, the first one's being the applied: one that is not the desired. A field that
-    a spec does not give stays what it was, so its absence is no value; of a table's key it is one."""
+    """A value that is not the desired one, from those that a field may have, the applied one first. A field that a spec
+    does not give stays as it was, so its absence is no value; for a key of a table it is one."""
     if not any(isinstance(v, Mapping) for v in values):
         given = [v for v in values if v is not None]
         return next((v for v in given if v != desired), given[0] if given else None)
@@ -289,7 +289,8 @@ def _either(model: type[ProviderSpec], values: Sequence[Any], desired: Any) -> A
 
 
 def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any]) -> dict[str, Any]:
-    """Of each key, from the states that it may be in, one that is not the desired; to be missing is one."""
+    """For each key, a value that is not the desired one, from the states the table may be in; absence counts as a
+    value."""
     found: dict[str, Any] = {}
     for key in dict.fromkeys(k for state in states for k in state):
         if key in desired and any(key not in state for state in states):
@@ -300,7 +301,7 @@ def _differing(states: Sequence[Mapping[str, Any]], desired: Mapping[str, Any]) 
 
 
 def _must_tags(model: type[ProviderSpec], spec: _Fields) -> dict[str, str]:
-    """Those of cluster and role, in whichever tag field the class has them, as the cloud writes them."""
+    """The must-tags of cluster and role, from whichever tag field of the class has them, as the cloud writes them."""
     tables = [v for p, v in spec.leaves.items() if _effect(model, p) is Effect.HOT and isinstance(v, Mapping)]
     written = [(model.TAGS.key(k), v) for table in tables for k, v in table.items()]
     return {k: v for k, v in written if model.TAGS.is_must(k)}

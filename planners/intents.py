@@ -1,7 +1,7 @@
-"""What an intent makes of a machine's deletion and of its preservation, and why it is refused.
+"""How an intent changes a machine's deletion and preservation, and why it is refused.
 
-The machine's workflow asks it when an intent arrives; `starter.sdk.machines.recorded` asks it again for each intent
-that it finds in a history, when there is no worker to ask. Both have one answer.
+The machine's workflow calls this when an intent arrives; `starter.sdk.machines.recorded` calls it again for each intent
+that it finds in a history, when there is no worker to ask. Both get the same answer.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PreservationIntent = PreserveIntent | ReleaseIntent | ExtendIntent
 
 
 def deletion(former: Deletion | None, intent: DeleteIntent, now: datetime) -> Deletion:
-    """Neither force nor that the Node is abandoned is taken back; a delete after a recreate cancels the new life."""
+    """The deletion after an intent. Force and abandoning the Node are never taken back; a delete after a recreate
+    cancels the new life."""
     recreate = isinstance(intent, RecreateIntent)
     if former is None:
         return Deletion(
@@ -48,7 +49,7 @@ def deletion(former: Deletion | None, intent: DeleteIntent, now: datetime) -> De
 
 
 def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> Preservation:
-    """Of an intent that is not refused. What comes of it is `planners.preservation`'s."""
+    """The preservation after an intent that is not refused. `planners.preservation` decides what follows from it."""
     match intent:
         case PreserveIntent():
             release = p.release if intent.value == PreserveValue.FALSE else None
@@ -65,9 +66,9 @@ def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> 
 
 
 def refusal(s: MachineState, intent: PreservationIntent, now: datetime) -> str:
-    """Why not, and what to do; "": nothing against it.
+    """Why an intent is refused, and what to do; "" where nothing speaks against it.
 
-    A second arrival is refused nothing: it gets the first answer.
+    A second arrival is never refused: it gets the first answer.
     """
     if intent.id and intent.id in s.intents:
         return ""
@@ -97,7 +98,8 @@ def _no_preservation(s: MachineState, intent: PreserveIntent, now: datetime) -> 
 
 
 def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) -> str:
-    """Never how to remove it: that would end what the annotation has caused, or keeps from being deleted."""
+    """Says that the Node's annotation is stronger. It never says how to remove it: that would end what the annotation
+    has caused, or what it keeps from being deleted."""
     node = s.node.name if s.node else ""
     then = ", then ask again" if timed else ""
     if value == PreserveValue.FALSE and kept_failed(s):
@@ -140,7 +142,7 @@ def _wrong_time(lasts: timedelta | None, until: datetime | None, now: datetime) 
 
 
 def has_effect(p: Preservation) -> bool:
-    """There is more to release than the machine's own request: it is preserved, or its Node asks for it."""
+    """Whether there is more to release than the machine's own request: it is preserved, or its Node asks for it."""
     return p.expiry_time is not None or on_node(p.node_value, p.last) in ASKED_FOR
 
 
@@ -149,5 +151,5 @@ def can_be_extended(s: MachineState) -> bool:
 
 
 def kept_failed(s: MachineState) -> bool:
-    """What ends its preservation deletes its VM."""
+    """Whether the end of its preservation deletes its VM."""
     return s.status.phase is Phase.FAILED and s.status.preserve.expiry_time is not None

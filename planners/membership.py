@@ -21,11 +21,12 @@ from resources.preservation import PreserveValue
 NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
 """Failures of a create call that say nothing against what the machine was to be made from."""
 UNCLEAR = (ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
-"""Failures of a create call after which a VM may have been made. Throttled, without capacity or quota: none was."""
+"""Failures of a create call after which a VM may have been made. Throttling and a lack of capacity or quota make
+none."""
 
 
 def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
-    """Of a machine that has begun to live; who sends it gives it its number. A failed create call is in one report
+    """The report of a machine that has begun to live; the sender numbers it. A failed create call is in one report
     only, since the pool slows down for each."""
     assert s.status.phase_since is not None
     trouble, message = _trouble(s)
@@ -62,13 +63,13 @@ ALWAYS = {
 
 
 def digest_of(report: MemberReport) -> str:
-    """A digest by which a machine sees whether there is anything new to say; the last one is in its state. A failure is
-    not in it: it is told once, by its number."""
+    """A digest by which a machine sees whether there is anything new to say; its state keeps the last one. A failure is
+    not part of it: it is told once, by its number."""
     return hashlib.sha256(lasting(report, ALWAYS, never={"failure"}).encode()).hexdigest()[:16]
 
 
 def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
-    """The report with what a pool that does not know the machine finds its revision by."""
+    """The report with what a pool that does not know the machine needs to find its revision."""
     made_from = s.attempt.machine_class if s.attempt else s.machine_class
     if made_from is None:
         return report
@@ -78,16 +79,16 @@ def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
 
 
 def template_applied(s: MachineState) -> int:
-    """The newest generation of the pool's template that the machine has: of the Node's part, once it has joined, only
-    what is on it. To one that Failed or leaves nothing is brought any more."""
+    """The newest generation of the pool's template that the machine has. Once it has joined, the Node's part counts
+    only when it is on the Node. A machine that has Failed or leaves gets no more updates."""
     over = s.deletion is not None or s.status.phase is Phase.FAILED
     carried = not s.joined or over or s.spec.node_template == s.status.last_applied_node_template
     return s.template if carried else s.template_applied
 
 
 def mark_of(annotations: Mapping[str, str], former: Mark | None, now: datetime) -> Mark | None:
-    """By the annotation on the Node. One whose time cannot be read counts from now on: whoever set it wants the machine
-    to go."""
+    """The mark for deletion, from the annotation on the Node. One whose time cannot be read counts from now on:
+    somebody wants the machine to go."""
     text = annotations.get(MARKED_ANNOTATION)
     if text is None or (former is not None and former.text == text):
         return former if text is not None else None
@@ -95,7 +96,7 @@ def mark_of(annotations: Mapping[str, str], former: Mark | None, now: datetime) 
 
 
 def is_drained(s: MachineState) -> bool:
-    """Nothing is left on its Node that a drain would move."""
+    """Whether nothing is left on its Node that a drain would move."""
     return s.drained or not s.joined
 
 
@@ -124,9 +125,9 @@ def _vm(s: MachineState) -> Vm:
 
 
 def _trouble(s: MachineState) -> tuple[Trouble, str]:
-    """And its words. It is classed by when in its life it failed, not by what noticed it: a VM that is gone before its
-    machine was ever Running has not joined. That it Failed is not forgotten when it is deleted: it is a repair until
-    its VM is gone, which is no news then."""
+    """The machine's trouble, and words for it. It is classed by when in its life the machine failed, not by what
+    noticed it: a VM that is gone before its machine was ever Running has not joined. Deletion does not make the failure
+    forgotten: the machine is a repair until its VM is gone, which is no news then."""
     failed = _failed(s)
     gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and _seen_gone(s))
     if failed is None and not gone:
@@ -143,7 +144,8 @@ def _unanswered(s: MachineState) -> bool:
 
 
 def _seen_gone(s: MachineState) -> bool:
-    """And it is believed: what a kubelet may speak against is a claim first (planners/claims.py)."""
+    """Whether the cloud's word that the VM is gone is believed: what a kubelet may speak against is a claim first
+    (planners/claims.py)."""
     return s.vm is not None and s.vm.state == GONE
 
 

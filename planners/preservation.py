@@ -1,6 +1,6 @@
 """Whether a machine is preserved, until when, and what becomes of it then (seed 003; design *Preservation*).
 
-One pure decision. The machine's workflow asks it again after each thing that it does and each thing that it hears.
+One pure decision. The machine's workflow asks for it again after everything that it does and everything that it hears.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from resources.machine import Phase
 from resources.preservation import PreservedBy, PreserveValue, Release, Request
 
 WARN_BEFORE = timedelta(hours=1)
-"""An Event says that a preservation is about to end."""
+"""How long before a preservation ends an Event says so."""
 
 ASKED_FOR = (PreserveValue.NOW, PreserveValue.WHEN_FAILED)
 VALUES = tuple(PreserveValue)
@@ -21,17 +21,17 @@ VALUES = tuple(PreserveValue)
 
 @dataclass(frozen=True)
 class Observed:
-    """Of one machine. What its pool decides has come from it."""
+    """What is known of one machine. Its pool's decisions have come from the pool."""
 
     phase: Phase
     now: datetime
     timeout: timedelta
     """The machine's machinePreserveTimeout."""
     node_value: str = ""
-    """The annotation on the Node as it was observed last, also while the Node is missing; "" where there is none."""
+    """The annotation on the Node as last observed, also while the Node is missing; "" where there is none."""
     own: Request | None = None
     last: str = ""
-    """The Node's last value that was valid, or ""; an invalid one changes nothing."""
+    """The Node's last valid value, or ""; an invalid one changes nothing."""
     release: Release | None = None
     """Somebody wants it to end, by `hostler release`."""
     source: PreservedBy = PreservedBy.NOBODY
@@ -39,10 +39,10 @@ class Observed:
     """Preserved until then."""
     warned: bool = False
     granted: PreservedBy = PreservedBy.NOBODY
-    """The pool's grant: in a rollout or hibernated it gives none."""
+    """The pool's grant: it gives none during a rollout or while hibernated."""
     in_pool: bool = True
     healthy: bool = False
-    """Of a Failed one: its Node and VM are well again, for as long as it must be to count."""
+    """Whether the Node and VM of a Failed machine are well again, for as long as is required to count."""
     drained: bool = False
     node_present: bool = True
     protected: bool = False
@@ -54,7 +54,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class Preserve:
-    """It is preserved from now on."""
+    """The machine is preserved from now on."""
 
     expiry: datetime
     source: PreservedBy
@@ -65,8 +65,8 @@ class Preserve:
 
 @dataclass(frozen=True)
 class End:
-    """It is preserved no more: the annotations go, `clear` being the value of the Node's, and the machine's own
-    value."""
+    """The machine is no longer preserved: the annotations go, where `clear` is the value of the Node's, and so does the
+    machine's own value."""
 
     reason: str
     message: str
@@ -85,7 +85,7 @@ class Recover:
 
 @dataclass(frozen=True)
 class Protect:
-    """The Node does not carry scale-down-disabled=true, and shall."""
+    """The Node does not carry scale-down-disabled=true, and should."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +95,15 @@ class Warn:
 
 @dataclass(frozen=True)
 class AskPool:
-    """Its pool says whether it is preserved; it deletes the machine otherwise."""
+    """The machine's pool says whether it is preserved, and otherwise deletes it."""
 
     message: str = ""
-    """"" where nobody has asked for anything: then what it Failed by is what there is to say."""
+    """"" where nobody has asked for anything: then only the reason of its failure is worth saying."""
 
 
 @dataclass(frozen=True)
 class Stay:
-    """Nothing is to be done now. With a reason it is what the machine waits for."""
+    """There is nothing to do now. With a reason, it is what the machine waits for."""
 
     reason: str = ""
     message: str = ""
@@ -124,7 +124,7 @@ def effective(node_value: str, own: Request | None, last: str) -> str:
 
 
 def decide(o: Observed) -> Decision:
-    """What is to be done now; total. Rules in order, the first that holds."""
+    """What to do now; total. The first rule that holds decides."""
     if o.phase is Phase.TERMINATING:
         return Stay()
     value = effective(o.node_value, o.own, o.last)
@@ -149,26 +149,26 @@ def _not_preserved(o: Observed, value: str) -> Decision:
 
 
 def _failed(o: Observed, value: str) -> Decision:
-    """Drained first; then preserved, or left to its pool."""
+    """Drains first; then preserves, or leaves it to its pool."""
     if not o.vm_present or not o.drained or value == PreserveValue.FALSE:
         return Stay()
     if value in ASKED_FOR and (not o.in_pool or o.granted is not PreservedBy.NOBODY):
         return _preserve(o, PreservedBy.ASKED, _asked(o, value))
     if not o.in_pool:
         return Stay()
-    if o.granted is PreservedBy.AUTO:  # not one on request that is gone by now: that took no slot
+    if o.granted is PreservedBy.AUTO:  # not a grant on request that is withdrawn by now: that took no slot
         return _preserve(o, PreservedBy.AUTO, "a slot of autoPreserveFailedMax was free")
     return AskPool(f"{_asked(o, value)}; its pool decides" if value else "")
 
 
 def _lapsed(o: Observed) -> bool:
-    """The machine's own request was for a time that has passed."""
+    """Whether the machine's own request was for a time that has passed."""
     own = _own(o)
     return own is not None and own.until is not None and own.until <= o.now
 
 
 def _own(o: Observed) -> Request | None:
-    """The machine's own request where it counts: there is nothing else on the Node. Its time counts then."""
+    """The machine's own request where it counts: the Node has nothing else. Its time counts then."""
     return o.own if o.own and on_node(o.node_value, o.last) in ("", o.own.value) else None
 
 
@@ -224,7 +224,7 @@ def _bars(o: Observed) -> bool:
 
 
 def _on_node(o: Observed) -> str:
-    """What is to be removed from the Node: the value that asked for it."""
+    """What to remove from the Node: the value that asked for it."""
     return o.node_value if o.node_value in ASKED_FOR else ""
 
 

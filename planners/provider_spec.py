@@ -8,5 +8,5 @@ from typing import Any
 
 
 def spec_hash(spec: dict[str, Any]) -> str:
-    """Of the whole spec, independent of key order."""
+    """A hash of the whole spec, independent of key order."""
     return hashlib.sha256(json.dumps(spec, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:16]

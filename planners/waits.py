@@ -1,4 +1,4 @@
-"""How long to wait after a failed call, by what kind of failure it was.
+"""How long to wait after a failed call, by the kind of failure.
 
 Sources: machine-controller-manager's retry periods (machineutils/utils.go: short 5 s, medium 3 min, long 10 min) and
 which code gets which (machine_util.go, machineCreateErrorHandler); throttling there costs minutes for no reason.
@@ -19,11 +19,11 @@ LONG = timedelta(minutes=10)
 WAIT: dict[ErrorClass, timedelta] = {
     ErrorClass.CAPACITY: LONG,  # MCM C5: ResourceExhausted, cluster-autoscaler looks elsewhere meanwhile
     ErrorClass.QUOTA: LONG,
-    ErrorClass.AUTH: MEDIUM,  # a person must act; soon enough after they did
+    ErrorClass.AUTH: MEDIUM,  # a person must act; this is soon enough after they did
     ErrorClass.INVALID: MEDIUM,
     ErrorClass.NOT_FOUND: MEDIUM,
     ErrorClass.UNKNOWN: MEDIUM,
-    ErrorClass.THROTTLED: timedelta(seconds=30),  # the activity has tried for half a minute already
+    ErrorClass.THROTTLED: timedelta(seconds=30),  # the activity has already tried for half a minute
     ErrorClass.CONFLICT: SHORT,
     ErrorClass.TRANSIENT: SHORT,
 }
@@ -42,33 +42,36 @@ REASON: dict[ErrorClass, str] = {
 
 
 RECOVERABLE = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, ErrorClass.UNKNOWN)
-"""Seed 002 knows errors of a hot update that go by themselves, and long-recoverable ones that a person must mend."""
+"""Seed 002 knows errors of a hot update that pass on their own, and long-recoverable ones that a person must
+correct."""
 
 
 GROWING = (ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT)
-"""What passes by itself, and sooner where fewer ask. For the others the seed's wait stands as it is: somebody must act,
-or the cloud has nothing to give."""
+"""Errors that pass on their own, and sooner where fewer ask. For the others the seed's wait holds as it is: somebody
+must act, or the cloud has nothing to give."""
 GROWS_TO = 8
-"""Times the first wait, but no more than MEDIUM."""
+"""A wait grows to this many times the first one, but no further than MEDIUM."""
 SPREAD = 0.25
-"""A wait is longer by up to so much of itself, by chance: machines that failed together do not try again together."""
+"""A wait is longer by up to this share of itself, at random: machines that failed together do not try again
+together."""
 
 
 @dataclass(frozen=True)
 class Tries:
-    """What lengthens a wait beside its class."""
+    """What lengthens a wait, besides its class."""
 
     failures: int = 1
-    """Of one kind, in a row."""
+    """Failures of one kind, in a row."""
     chance: float = 0.0
-    """From 0 to 1."""
+    """A random number from 0 to 1."""
 
 
 FIRST = Tries()
 
 
 def wait_after_update(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -> timedelta:
-    """Of a hot update that has failed so many times in a row: 5 s, doubled up to 3 min, or 10 min and more."""
+    """The wait after a hot update that has failed so many times in a row: 5 s, doubled up to 3 min, or 10 min and
+    more."""
     recoverable = info.error_class in RECOVERABLE
     wait = min(SHORT * (1 << min(tries.failures - 1, 10)), MEDIUM) if recoverable else LONG
     wait = timings.retry.get(info.error_class, wait)
@@ -76,8 +79,8 @@ def wait_after_update(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -
 
 
 def wait_after(info: ErrorInfo, timings: Timings, tries: Tries = FIRST) -> timedelta:
-    """The configured or the class's own wait; longer when the provider asked for longer. What passes by itself is
-    waited for twice as long after each failure more, within a bound."""
+    """The configured wait or the class's own; longer when the provider asked for longer. For errors that pass on their
+    own it doubles after each further failure, within a bound."""
     wait = timings.retry.get(info.error_class, WAIT[info.error_class])
     if info.error_class not in GROWING:
         return max(wait, _asked(info))

@@ -1,15 +1,15 @@
-"""Machines in a message."""
+"""Words for machines in a message."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 FEW = 5
-"""Machines that a message names."""
+"""How many machines a message names."""
 
 
 def named(names: Sequence[str]) -> str:
-    """The first ones, and how many more there are."""
+    """The first names, and how many more there are."""
     more = f" and {len(names) - FEW} more" if len(names) > FEW else ""
     return ", ".join(names[:FEW]) + more
 

@@ -1,1 +1,1 @@
-"""The words of Hostler: manifests, provider specs, error classes, messages. Imports nothing of ours."""
+"""The vocabulary of Hostler: manifests, provider specs, error classes, messages. Imports nothing of ours."""

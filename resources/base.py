@@ -1,10 +1,10 @@
 """What all models share: camelCase on the wire, snake_case in Python, durations as Kubernetes writes them, and bounded
-types, so that nothing which arrives can make a state that is too large, or that the next run cannot decode.
+types, so that no message can make a state that is too large, or that the next run cannot decode.
 
-There are two kinds. What *refuses* is for what people and programs write and can mend: `Name`, `Key`, `Duration`,
-`Moment`, `Document`. What *cuts* is for what must be taken whatever it says, because it is a fact, or because an older
-worker has written it: `Text`, `Instant`, `Span`, `Count`. A state has refusing types only where an older worker cannot
-have written anything longer that worked.
+There are two kinds. Types that *refuse* are for what people and programs write and can correct: `Name`, `Key`,
+`Duration`, `Moment`, `Document`. Types that *cut* are for what must be taken whatever it says, because it is a fact, or
+because an older worker has written it: `Text`, `Instant`, `Span`, `Count`. A state has refusing types only where an
+older worker cannot have written anything longer that worked.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ T = TypeVar("T")
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 _PART = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
 _LONGEST_TEXT = 100
-"""Characters of a duration as it may be written: no sensible one comes near."""
+"""The most characters of a duration as written: no sensible one comes near."""
 
 
 class Model(BaseModel):
@@ -41,13 +41,13 @@ class Value(Model):
 
 
 def explained(error: ValidationError) -> str:
-    """What is wrong with what, in one line. The input is not quoted: it may be long, or a secret."""
+    """What is wrong, and where, in one line. The input is not quoted: it may be long, or a secret."""
     found = error.errors(include_url=False, include_input=False)
     return "; ".join(f"{'.'.join(map(str, e['loc']))}: {fault_words(e['type'], e['msg'])}" for e in found)
 
 
 def fault_words(kind: str, message: str) -> str:
-    """Of one of pydantic's errors: its message, or what to write instead."""
+    """Words for one of pydantic's errors: its message, or what to write instead."""
     if kind.startswith("time_delta"):
         return "a duration is wanted; write it like 20m, 1h30m or 90s"
     if kind.startswith("datetime"):
@@ -58,14 +58,14 @@ def fault_words(kind: str, message: str) -> str:
 # -- texts ------------------------------------------------------------------------------------------------------------
 
 NAME_MOST = 253
-"""Characters; of a Kubernetes name too."""
+"""Characters; also the limit of a Kubernetes name."""
 KEY_MOST = 1000
-"""Characters; of a workflow's id at Temporal too."""
+"""Characters; also the limit of a workflow's id at Temporal."""
 WORD_MOST = 200
 FEW = 100
-"""Entries of a list or table of facts."""
+"""The most entries of a list or table of facts."""
 TEXT_MOST = 1000
-"""Bytes, as JSON writes it: a character takes one as a rule, and six at most. A state keeps some hundred texts, and so
+"""Bytes, as JSON writes it: a character usually takes one, and at most six. A state keeps some hundred texts, and so
 stays below 1 MiB."""
 
 
@@ -74,14 +74,14 @@ def cut(text: str, most: int = TEXT_MOST) -> str:
 
     Half a character (a lone surrogate, which JSON may carry and UTF-8 cannot) becomes "?"."""
     if text.isascii() and text.isprintable() and len(text) <= most // 2:
-        return text  # as nearly all are
+        return text  # as nearly all texts do
     head = text[:most]
     head = head if head.isascii() else head.encode(errors="replace").decode()
     if len(text) <= most and _bytes(head) <= most:
         return head
     kept = min(len(head), most - 40)  # for the words below
     while kept and (over := _bytes(head[:kept]) - (most - 40)) > 0:
-        kept -= -(-over // 6)  # no character takes more, so this is never too much
+        kept -= -(-over // 6)  # no character takes more, so this never cuts too much
     return f"{head[:kept]}… ({len(text) - kept} characters more)"
 
 
@@ -92,18 +92,18 @@ def _bytes(text: str) -> int:
 Name = Annotated[str, Field(max_length=NAME_MOST)]
 """A name of something, as Kubernetes or a cloud has it. Refuses."""
 Key = Annotated[str, Field(max_length=KEY_MOST)]
-"""What identifies something and is no name: a providerID, a workflow's id, an account's key, a token. Refuses."""
+"""An identifier that is not a name: a providerID, a workflow's id, an account's key, a token. Refuses."""
 Text = Annotated[str, AfterValidator(cut)]
 """Words for people, and facts in others' words. Cuts."""
 Said = Annotated[str, AfterValidator(hide_secrets), AfterValidator(cut)]
-"""What a person or a program that we do not know says in its own words, where what looks like a secret is hidden, as on
-a console. Cuts."""
+"""What an unknown person or program says in its own words, with what looks like a secret hidden, as on a console.
+Cuts."""
 Word = Annotated[str, AfterValidator(partial(cut, most=WORD_MOST))]
-"""One of a known set, as a rule: a reason in CamelCase, a status, an address. Cuts."""
+"""Usually one of a known set: a reason in CamelCase, a status, an address. Cuts."""
 
 
 def few(texts: list[str], most: int = FEW) -> list[str]:
-    """The list, or its beginning and how many are missing."""
+    """The list, or its beginning and how many entries are missing."""
     return texts if len(texts) <= most else [*texts[: most - 1], f"… ({len(texts) - most + 1} more)"]
 
 
@@ -119,12 +119,12 @@ Facts = Annotated[dict[Word, Text], AfterValidator(few_of)]
 Packing = Annotated[str, Field(max_length=2**21)]
 """A packed table (resources/packed.py). Refuses what Temporal would refuse."""
 Labels = Annotated[dict[Key, Name], Field(max_length=200)]
-"""Refuses."""
+"""The labels of an object. Refuses."""
 
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 COUNT_MOST = 2**53
-"""As far as every reader of JSON can count."""
+"""The largest number that every reader of JSON can count to."""
 DAY = 86400.0
 
 
@@ -137,19 +137,19 @@ def _within(value: int) -> int:
 
 
 Count = Annotated[int, AfterValidator(_within)]
-"""A whole number. What has more than 64 bits is refused; what is beyond `COUNT_MOST` is cut to it, so that one more can
-be counted, and decoded."""
+"""A whole number. One of more than 64 bits is refused; one beyond `COUNT_MOST` is cut to it, so that it can be
+incremented once more, and decoded."""
 
 
 def waited(value: float) -> float:
-    """Seconds that somebody asks us to wait, at most a day."""
+    """The seconds that somebody asks us to wait, at most a day."""
     return min(max(value, 0.0), DAY)
 
 
 Seconds = Annotated[float, Field(allow_inf_nan=False), AfterValidator(waited)]
 """How long somebody asks us to wait; cut to a day."""
 
-# -- JSON of others ---------------------------------------------------------------------------------------------------
+# -- other people's JSON ----------------------------------------------------------------------------------------------
 
 DOCUMENT_MOST = 65536
 """Bytes of all keys and texts as JSON writes them; each value counts 8 more."""
@@ -157,7 +157,7 @@ DEPTH_MOST = 32
 
 
 def _bounded(value: Any) -> Any:
-    """Raises ValueError, without a quote."""
+    """The value, if it is within bounds. Raises ValueError without quoting it."""
     size, todo = 0, [(value, 1)]
     while todo:
         item, depth = todo.pop()
@@ -189,9 +189,9 @@ def _bounded(value: Any) -> Any:
 Document = Annotated[dict[str, Any], AfterValidator(_bounded)]
 """JSON whose fields somebody else defines, such as a provider spec: bounded in size and depth. Refuses."""
 Unknown = Annotated[Any, AfterValidator(_bounded)]
-"""The value of a field that nobody knows: bounded like a document. Refuses."""
+"""The value of an unknown field: bounded like a document. Refuses."""
 Annotations = Annotated[dict[str, str], AfterValidator(_bounded)]
-"""Of a manifest, all together bounded like a document. Refuses."""
+"""The annotations of a manifest, bounded together like a document. Refuses."""
 
 
 class Manifest(Model):
@@ -204,13 +204,13 @@ class Manifest(Model):
 # -- durations --------------------------------------------------------------------------------------------------------
 
 LONGEST = timedelta(days=3650)
-"""Of any duration, ten years: longer than any machine's life, and from any time that there is (`LATEST`) no sum leaves
+"""The longest duration, ten years: longer than any machine's life. Added to any valid time (`LATEST`), no sum leaves
 the years that Python, Temporal (which counts nanoseconds in 64 bits, to 2262) and JSON have."""
 LONGEST_SECONDS = int(LONGEST.total_seconds())
 
 
 def parse_duration(value: Any) -> Any:
-    """`20m`, `1h30m`, `90s` (Go's time.ParseDuration, as Kubernetes writes durations) to a timedelta.
+    """Parses `20m`, `1h30m`, `90s` (Go's time.ParseDuration, as Kubernetes writes durations) to a timedelta.
 
     Other types are left to pydantic. Raises ValueError with the accepted form.
     """
@@ -233,7 +233,7 @@ def parse_duration(value: Any) -> Any:
 
 
 def sensible(value: timedelta) -> timedelta:
-    """Raises ValueError with what to write."""
+    """The value, if it is within bounds. Raises ValueError with what to write."""
     if value > LONGEST:
         raise ValueError(f"longer than {format_duration(LONGEST)}, ten years; write it like 20m, 1h30m or 90s")
     if value < timedelta(0):
@@ -242,7 +242,7 @@ def sensible(value: timedelta) -> timedelta:
 
 
 def seconds(value: float) -> timedelta:
-    """Of a number that somebody else has written; within `LONGEST`."""
+    """The duration of a number that somebody else has written; within `LONGEST`."""
     try:
         return shortened(timedelta(seconds=value))
     except OverflowError:
@@ -250,12 +250,12 @@ def seconds(value: float) -> timedelta:
 
 
 def shortened(value: timedelta) -> timedelta:
-    """Within 0 and `LONGEST`."""
+    """The duration, cut to 0 and `LONGEST`."""
     return min(max(value, timedelta(0)), LONGEST)
 
 
 def whole_seconds(value: timedelta) -> timedelta:
-    """Rounded, for words; 0 where clocks differ and it would be negative."""
+    """The duration, rounded, for words; 0 where clocks differ and it would be negative."""
     return timedelta(seconds=max(0, round(value.total_seconds())))
 
 
@@ -276,18 +276,18 @@ _as_text = PlainSerializer(format_duration, return_type=str)
 Duration = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(sensible), _as_text]
 """A span of time that a person has written, as Kubernetes does: `20m`. Refuses."""
 Span = Annotated[timedelta, BeforeValidator(parse_duration), AfterValidator(shortened), _as_text]
-"""The same where one program tells it another, or itself. Cuts."""
+"""A span that one program tells another, or itself. Cuts."""
 
 # -- times ------------------------------------------------------------------------------------------------------------
 
 EARLIEST = datetime(2000, 1, 1, tzinfo=UTC)
-"""No time is before it, so that milliseconds since 1970 are never few enough to be taken for seconds."""
+"""The earliest time, so that milliseconds since 1970 are never few enough to be mistaken for seconds."""
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
-"""No time is after it: Temporal's search attributes end in 2262."""
+"""The latest time: Temporal's search attributes end in 2262."""
 
 
 def with_zone(value: datetime) -> datetime:
-    """A time without a zone is UTC."""
+    """The time, with UTC where it has no zone."""
     return value if value.tzinfo else value.replace(tzinfo=UTC)
 
 
@@ -297,8 +297,8 @@ def is_sensible(time: datetime) -> bool:
 
 
 def read_time(text: object) -> datetime | None:
-    """A time (RFC 3339) as somebody else has written it, such as a Node's annotation; without a zone it is UTC. None:
-    it is none, or none that anybody means."""
+    """A time (RFC 3339) as somebody else has written it, such as a Node's annotation; without a zone it is UTC. None if
+    it is not a time, or not one that anybody means."""
     try:
         time = with_zone(datetime.fromisoformat(text.strip())) if isinstance(text, str) and len(text) < 100 else None
     except ValueError:
@@ -314,7 +314,7 @@ def _readable(value: datetime) -> datetime:
 
 
 def within_times(value: datetime) -> datetime:
-    """Within `EARLIEST` and `LATEST`, with a zone."""
+    """The time, cut to `EARLIEST` and `LATEST`, with a zone."""
     return min(max(with_zone(value), EARLIEST), LATEST)
 
 

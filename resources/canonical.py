@@ -1,6 +1,6 @@
-"""The one form in which all specs that mean the same are alike. Specs are compared and hashed in it.
+"""The one form in which all specs that mean the same are equal. Specs are compared and hashed in it.
 
-It has only what somebody has asked for, so a release that adds an optional field changes no spec that lacks it.
+It holds only what somebody has asked for, so a release that adds an optional field changes no spec that lacks it.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pydantic_core import to_jsonable_python
 
 
 class Empty(Enum):
-    """A mark on a field whose empty value asks for something else than no value at all does."""
+    """A mark on a field whose empty value asks for something different from no value at all."""
 
     COUNTS = "counts"
 
 
 def canonical(given: BaseModel) -> dict[str, Any]:
-    """The fields that ask for something, as JSON by alias: neither those at their default, nor an empty text, list or
-    table where no value is the default (unless the field is marked with `Empty.COUNTS`), nor unknown ones."""
+    """The fields that ask for something, as JSON by alias: not those at their default, nor an empty text, list or table
+    where no value is the default (unless the field is marked with `Empty.COUNTS`), nor unknown ones."""
     found: dict[str, Any] = {}
     for name, field in type(given).model_fields.items():
         value, default = getattr(given, name), field.get_default(call_default_factory=True)
@@ -41,8 +41,8 @@ def _plain(value: Any) -> Any:
 
 
 def lasting(message: BaseModel, always: Collection[str], never: Collection[str] = ()) -> str:
-    """A message as JSON, for a digest that outlives a release: the fields that were `always` in it, and of all others
-    those that say something, so that a release with one more field is no news. `never`: what is not in the digest."""
+    """A message as JSON, for a digest that outlives a release: the fields that were `always` in it, and all others that
+    say something, so that a release with one more field is no news. `never`: what is not in the digest."""
     silent = {
         name
         for name, field in type(message).model_fields.items()

@@ -1,4 +1,4 @@
-"""The state of one cluster: whose VMs are in which accounts, what of all that answers, and who is told of it."""
+"""The state of one cluster: which accounts its VMs are in, what of all this answers, and who is told."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from resources.timings import Timings
 
 
 class Pause(Value):
-    """Everything voluntary of the cluster's pools stands still, because a person wants it."""
+    """Everything voluntary in the cluster's pools is paused, because a person wants it."""
 
     time: Instant
     requested_by: Text = ""
@@ -32,14 +32,14 @@ class Pause(Value):
 
 
 class Ended(Value):
-    """Of a workflow that did not come to its own end."""
+    """The end of a workflow that did not come to its own end."""
 
     time: Instant | None = None
-    """None where that is not known any more."""
+    """None where that is no longer known."""
     how: Word
     """Its status, as Temporal has it."""
     unread: bool = False
-    """What it knew could not be read."""
+    """Whether what it knew could not be read."""
 
 
 class PoolsInput(Value):
@@ -48,13 +48,13 @@ class PoolsInput(Value):
 
 class PoolsFound(Value):
     names: list[Name] = Field(default_factory=list)
-    """Pools that run."""
+    """Running pools."""
 
 
 class UsesInput(Value):
     cluster: Name
     classes: list[Name] | None = None
-    """Names of those that are asked about; None: every class that a machine or pool names."""
+    """The classes in question; None: every class that a machine or pool names."""
 
 
 class UsesFound(Value):
@@ -62,7 +62,7 @@ class UsesFound(Value):
     unused: list[Name] = Field(default_factory=list)
     """Classes that no machine and no pool names."""
     unread: list[Name] = Field(default_factory=list)
-    """Classes of which nobody could say where their VMs are."""
+    """Classes for which nobody could say where their VMs are."""
     unplaced: dict[Name, Text] = Field(default_factory=dict)
     """Classes that do not say where their VMs are, so that none of them is watched; and why, in words."""
 
@@ -72,43 +72,44 @@ class LeftInput(Value):
 
 
 class Left(Value):
-    """What a cluster still has, in words; "": nothing."""
+    """What a cluster still has, in words; "" if nothing."""
 
     words: Text = ""
 
 
 class ClusterState(Model):
-    """The only argument of ClusterWorkflow. It grows with pools, classes and accounts; of machines it knows none: which
-    VM is whose, the watch asks Temporal's list of workflows (HostlerProviderID)."""
+    """The only argument of ClusterWorkflow. It grows with pools, classes and accounts; it knows no machines: the watch
+    asks Temporal's list of workflows (HostlerProviderID) which VM is whose."""
 
     name: Name
     queue_prefix: Name = DEFAULT_QUEUE
     heartbeat: Span = timedelta(seconds=10)
     watch_duration: Span = timedelta(minutes=50)
     machines: dict[Name, Name] = Field(default_factory=dict)
-    """provider_key(providerID) to machine name, of a run that an older worker began: the next one begins without."""
+    """provider_key(providerID) to machine name, in a run that an older worker began: the next one begins without."""
     cursor: Cursor = Field(default_factory=Cursor)
     cloud_watch: Span = timedelta(seconds=60)
     accounts: dict[Key, Account] = Field(default_factory=dict)
-    """Cloud accounts that are watched, by Account.key: those of `classes`, and no others."""
+    """The cloud accounts being watched, by Account.key: those of `classes`, and no others."""
     classes: dict[Name, list[Key]] = Field(default_factory=dict)
-    """By MachineClass: keys of the accounts that its VMs are in. Under "": of machines whose class is not known."""
+    """For each MachineClass, keys of the accounts that its VMs are in. The class "" stands for machines whose class is
+    not known."""
     unused: list[Name] = Field(default_factory=list)
-    """Classes that nobody named at the last look. At the next one they are forgotten: visibility may lag."""
+    """Classes that nobody named at the last look. The next one forgets them: visibility may lag."""
     looked: bool = False
-    """Classes that were there before this workflow have been looked for."""
+    """Whether classes that were there before this workflow have been looked for."""
     vms: dict[Key, InstancesOutput] = Field(default_factory=dict)
-    """By account: what the last watch of its instances returned."""
+    """What the last watch of an account's instances returned, by account."""
     clouds: dict[Key, Reachability] = Field(default_factory=dict)
-    """By account: whether it answers."""
+    """Whether an account answers, by account."""
     api: Reachability | None = None
     pools: dict[Name, Instant | None] = Field(default_factory=dict)
-    """By name: the time of the news that it was told last; None: it is to be told."""
+    """The time of the news that a pool was told last, by name; None: it is to be told."""
     searched: bool = False
-    """Pools that were there before this workflow have been looked for."""
+    """Whether pools that were there before this workflow have been looked for."""
     pause: Pause | None = None
     removal: Intent | None = None
-    """Somebody wants its end, and it is not known yet whether something is left."""
+    """Somebody wants its end, and it is not yet known whether something is left."""
     news: ClusterNews | None = None
     """What pools are told, since its last change."""
     journal: list[Happening] = Field(default_factory=list)
@@ -116,15 +117,15 @@ class ClusterState(Model):
     deadlines: dict[Key, Instant] = Field(default_factory=dict)
     removed: bool = False
     parked: Text | None = None
-    """Why the life stands still: an error of our own code."""
+    """Why the life is parked: an error of our own code."""
     messages: Count = 0
     ended: Ended | None = None
-    """How a former workflow of this cluster was ended from outside: what was seen since then, nobody was told."""
+    """How a former workflow of this cluster was ended from outside: nobody was told what was seen since then."""
 
     def after(self, former: ClusterState | None, ended: Ended) -> ClusterState:
-        """This one, to begin with after a former workflow that was ended from outside. What people, pools and classes
-        have said to that one stays; what it saw and told is old, and is looked at afresh. None: it could not be read.
-        """
+        """This state, to begin with after a former workflow that was ended from outside. What people, pools and
+        classes have said to that one stays; what it saw and told is old, and is looked at afresh. None: it could not
+        be read."""
         if former is None:
             return self.model_copy(update={"ended": ended.model_copy(update={"unread": True})})
         api = former.api if former.api is not None and not former.api.reachable else None
@@ -143,7 +144,7 @@ class ClusterState(Model):
         )
 
     def told(self, name: str, said: Any, time: datetime) -> ClusterState:
-        """With one of the messages LAST_WORDS, as far as a workflow that comes after this one must know it."""
+        """The state after one of the messages LAST_WORDS, as far as a later workflow must know it."""
         match said:
             case Intent() if name == "pause":
                 pause = self.pause or Pause(time=time, requested_by=said.requested_by, reason=said.reason)
@@ -158,7 +159,7 @@ class ClusterState(Model):
 
     @classmethod
     def of(cls, name: str, queue_prefix: str, timings: Timings) -> ClusterState:
-        """A cluster as whoever starts it has its settings."""
+        """A cluster with the settings of the caller that starts it."""
         return cls(name=name, queue_prefix=queue_prefix, heartbeat=timings.heartbeat, cloud_watch=timings.cloud_watch)
 
 
@@ -168,5 +169,5 @@ LAST_WORDS: dict[str, type] = {
     "reachability": Reachability,
     "cloud_reachability": CloudReachability,
 }
-"""Messages to a cluster that tell, with the state that its last run began with, what it knew in the end: its history
-answers always, a query needs a worker, and code that can answer."""
+"""Messages to a cluster that tell, together with the state its last run began with, what it knew in the end: its
+history always answers, while a query needs a worker, and code that can answer."""

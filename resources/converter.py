@@ -1,10 +1,11 @@
 """How arguments, results and failures are written: pydantic JSON, and classified failures without a stack trace.
 
-Their message says it all; a trace of our own boundary would only hide it in the web UI, and Python quotes source
-lines. An error that nobody foresaw keeps its trace.
+Their message says it all; a trace of our own boundary would only hide it in the web UI, and Python quotes source lines.
+An unforeseen error keeps its trace.
 
-And how a message is refused before the SDK of Temporal has decoded it (workflows/inbound.py): as a payload of an
-encoding of its own, that raises the words when it is decoded. One from outside is of no encoding that anybody knows.
+This module also defines how a message is refused before Temporal's SDK has decoded it (workflows/inbound.py): as a
+payload with an encoding of its own, which raises the words when it is decoded. One from outside has an unknown
+encoding.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ REFUSED = "Refused"
 """The failure type of what is not taken; its message says why."""
 REFUSAL_ENCODING = "hostler/refused"
 _OURS = os.urandom(16)
-"""Of this process: what it raises for an activity's result would end the workflow."""
+"""Marks this process's own refusals: one from outside, as an activity's result, would end the workflow."""
 CLASSIFIED = {REFUSED, NOT_YET, IDEMPOTENCY, NAME_TAKEN, MISSING_CREDENTIALS, *map(str, ErrorClass)}
 
 
@@ -52,8 +53,8 @@ class _Refusal(EncodingPayloadConverter):
         return None
 
     def from_payload(self, payload: Payload, type_hint: type | None = None) -> Any:
-        """Raises ApplicationError of type REFUSED. The SDK gives it to who sent an update or a query, and ends a
-        workflow that was started so."""
+        """Raises ApplicationError of type REFUSED. The SDK gives it to the sender of an update or a query, and ends a
+        workflow that was started that way."""
         if payload.metadata.get("by") != _OURS:
             raise KeyError(f"Unknown payload encoding {REFUSAL_ENCODING}")
         raise ApplicationError(payload.data.decode(errors="replace"), type=REFUSED, non_retryable=True)

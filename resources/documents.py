@@ -1,4 +1,4 @@
-"""YAML as a person gives it, within bounds: its size, its depth, and what its aliases would make of it.
+"""YAML as a person gives it, within bounds: its size, its depth, and what its aliases would expand to.
 
 What PyYAML makes of a scalar is left as it is.
 """
@@ -10,14 +10,15 @@ from typing import Any
 import yaml
 
 SIZE_MOST = 4 << 20
-"""Characters of a file. The API server takes 1.5 MiB for one object, and a file may hold several."""
+"""The most characters of a file. The API server takes 1.5 MiB for one object, and a file may hold several."""
 DEPTH_MOST = 50
 EXPANDED_MOST = 8 << 20
-"""Characters, with each alias written out; what is no text counts as 8. Nine levels of nine aliases are a billion."""
+"""The most characters, with each alias written out; what is not text counts as 8. Nine levels of nine aliases are a
+billion."""
 
 
 class DocumentError(ValueError):
-    """It cannot be read; the message says where in it (`:LINE`, or nothing) and why."""
+    """The document cannot be read; the message says where in it (`:LINE`, or nothing) and why."""
 
 
 class _Loader(yaml.SafeLoader):
@@ -27,7 +28,7 @@ class _Loader(yaml.SafeLoader):
         super().__init__(text)
         self._depth = self._size = 0
         self._sizes: dict[str, int] = {}
-        """By anchor; none for one whose node has not ended yet."""
+        """The size by anchor; missing for one whose node has not ended yet."""
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         event: Any = self.peek_event()  # type: ignore[no-untyped-call]
@@ -53,7 +54,7 @@ class _Loader(yaml.SafeLoader):
         return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """PyYAML takes the last of two equal keys, and says nothing; YAML forbids them."""
+        """Refuses a key that is there twice: PyYAML silently takes the last of two equal keys; YAML forbids them."""
         node: yaml.MappingNode = super().compose_mapping_node(anchor)
         keys = set()
         for key in (k for k, _ in node.value if isinstance(k, yaml.ScalarNode)):
@@ -66,13 +67,13 @@ class _Loader(yaml.SafeLoader):
         try:
             return super().construct_object(node, deep)
         except (ValueError, OverflowError, ArithmeticError, LookupError, TypeError, AttributeError) as e:
-            # A date that there is not, a number of 5,000 digits, a key that is a list.
+            # A nonexistent date, a number of 5,000 digits, a key that is a list.
             words = f"it cannot be read as {str(node.tag).rsplit(':', 1)[-1]} ({type(e).__name__})"
             raise yaml.MarkedYAMLError(None, None, words, node.start_mark) from None
 
 
 def documents(text: str) -> list[Any]:
-    """Of a YAML stream, as `yaml.safe_load_all` has them. Raises DocumentError."""
+    """The documents of a YAML stream, like `yaml.safe_load_all`. Raises DocumentError."""
     if len(text) > SIZE_MOST:
         raise DocumentError(f": more than {SIZE_MOST} characters; split it")
     try:

@@ -1,4 +1,4 @@
-"""What a change of a field does to machines that run (seed 002: `updatable`)."""
+"""What a change of a field does to running machines (seed 002: `updatable`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ class Effect(StrEnum):
 
 
 def effects(model: type[BaseModel], prefix: str = "", inherited: Effect | None = None) -> Iterator[tuple[str, Effect]]:
-    """Path and effect of every leaf field; list items are written `[]`. A mark on a field covers what is below it."""
+    """Path and effect of every leaf field; list items are written `[]`. A mark on a field covers everything below
+    it."""
     for name, field in model.model_fields.items():
         marked = next((m for m in field.metadata if isinstance(m, Effect)), None) or inherited
         path = f"{prefix}{field.alias or name}"

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 
 
 def in_clear(url: str) -> bool:
-    """Whether what is sent there can be read on the way: not https, and another machine. Raises ValueError for what is
-    no URL."""
+    """Whether what is sent there can be read on the way: not https, and another machine. Raises ValueError if it is not
+    a URL."""
     parts = urlsplit(url)
     return parts.scheme.lower() != "https" and not _is_loopback(parts.hostname or "")
 

@@ -32,7 +32,7 @@ class ErrorClass(StrEnum):
 
 
 PASSING = frozenset({ErrorClass.TRANSIENT, ErrorClass.THROTTLED})
-"""What goes by itself: whoever did not answer now may answer soon. All else is an answer."""
+"""Errors that pass on their own: whatever did not answer now may answer soon. All others are an answer."""
 
 
 class Code(StrEnum):
@@ -77,15 +77,15 @@ class ErrorInfo(Value):
 
     @classmethod
     def of(cls, error_class: ErrorClass, message: str) -> ErrorInfo:
-        """With the code that goes with the class."""
+        """The error with the code that goes with its class."""
         return cls(error_class=error_class, code=CODE_OF[error_class], message=message)
 
 
-# Failure types of activities that are no provider's error; the workflow branches on them.
+# Failure types of activities that are not a provider's error; the workflow branches on them.
 NOT_YET = "NotYet"
 """One pass of a poller found that it is not over; the message is the blocker."""
 IDEMPOTENCY = "IdempotencyMismatch"
-"""The attempt's token is bound to other parameters or to a machine that is dead: the attempt is over."""
+"""The attempt's token is bound to other parameters or to a dead machine: the attempt is over."""
 NAME_TAKEN = "NameTaken"
 """A living VM of the same cluster and machine name carries another uid: no second one is made beside it."""
 MISSING_CREDENTIALS = "CredentialsMissing"
@@ -95,9 +95,9 @@ WRONG_ACCOUNT = "WrongAccount"
 NOT_WANTED = "NotWanted"
 """A create call was about to make a VM, and its machine is leaving: none was made."""
 IN_PROGRESS = "InProgress"
-"""What a create call makes takes longer than an activity may; the same call goes on with it."""
+"""What a create call makes takes longer than an activity may; the same call continues with it."""
 NOT_PRESERVED = "NotPreserved"
-"""A machine has refused to end or move its preservation: there is none."""
+"""A machine has refused to end or move its preservation: it has none."""
 
 TOO_EARLY = "asked before the news that wait for this workflow are worked on; ask again"
-"""Why a query failed that may be put again at once (workflows/runner.py)."""
+"""The message of a query that failed and can be repeated at once (workflows/runner.py)."""

@@ -1,4 +1,4 @@
-"""What the states of all who own machines have in common: their machines as they know them, what they wait for, what
+"""What the states of all owners of machines have in common: their machines as they know them, what they wait for, what
 their class and their cluster said."""
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
 _KNOWN = Member._fields.index("keep")
-"""As many fields an older worker reads; the others travel apart, as text: five that one of the last version reads, and
-each of the last two apart from those, a digit for each member."""
+"""How many fields an older worker reads; the others travel separately, as text: five that a worker of the last version
+reads, and each of the last two separate from those, one digit per member."""
 _NOTHING = ",,,0,0"
-"""Those five, of a member of which they say nothing."""
+"""Those five, for a member of which they say nothing."""
 
 
 def _digits(members: Mapping[str, Member], field: str) -> str:
@@ -35,55 +35,55 @@ def _digits(members: Mapping[str, Member], field: str) -> str:
 
 
 class FleetWait(Value):
-    """Something that an owner of machines wants and does not do now."""
+    """Something that an owner of machines wants but does not do now."""
 
     reason: Word
-    """CamelCase, of resources.reasons."""
+    """CamelCase, from resources.reasons."""
     message: Text
     since: Instant
 
 
 class FleetState(Model):
-    """The base of the states of pools, and of whoever else owns machines."""
+    """The base of the states of pools, and of any other owner of machines."""
 
     name: Name
     cluster: Name = DEFAULT_CLUSTER
     namespace: Name = "default"
     machine_class: ClassSnapshot | None = None
-    """The newest generation that the owner knows; without one it asks the class. What machines are made from is their
+    """The newest generation that the owner knows; without one it asks the class. Machines are made from their
     revision's."""
     queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
     requested_by: Text = ""
-    """Who applied it first."""
+    """The one who applied it first."""
     reason: Text = ""
 
     created: Instant | None = None
     template: Count = Field(default=1, ge=1)
-    """Generation of what may be changed of the template without new machines."""
+    """The generation of what may change in the template without new machines."""
     told: dict[Key, Instant] = Field(default_factory=dict)
-    """When machines were told of it that have not taken it."""
+    """When machines that have not taken it were told of it."""
     template_by: Text = ""
-    """Who changed it last."""
+    """The one who changed the template last."""
     members: dict[Key, Member] = Field(default_factory=dict)
-    """By machine name. On the wire their last fields are in `apart`."""
+    """Members by machine name. On the wire their last fields are in `apart`."""
     news: ClusterNews | None = None
     """What the cluster said last."""
     waits: list[FleetWait] = Field(default_factory=list)
-    """By the last plan."""
+    """The waits of the last plan."""
     unstarted: list[Name] = Field(default_factory=list)
     """Machines whose start is not confirmed."""
     registered: bool = False
-    """The cluster knows the owner, and sends it its news."""
+    """Whether the cluster knows the owner, and sends it its news."""
     classes: list[Name] = Field(default_factory=list)
-    """Names of those that count the owner among their users."""
+    """Names of the classes that count the owner among their users."""
     class_told: Key = ""
     """What its class was told last: name and generation."""
     searched: bool = False
-    """Machines of the owner that were there before this workflow have been looked for."""
+    """Whether machines of the owner that were there before this workflow have been looked for."""
     expected: list[Name] = Field(default_factory=list)
-    """Those that were found and have not said yet how they are: nothing is decided without them."""
+    """Machines that were found and have not yet said how they are: nothing is decided without them."""
     lost: dict[Name, Word] = Field(default_factory=dict)
     """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
     journal: list[Happening] = Field(default_factory=list)
@@ -91,10 +91,10 @@ class FleetState(Model):
     deadlines: dict[Key, Instant] = Field(default_factory=dict)
     deleted: bool = False
     force: bool = False
-    """Of the deletion: drains are short."""
+    """Whether the deletion is forced: drains are short."""
     parked: Text | None = None
     messages: Count = 0
-    """Since the last continue-as-new."""
+    """Messages since the last continue-as-new."""
 
     @field_serializer("members", mode="wrap", when_used="json")
     def _known(self, members: dict[str, Member], write: SerializerFunctionWrapHandler) -> dict[str, list[Any]]:
@@ -102,19 +102,19 @@ class FleetState(Model):
 
     @computed_field
     def apart(self) -> list[str]:
-        """Of the members by name, what an older worker does not know and drops; [] where it is nothing."""
+        """What an older worker does not know and drops, of the members by name; [] where it is nothing."""
         members = [self.members[name] for name in sorted(self.members)]
         found = [f"{m.keep},{m.kept},{m.released},{m.repair:d},{m.removed:d}" for m in members]
         return found if set(found) - {_NOTHING} else []
 
     @computed_field
     def lasted(self) -> str:
-        """Of the members by name, likewise, a digit each; "" where none has."""
+        """Which members have lasted, by name, a digit each; "" where none has."""
         return _digits(self.members, "lasted")
 
     @computed_field
     def contradicted(self) -> str:
-        """Likewise."""
+        """Which members are contradicted, likewise."""
         return _digits(self.members, "contradicted")
 
     @model_validator(mode="before")

@@ -1,5 +1,5 @@
-"""What a workflow knew, from its history: it answers always, where a query needs a worker, code that can answer, and a
-run whose last news somebody has taken."""
+"""What a workflow knew, from its history. A history always answers, while a query needs a worker, code that can answer,
+and a run whose last news somebody has taken."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ async def folded(
     kind: type[StateT],
     fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
 ) -> StateT | None:
-    """The state that a run began with, and what its events since have made of it, also messages that no worker has seen
-    yet. None without a beginning. Raises RPCError."""
+    """The state that a run began with, and what its events have made of it since, including messages that no worker has
+    seen yet. None without a beginning. Raises RPCError."""
     state: StateT | None = None
     converter = client.data_converter
     async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
@@ -42,7 +42,7 @@ async def folded(
 
 
 def message_of(event: HistoryEvent) -> Message | None:
-    """Name and arguments of what a workflow was told by this event, by signal or by accepted update."""
+    """Name and arguments of what this event told a workflow, by signal or by accepted update."""
     if event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
         signal = event.workflow_execution_signaled_event_attributes
         return signal.signal_name, list(signal.input.payloads)
@@ -53,8 +53,8 @@ def message_of(event: HistoryEvent) -> Message | None:
 
 
 async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[str, type]) -> tuple[str, Any] | None:
-    """Name and argument of a message of one of these names that an event carries; None also for one that cannot be
-    read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
+    """Name and argument of the message that an event carries, if it has one of these names. None also for one that
+    cannot be read: typed by hand in the web UI, and wrong, so that the workflow refuses it too."""
     name, payloads = message_of(event) or ("", [])
     if name not in kinds or len(payloads) != 1:
         return None

@@ -48,9 +48,9 @@ from resources.timings import Timings
 JOURNAL_LENGTH = 50
 INTENTS_KEPT = 20
 FORMER_KEPT = 10
-"""VMs of former lives."""
+"""The most VMs of former lives."""
 ATTEMPTED_KEPT = 10
-"""Specs of hot updates without a success: more changes than that, all failed half-way, are not expected."""
+"""The most specs of hot updates without a success: more changes that all failed half-way are not expected."""
 
 
 class Phase(StrEnum):
@@ -111,7 +111,8 @@ class Condition(Value):
 
 
 class ClassSnapshot(Value):
-    """A MachineClass as it was when this machine was told of it. It serves to the end, also when the class is gone."""
+    """A MachineClass as it was when this machine was told of it. It serves until the end, even when the class is
+    gone."""
 
     name: Name
     generation: Order = Field(default=1, ge=1)
@@ -133,17 +134,17 @@ class ClassSnapshot(Value):
 
 
 class Attempt(Value):
-    """One try to create the VM: one token, one frozen request. It is in state before the cloud is called."""
+    """One attempt to create the VM: one token, one frozen request. It is in state before the cloud is called."""
 
     number: Count
     token: Key
     started: Instant
     machine_class: ClassSnapshot
-    """The class that the request was made from. A later class is a new attempt's."""
+    """The class that the request was made from. A later class needs a new attempt."""
 
 
 class ApplyIntent(Intent):
-    """The manifest as applied once more: its spec and the class of that moment."""
+    """The manifest as applied again: its spec and the class at that moment."""
 
     spec: MachineSpec
     machine_class: ClassSnapshot
@@ -167,12 +168,12 @@ class UpdateTrouble(Value):
 
 
 class Mark(Value):
-    """That somebody has marked the machine for deletion, on its Node."""
+    """A mark for deletion that somebody has set on the machine's Node."""
 
     text: Text
-    """As it was written."""
+    """The text as it was written."""
     time: Instant
-    """As it was meant; where it cannot be read, when it was first seen."""
+    """The time that was meant; where it cannot be read, when it was first seen."""
 
 
 class Illness(Value):
@@ -182,7 +183,7 @@ class Illness(Value):
     ended: Instant | None = None
     """None: it lasts."""
     spent: Span = timedelta(0)
-    """Of healthTimeout, in former spells."""
+    """How much of healthTimeout former spells have used."""
     spells: Count = 1
 
 
@@ -200,11 +201,11 @@ class VmClaim(Value):
     facts: VmFacts
     since: Instant
     look: Look | None = None
-    """The last look at Node, Lease and VM, which the next one is compared with."""
+    """The last look at Node, Lease and VM, to compare the next one with."""
     next: Instant
-    """When it is looked at next."""
+    """When the next look is due."""
     moved: Count = 0
-    """Looks in a row that saw the Lease move: a contradiction."""
+    """How many looks in a row saw the Lease move: a contradiction."""
 
 
 class Deletion(Value):
@@ -217,7 +218,7 @@ class Deletion(Value):
     recreate: bool = False
     """A new life follows, under the same name."""
     abandon_node: bool = False
-    """Once the VM is gone, a cluster that does not answer is not waited for."""
+    """Once the VM is gone, do not wait for a cluster that does not answer."""
 
 
 class AppliedSpec(Value):
@@ -253,7 +254,7 @@ class Status(Model):
 
     @property
     def shown_phase(self) -> str:
-        """With the sub-phase of one that is preserved (seed 003, point 2)."""
+        """The phase, with the sub-phase of a preserved machine (seed 003, point 2)."""
         return f"{self.phase}:Preserved" if self.preserve.expiry_time else str(self.phase)
 
 
@@ -274,18 +275,19 @@ class MachineState(Model):
     """The workflow's own task queue, from which the others are named."""
     timings: Timings = Field(default_factory=Timings)
     owner: Owner | None = None
-    """Who made it, plans its end and hears of it; None: nobody. On the wire `pool` names one that is a pool, too."""
+    """The owner that made it, plans its end and hears of it; None: nobody. On the wire, `pool` also names an owner that
+    is a pool."""
     revision: Count = 0
-    """Of the owner, that it was made from."""
+    """The owner's revision that it was made from."""
     template: Count = 0
-    """Generation of the owner's template that its spec is of."""
+    """The generation of the owner's template that its spec comes from."""
 
     status: Status = Field(default_factory=Status)
 
     uid: Key = ""
     life: Count = 0
-    """Which one of its name in this chain of runs, from 1: `recreate` begins the next. 0: begun by hand, or by an older
-    starter."""
+    """Which life of its name this is in this chain of runs, from 1: `recreate` begins the next. 0: begun by hand, or by
+    an older starter."""
     takes: Key = ""
     """The uid of a VM of its name that a person has told it to take over."""
     created: Instant | None = None
@@ -295,9 +297,9 @@ class MachineState(Model):
     stale: StaleNode | None = None
     """The Node that its VM would have been mistaken for, until it is known whether it can be removed."""
     node: NodeFacts | None = None
-    """The newest that the watch of nodes told."""
+    """The newest facts from the watch of nodes."""
     vm: VmFacts | None = None
-    """The newest of the VM that is believed: bad news, and good news after bad."""
+    """The newest facts of the VM that are believed: bad news, and good news after bad."""
     claim: VmClaim | None = None
     """What the cloud says of it and is not believed, or not yet."""
     post_start_done: bool = False
@@ -308,73 +310,74 @@ class MachineState(Model):
     account: Key = ""
     """Key of the account in which the cluster was told to look for the VM."""
     account_id: Key = ""
-    """The account that the VM was made in, as the cloud names accounts, or may have been by a create call whose answer
-    is not known: Secrets may open another one later. "": there was no such call, or it was made before this was asked,
-    and is learnt when the VM is read next."""
+    """The account that the VM was made in, in the cloud's own words, or may have been made in by a create call whose
+    answer is not known: Secrets may open another one later. "": there was no such call, or it was made before this was
+    recorded, and the next read of the VM fills it in."""
     joined: bool = False
-    """The Node carries the template and the token is revoked."""
+    """Whether the Node carries the template and the token is revoked."""
     joined_uid: Key | None = None
-    """Of the Node object that carries the template."""
+    """The uid of the Node object that carries the template."""
     ready_uid: Key | None = None
-    """Of the Node object that was freed of the instance-not-ready taint; another one must be made ready first."""
+    """The uid of the Node object that was freed of the instance-not-ready taint; another one must be made ready
+    first."""
     was_running: bool = False
     trouble: Trouble | None = None
     update_failures: Count = 0
-    """Of the hot update, in a row."""
+    """Failures of the hot update, in a row."""
     attempted_specs: list[Document] = Field(default_factory=list)
-    """Of hot updates that were begun since the last that succeeded, and of create calls of another class: the VM may
-    carry parts of each."""
+    """Specs of hot updates begun since the last that succeeded, and of create calls of another class: the VM may carry
+    parts of each."""
     healthy_since: Instant | None = None
     illness: Illness | None = None
     ill_for: Word = ""
-    """The reason that it was said to be Unknown for last."""
+    """The last reason given for being Unknown."""
     suspicion: Look | None = None
     """The first of the two looks without which no machine is Failed."""
     adopted: bool = False
-    """Began with a VM that was found by its owner tags."""
+    """Whether it began with a VM that was found by its owner tags."""
     asks_permit: bool = False
-    """Found ill for healthTimeout, it asks its pool whether it may be Failed."""
+    """Whether it asks its pool to be Failed, having been found ill for healthTimeout."""
     permitted: bool = False
-    """The pool has said so."""
+    """Whether the pool has permitted that."""
     mark: Mark | None = None
-    """On its Node."""
+    """The mark on its Node."""
     template_applied: Count = 0
     """The newest generation of the pool's template that the Node carries, once there is one."""
     create_failure: ErrorInfo | None = None
-    """Of the last create call, while there is no VM."""
+    """The failure of the last create call, while there is no VM."""
     create_failures: Count = 0
-    """Create calls that failed."""
+    """How many create calls failed."""
     failures_told: Count = 0
-    """So many of them the pool has heard of."""
+    """How many of them the pool has heard of."""
     told_pool: Key = ""
-    """The last report to the pool as a hash, without its number, to see whether there is anything new to say."""
+    """A hash of the last report to the pool, without its number, to see whether there is anything new to say."""
     reports: Count = 0
-    """To the pool, so far."""
+    """The number of the last report to the pool."""
     repair: RepairIntent | None = None
-    """Its pool wants it gone, unless a fresh look at its Node finds that it is to be preserved."""
+    """Set when its pool wants it gone, unless a fresh look at its Node finds that it is to be preserved."""
     drain_began: Instant | None = None
     drained: bool = False
     look_again: bool = False
-    """The drain was long before the deletion: the Node is looked at once more before the VM goes."""
+    """The drain was long before the deletion: the Node is looked at again before the VM goes."""
     vm_gone: bool = False
     vms: dict[Key, Name] = Field(default_factory=dict)
-    """What the deletion found and has deleted, as in DeleteOutput: Nodes of them may be left."""
+    """What the deletion found and has deleted, as in DeleteOutput: Nodes of theirs may be left."""
     former_vms: list[Key] = Field(default_factory=list)
-    """providerIDs of the VMs of former lives, the last ones."""
+    """providerIDs of the VMs of the last former lives."""
     deletion: Deletion | None = None
     hooks: Hooks = Field(default_factory=Hooks)
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[Key, Text] = Field(default_factory=dict)
     """The last intents, id to answer: a second arrival changes nothing and gets the first answer."""
     parked: Text | None = None
-    """Why the life stands still: an error of our own code. `renew` tries the phase again."""
+    """Why the life is parked: an error of our own code. `renew` tries the phase again."""
     messages: Count = 0
-    """Since the last continue-as-new."""
+    """Messages since the last continue-as-new."""
 
     @model_validator(mode="before")
     @classmethod
     def _of_a_pool(cls, data: Any) -> Any:
-        """A person names the pool alone, and so does an older worker."""
+        """Fills the owner: a person only names the pool, and so does an older worker."""
         if isinstance(data, dict) and data.get("pool") and not data.get("owner"):
             return {**data, "owner": {"name": data["pool"]}}
         return data
@@ -395,5 +398,5 @@ class MachineResult(Value):
     provider_id: Key | None = Field(default=None, alias="providerID")
     kept: Texts = Field(default_factory=list)
     left: Texts = Field(default_factory=list)
-    """In the cluster, by an operator's word or because nobody could say that it was the machine's."""
+    """What is left in the cluster, by an operator's word or because nobody could say that it was the machine's."""
     journal: list[Happening] = Field(default_factory=list)

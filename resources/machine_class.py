@@ -34,10 +34,10 @@ from resources.timings import Timings
 
 CHANGES_KEPT = 20
 TROUBLES_KEPT = 100
-"""Failed users whose messages the class keeps; the others' are in the machines themselves."""
+"""How many failed users' messages the class keeps; the machines themselves keep the others."""
 UPDATE_CONCURRENCY = 10
 SILENCE = timedelta(minutes=2)
-"""A user that was told and says nothing for so long does not hold up the others, and is told again."""
+"""How long a told user may be silent before it no longer holds up the others, and is told again."""
 
 
 def concurrency_of(annotations: Mapping[str, str]) -> int:
@@ -60,7 +60,7 @@ def user_words(user: str) -> str:
 
 
 def users_words(users: Iterable[str], named: int = 0) -> str:
-    """Machines and pools apart, some of each by name: `1 pool (p1) and 7 machines (a, b, c, d, e, …)`."""
+    """Machines and pools separately, some of each by name: `1 pool (p1) and 7 machines (a, b, c, d, e, …)`."""
     kinds: dict[str, list[str]] = {"pool": [], "machine": []}
     for user in sorted(users):
         kind, _, name = user_words(user).partition(" ")
@@ -81,36 +81,36 @@ class UpdateState(StrEnum):
     PENDING = "Pending"
     """It is not applied now: there is no VM yet, or the machine is being deleted."""
     UPDATING = "Updating"
-    """Under way, or tried again soon."""
+    """It is under way, or tried again soon."""
     FAILED = "Failed"
     """The last try failed; it is tried again."""
     OUTDATED = "Outdated"
     """Updatable fields are applied; others differ, which only a new VM can have."""
     NOT_SUPPORTED = "NotSupported"
-    """The provider's driver cannot update a VM that runs."""
+    """The provider's driver cannot update a running VM."""
 
 
 class ClassReport(Value):
-    """From a user to its class: with the first one it is known as a user (signal `report`)."""
+    """A user's report to its class, which knows it as a user from the first one (signal `report`)."""
 
     user: Key
-    """Name of the machine; of a pool names.pool_user."""
+    """The name of the machine; for a pool names.pool_user."""
     generation: Order
-    """The newest that it has."""
+    """The newest generation that it has."""
     applied: Count
-    """The newest whose updatable fields it carries; 0 before there is a VM."""
+    """The newest generation whose updatable fields it carries; 0 before there is a VM."""
     state: UpdateState
     reason: Word = ""
-    """CamelCase, of resources.reasons."""
+    """CamelCase, from resources.reasons."""
     message: Text = ""
     next_try: Instant | None = None
-    """Of a failed one."""
+    """When a failed update is tried again."""
     time: OrderTime
     """A report that is older than the one before it changes nothing."""
 
 
 class ClassNews(Value):
-    """From a class to a user (signal `class_changed`): the whole snapshot; an older generation is dropped."""
+    """A class's news to a user (signal `class_changed`): the whole snapshot; an older generation is dropped."""
 
     machine_class: ClassSnapshot
     requested_by: Text = ""
@@ -140,12 +140,12 @@ class ClassChange(Value):
 
 
 class ClassQuestion(Value):
-    """What would a class change? Of query `preview`."""
+    """The question of query `preview`: what would a class change?"""
 
     machine_class: ClassSnapshot
-    """As it would be applied."""
+    """The class as it would be applied."""
     instead_of: ClassSnapshot | None = None
-    """None: of the class as it is; else of the class that a machine has now."""
+    """The class to compare with; None: this class as it is; else the class that a machine has now."""
 
 
 class ClassPreview(Value):
@@ -169,9 +169,9 @@ class ReportInput(Value):
     machine_class: ClassRef
     report: ClassReport
     left: list[ClassRef] = Field(default_factory=list)
-    """Classes that count the machine among their users, and are wrong."""
+    """Classes that count the machine among their users, and should not."""
     announcement: Announcement | None = None
-    """Of a machine whose class has other credentials now: the account is listed with them from now on."""
+    """Set for a machine whose class now has other credentials: the account is listed with them from now on."""
 
 
 class TellUsersInput(Value):
@@ -182,16 +182,16 @@ class TellUsersInput(Value):
 
 class TellUsersOutput(Value):
     gone: list[Key] = Field(default_factory=list)
-    """Those without a workflow that runs."""
+    """Users without a running workflow."""
 
 
 class ClassProgress(Value):
-    """How far a class's newest changes are, for numbers (query `progress`)."""
+    """How far a class's newest changes have come, for numbers (query `progress`)."""
 
     states: list[tuple[UpdateState, Key, Count]] = Field(default_factory=list)
-    """State, reason, and how many machines are so."""
+    """State, reason, and how many machines are in it."""
     unfinished_since: Instant | None = None
-    """When the oldest change was made that an unfinished user does not carry; None: there is none."""
+    """When the oldest change that an unfinished user does not carry was made; None: there is none."""
 
 
 class UsersFound(Value):
@@ -205,22 +205,22 @@ class User(NamedTuple):
     """What a class knows of one user: a tuple, so that 5,000 of them travel in one payload."""
 
     generation: Count = 0
-    """The newest that it said it has; 0: it has said nothing yet."""
+    """The newest generation that it said it has; 0: it has said nothing yet."""
     applied: Count = 0
     state: UpdateState = UpdateState.UPDATING
     reason: Word = ""
     time: Instant | None = None
-    """Of its last report."""
+    """The time of its last report."""
     told: Count = 0
     """The generation that it was told last."""
     tells: Count = 0
-    """How often it was told that one without an answer."""
+    """How often it was told that generation without an answer."""
     patience: Instant | None = None
-    """Until then its word is waited for; absolute."""
+    """Until when its answer is awaited; absolute."""
 
     @property
     def settled(self) -> bool:
-        """It is done with the generation that it has, for now."""
+        """Whether it is done, for now, with the generation that it has."""
         return self.generation > 0 and self.state is not UpdateState.UPDATING
 
 
@@ -244,16 +244,16 @@ class ClassState(Model):
     annotations: Annotations = Field(default_factory=dict)
     machine_class: ClassSnapshot
     update_concurrency: Count = Field(default=UPDATE_CONCURRENCY, ge=1)
-    """Users that are told of a change and have not finished it, at most."""
+    """How many users may be told of a change and not have finished it."""
     silence: Span = SILENCE
     queue_prefix: Name = DEFAULT_QUEUE
     timings: Timings = Field(default_factory=Timings)
 
     created: Instant | None = None
     users: dict[Key, User] = Field(default_factory=dict)
-    """By machine name, or names.pool_user of a pool."""
+    """Users by machine name, or by names.pool_user for a pool."""
     troubles: dict[Key, Trouble] = Field(default_factory=dict)
-    """Of failed users; so many at most."""
+    """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None
     """The provider spec of the newest generation that a user carries: its must-tags are fixed while there are users."""
     changes: list[ClassChange] = Field(default_factory=list)
@@ -261,7 +261,7 @@ class ClassState(Model):
     intents: dict[Key, Text] = Field(default_factory=dict)
     deadlines: dict[Key, Instant] = Field(default_factory=dict)
     searched: bool = False
-    """Machines that name the class and were there before this workflow have been looked for."""
+    """Whether machines that name the class and were there before this workflow have been looked for."""
     deleted: bool = False
     parked: Text | None = None
     messages: Count = 0
@@ -285,8 +285,8 @@ class ClassState(Model):
 
     @property
     def states(self) -> list[tuple[UpdateState, str, int]]:
-        """State, reason, and how many machines are so. Who has not said that it has the newest generation is not done
-        with it, whatever it was before. A pool has nothing to update itself."""
+        """State, reason, and how many machines are in it. A user that has not said that it has the newest generation is
+        not done with it, whatever it was before. A pool has nothing to update itself."""
         counts = Counter(
             (UpdateState.UPDATING, "") if u.generation < self.generation else (u.state, u.reason)
             for name, u in self.users.items()
@@ -296,7 +296,7 @@ class ClassState(Model):
 
     @property
     def progress(self) -> ClassProgress:
-        # Of one that carries nothing yet, or has said nothing yet, only the newest change is known to be missing.
+        # If one carries nothing yet, or has said nothing yet, only the newest change is known to be missing.
         carried = min((u.applied or self.generation - 1 for u in self.not_done.values()), default=self.generation)
         missing = (c.time for c in self.changes if c.generation > carried)
         return ClassProgress(states=self.states, unfinished_since=min(missing, default=None))
@@ -304,5 +304,5 @@ class ClassState(Model):
     @property
     def last_updated_generation(self) -> int:
         """The newest that every user carries (seed 002: last-updated-machineClass); a user without a VM carries none
-        yet and will be made by the newest. Without users the current one."""
+        yet and will be made from the newest. Without users the current one."""
         return min((u.applied for u in self.users.values() if u.applied), default=self.generation)

@@ -1,7 +1,6 @@
 """MachineDeployment, a pool of machines, as Gardener writes it (machine.sapcloud.io/v1alpha1,
-machinedeployment_types.go): its names and defaults, and what this house adds to it (`repair`, `pauseAfter`,
-`hibernated`, the limits of preservation of seed 003).
-"""
+machinedeployment_types.go): its names and defaults, and what Hostler adds to it (`repair`, `pauseAfter`, `hibernated`,
+the limits of preservation of seed 003)."""
 
 from __future__ import annotations
 
@@ -17,7 +16,8 @@ from resources.machine_manifest import ClassRef, MachineSpec, ObjectMeta, Templa
 from resources.names import is_label
 
 NAME_LENGTH = 51
-"""Of a pool, so that its machines' names (`<pool>-<5 characters of the revision>-<5 characters>`) fit into a label."""
+"""The longest name of a pool, so that its machines' names (`<pool>-<5 characters of the revision>-<5 characters>`) fit
+into a label."""
 AMOUNT_MOST = 999_999
 _PERCENT = re.compile(r"(0|[1-9][0-9]{0,3})%")
 _COUNT = re.compile(r"[0-9]{1,6}")
@@ -137,7 +137,7 @@ class Strategy(Manifest):
 
     @property
     def rolling(self) -> RollingUpdate | None:
-        """Its settings, also where none are given; None for OnDelete."""
+        """The settings of a rolling update, even where none are given; None for OnDelete."""
         if self.type == "OnDelete":
             return None
         return self.rolling_update or RollingUpdate()
@@ -201,7 +201,8 @@ class MachineDeploymentSpec(Manifest):
 
     @model_validator(mode="after")
     def one_preserve_timeout(self) -> MachineDeploymentSpec:
-        """The machines', which have it from their template; a template that gives its own keeps that."""
+        """Gives the timeout to the machines, which have it from their template; a template that gives its own keeps
+        that."""
         machine = self.template.spec
         if "machine_preserve_timeout" not in machine.model_fields_set:
             machine.machine_preserve_timeout = self.machine_preserve_timeout

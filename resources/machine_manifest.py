@@ -73,7 +73,7 @@ class HookKind(StrEnum):
 
 
 HOOKS_MOST = 50
-"""Hooks of one kind and origin (spec, or added later) on one machine."""
+"""The most hooks of one kind and origin (spec, or added later) on one machine."""
 # OpenShift's (machine/v1beta1, types_machine.go, LifecycleHook).
 _HOOK_NAME = re.compile(
     r"^([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"
@@ -81,7 +81,7 @@ _HOOK_NAME = re.compile(
 
 
 def check_hook_name(value: str) -> str:
-    """Raises ValueError with the accepted form."""
+    """The name, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 256 or not _HOOK_NAME.fullmatch(value):
         raise ValueError(
             f"{value[:300]!r} is no hook's name: 3 to 256 characters, words in CamelCase, perhaps after a DNS name and "
@@ -91,7 +91,7 @@ def check_hook_name(value: str) -> str:
 
 
 def check_hook_owner(value: str) -> str:
-    """Raises ValueError with the accepted form."""
+    """The owner, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 512 or not value.isprintable() or value != value.strip():
         raise ValueError(
             f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; "
@@ -157,7 +157,7 @@ class MachineSpec(Manifest):
     @field_validator("node_conditions", mode="before")
     @classmethod
     def comma_separated(cls, value: Any) -> Any:
-        """Gardener writes them as one string."""
+        """Splits conditions that Gardener writes as one string."""
         return [c.strip() for c in value.split(",") if c.strip()] if isinstance(value, str) else value
 
 
@@ -167,8 +167,8 @@ _span: TypeAdapter[timedelta] = TypeAdapter(Span)
 
 
 def as_kept(given: Any) -> Any:
-    """A spec, or a template that holds one, as an older worker may have kept it: timeouts had no limit then, and what
-    such a state has too long is ten years from now on. It must be decoded, whatever a manifest may say today."""
+    """A spec, or a template that holds one, as an older worker may have kept it: timeouts had no limit then, and one
+    that is too long in such a state is now ten years. It must be decoded, whatever a manifest may say today."""
     if not isinstance(given, dict):
         return given
     of_pool = "template" in given
@@ -180,7 +180,7 @@ def as_kept(given: Any) -> Any:
 
 
 KeptMachineSpec = Annotated[MachineSpec, BeforeValidator(as_kept)]
-"""In a state."""
+"""A machine spec in a state."""
 
 
 class Machine(Manifest):

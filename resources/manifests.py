@@ -1,6 +1,5 @@
 """Every kind of manifest, as Gardener writes them (machine.sapcloud.io/v1alpha1), and the loader that turns YAML into
-them with errors that say what, where and what to do.
-"""
+them, with errors that say what, where and what to do."""
 
 from __future__ import annotations
 
@@ -115,7 +114,7 @@ class Secret(Manifest):
         return dict.fromkeys(value, "**********")
 
     def plain(self) -> dict[str, bytes]:
-        """The values, decoded; stringData wins, as at the API server."""
+        """The values, decoded; stringData wins, as on the API server."""
         data = {k: base64.b64decode(v.get_secret_value()) for k, v in self.data.items()}
         return data | {k: v.get_secret_value().encode() for k, v in self.string_data.items()}
 
@@ -129,7 +128,7 @@ KINDS: dict[str, type[Manifest]] = {
 }
 
 ERROR_MOST = 500
-"""Characters of one thing that is wrong."""
+"""The most characters of one error."""
 ERRORS_SHOWN = 20
 
 
@@ -149,7 +148,7 @@ class Loaded:
 def load_manifests(text: str, source: str) -> Loaded:
     """All documents of a YAML stream. `source` is the file's name, for messages.
 
-    Raises ManifestError for the first document that is wrong, with every wrong field of it; nothing is half loaded.
+    Raises ManifestError for the first document that is wrong, with all its wrong fields; nothing is half loaded.
     """
     loaded = Loaded()
     try:
@@ -165,7 +164,7 @@ def load_manifests(text: str, source: str) -> Loaded:
 
 
 def _items(document: Any, where: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """The document, or what a List holds: `kubectl get -o yaml` of several objects."""
+    """The document, or the items of a List: `kubectl get -o yaml` of several objects."""
     if not isinstance(document, dict):
         raise ManifestError(f"{where}: a manifest is a mapping with apiVersion and kind, not {type(document).__name__}")
     if document.get("kind") == "List":
@@ -242,7 +241,7 @@ def unknown_fields(model: BaseModel, prefix: str = "") -> Iterator[str]:
 
 
 def shown(text: str, most: int) -> str:
-    """As part of a message: bounded, and without what is none of a line's characters."""
+    """The text as part of a message: bounded, and without characters that do not belong in a line."""
     return cut(text if text.isprintable() else repr(text)[1:-1], most)
 
 

@@ -1,10 +1,10 @@
-"""Markdown for Temporal's web UI, in which a text of strangers is a text.
+"""Markdown for Temporal's web UI, in which a stranger's text is only text.
 
-The UI renders what a workflow says of itself with gomarkdown's common extensions, raw HTML, links of any scheme and
-quotes and dashes made pretty included (temporalio/ui, server/route/ui.go); newer pages of it with CommonMark. A policy
-keeps scripts and images off, and nothing keeps a message from drawing a heading, a table, or a link whose words lie. So
-what is not `Markdown` is escaped by everything that is here, once: a page is made of these pieces, and a plain string
-can only be its text.
+The UI renders what a workflow says of itself with gomarkdown's common extensions, including raw HTML, links of any
+scheme, and prettified quotes and dashes (temporalio/ui, server/route/ui.go); its newer pages use CommonMark. A policy
+keeps scripts and images off, but nothing keeps a message from drawing a heading, a table, or a link whose words lie. So
+everything here escapes, once, what is not `Markdown`: a page is made of these pieces, and a plain string can only be
+its text.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from resources.visible import visible
 
 
 class Markdown(str):
-    """Text whose marks are meant. An f-string of it is a plain string again, and would be escaped."""
+    """Text whose marks are meant. An f-string made of it is a plain string again, and would be escaped."""
 
     __slots__ = ()
 
@@ -38,29 +38,29 @@ _FIRST = re.compile(r"[+\-=:]|\d+(?=[.)])")
 
 
 def _referred(match: re.Match[str]) -> str:
-    """Character references: text for both renderers, where gomarkdown knows no backslash before some marks."""
+    """Character references: text for both renderers, where gomarkdown ignores a backslash before some marks."""
     return "".join(f"&#{ord(c)};" for c in match[0])
 
 
 def plain(text: object) -> Markdown:
-    """One line that is shown as it is written. Markdown stays what it is."""
+    """One line that is shown as it is written. Markdown stays as it is."""
     return text if isinstance(text, Markdown) else Markdown(_begun(str(text).strip()))
 
 
 def _begun(text: str) -> str:
-    """At the beginning of a line."""
+    """The escaped text at the beginning of a line."""
     line = _inline(text.lstrip())
     first = _FIRST.match(line)
     return _referred(first) + line[first.end() :] if first else line
 
 
 def _inline(text: str) -> str:
-    """Within a line: spaces at its ends stay."""
+    """The escaped text within a line: spaces at its ends stay."""
     return _MARKS.sub(_referred, visible(re.sub(r"\s+", " ", text)))
 
 
 def code(text: str) -> Markdown:
-    """In which nothing is a mark but its own end, which is a longer one than any in the text."""
+    """Code, in which nothing is a mark but its own end, which is longer than any in the text."""
     text = visible(" ".join(text.split()))
     if not text:
         return Markdown()
@@ -75,14 +75,14 @@ def strong(text: str) -> Markdown:
 
 
 def join(*parts: str) -> Markdown:
-    """Pieces of one line, one after the other; spaces between them are theirs."""
+    """Joins pieces of one line; spaces between them are theirs."""
     first, *more = parts
     line = [first if isinstance(first, Markdown) else _begun(first)]
     return Markdown("".join(line + [p if isinstance(p, Markdown) else _inline(p) for p in more]))
 
 
 def prose(text: str) -> Markdown:
-    """Our own words, in which commands stand between backticks, as resources/reasons writes them."""
+    """Our own words, with commands between backticks, as resources/reasons writes them."""
     parts = text.split("`")
     if len(parts) % 2 == 0:
         return plain(text)
@@ -98,5 +98,5 @@ def items(lines: Iterable[str]) -> Markdown:
 
 
 def page(*blocks: str) -> Markdown:
-    """Headings, lists and paragraphs, one below the other; an empty one is left out."""
+    """Joins headings, lists and paragraphs, one below the other; an empty one is left out."""
     return Markdown("\n\n".join(made for block in blocks if (made := plain(block))))

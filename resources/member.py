@@ -1,6 +1,5 @@
 """What an owner knows of one of its machines: a tuple with one-letter codes and times in milliseconds, so that 5,000 of
-them travel in one payload.
-"""
+them travel in one payload."""
 
 from __future__ import annotations
 
@@ -17,11 +16,12 @@ from resources.names import PRIORITY_ANNOTATION
 from resources.preservation import PreservedBy
 
 DEFAULT_PRIORITY = 3
-"""Of a machine without the annotation machinepriority.machine.sapcloud.io, or with one that is no number (MCM)."""
+"""The priority of a machine without the annotation machinepriority.machine.sapcloud.io, or with one that is not a
+number (MCM)."""
 
 
 def priority_in(annotations: Mapping[str, str]) -> int | None:
-    """None where there is none, or none that is a number of 32 bits (MCM: strconv.Atoi)."""
+    """The priority that annotations give; None if they give none, or not a number of 32 bits (MCM: strconv.Atoi)."""
     text = annotations.get(PRIORITY_ANNOTATION, "").strip()
     try:
         found = int(text) if len(text) <= len(str(-(2**31))) else None
@@ -31,7 +31,7 @@ def priority_in(annotations: Mapping[str, str]) -> int | None:
 
 
 def priority_of(annotations: Mapping[str, str]) -> int:
-    """Of a machine, or of a template whose machines get it."""
+    """The priority of a machine, or of a template whose machines get it."""
     found = priority_in(annotations)
     return DEFAULT_PRIORITY if found is None else found
 
@@ -56,8 +56,8 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _stamp(value: Any) -> Any:
-    """Within the times that there are, where pydantic takes a number for milliseconds, as it is: of few it would make
-    seconds. One call for each of 20,000 in a payload."""
+    """A time, cut to bounds. A number is milliseconds, even where pydantic would take a small one for seconds. One call
+    for each of 20,000 in a payload."""
     if type(value) is int:
         return min(max(value, _EARLIEST), _LATEST)
     return value if isinstance(value, bool) else _instant.validate_python(value)
@@ -68,18 +68,18 @@ _instant: TypeAdapter[datetime] = TypeAdapter(Instant)
 Stamp = Annotated[datetime, BeforeValidator(_stamp), PlainSerializer(_milliseconds, return_type=int, when_used="json")]
 """A time, on the wire in ms since 1970."""
 Flag = Annotated[bool, PlainSerializer(int, return_type=int, when_used="json")]
-"""On the wire 0 or 1."""
+"""A flag, on the wire 0 or 1."""
 PhaseCode = Annotated[
     Phase, BeforeValidator(_phase), PlainSerializer(_CODES.__getitem__, return_type=str, when_used="json")
 ]
-"""On the wire one letter."""
+"""A phase, on the wire one letter."""
 
 
 class Vm(StrEnum):
     UNBORN = ""
-    """The cloud has not answered yet that there is one; there may be."""
+    """The cloud has not yet answered that there is one; there may be."""
     LIVES = "v"
-    """Made, and not confirmed gone. One that is stuck in shutting-down is this."""
+    """Made, and not confirmed gone, even if it is stuck in shutting-down."""
     GONE = "g"
     """The cloud has confirmed it gone."""
 
@@ -91,15 +91,15 @@ class Trouble(StrEnum):
     JOIN = "j"
     """It was never Running: not within its creationTimeout, or its VM was gone or stopped before."""
     CREATE = "c"
-    """It got no VM within its creationTimeout, and not for a fault of its own: the cloud had none to give."""
+    """It got no VM within its creationTimeout, and not by its own fault: the cloud had none to give."""
     HEALTH = "h"
-    """It was Running and is not healthy any more."""
+    """It was Running and is no longer healthy."""
     GONE = "g"
     """It was Running, and somebody else deleted its VM."""
 
 
 class Permit(StrEnum):
-    """To be Failed for its health, and so to be replaced."""
+    """The permit to be Failed for its health, and so to be replaced."""
 
     NONE = ""
     ASKED = "a"
@@ -108,26 +108,26 @@ class Permit(StrEnum):
 
 
 class Keep(StrEnum):
-    """What shall become of a machine that Failed and is drained, as it says itself."""
+    """What is to become of a machine that Failed and is drained, as it says itself."""
 
     UNDECIDED = ""
-    """It has not Failed, is not drained yet, or is preserved already."""
+    """It has not Failed, is not drained yet, or is already preserved."""
     ASKED = "u"
     """It is to be preserved: `now` or `when-failed`."""
     SLOT = "a"
-    """Nobody asked for anything: preserved where a slot is free."""
+    """Nobody asked for anything: it is preserved if a slot is free."""
     NEVER = "n"
     """`false`, or there is no VM to look at."""
 
 
 class Released(StrEnum):
-    """Whether a lower autoPreserveFailedMax has taken the slot of a machine that its pool had preserved by itself."""
+    """Whether a lower autoPreserveFailedMax has taken the slot of a machine that its pool had preserved on its own."""
 
     NO = ""
     TAKEN = "t"
     """It is told once it has reported that it is preserved: a word before that would be about nothing."""
     TOLD = "s"
-    """It has not reported yet that it goes."""
+    """It has been told, and has not yet reported that it goes."""
 
 
 class Member(NamedTuple):
@@ -145,42 +145,43 @@ class Member(NamedTuple):
     priority: Count = DEFAULT_PRIORITY
     """Lower ones are deleted first."""
     marked: Stamp | None = None
-    """When somebody, as a rule cluster-autoscaler, marked it for deletion."""
+    """When somebody, usually cluster-autoscaler, marked it for deletion."""
     preserved_until: Stamp | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
     deleting: Flag = False
-    """The pool has decided to delete it."""
+    """Whether the pool has decided to delete it."""
     drained: Flag = False
-    """Failed, and its node holds no pods any more that a drain would move."""
+    """Whether it has Failed, and its node no longer holds pods that a drain would move."""
     node_marked: Flag = False
-    """Its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our marker."""
+    """Whether its Node carries a rollout's marks: the taint PreferNoSchedule, and scale-down-disabled with our
+    marker."""
     marks_due: Flag = False
-    """Its Node is not known to be as `node_marked` says."""
+    """Whether its Node is not known to be as `node_marked` says."""
     template: Count = 0
     """The newest generation of the pool's template that its spec and its Node have."""
     seq: Count = 0
-    """Of its last report: an older one that was overtaken changes nothing."""
+    """The number of its last report: an older one that was overtaken changes nothing."""
     keep: Keep = Keep.UNDECIDED
     kept: PreservedBy = PreservedBy.NOBODY
-    """The pool has granted that it is preserved, and the machine has not reported yet that it is: a slot is taken."""
+    """The pool's grant of preservation, which the machine has not yet confirmed in a report: a slot is taken."""
     released: Released = Released.NO
     repair: Flag = False
-    """`deleting` is a RepairIntent, which the machine may refuse."""
+    """Whether `deleting` is a RepairIntent, which the machine may refuse."""
     removed: Flag = False
-    """A person has marked it for deletion by its name."""
+    """Whether a person has marked it for deletion by its name."""
     lasted: Flag = False
-    """It has been Running for planners.pool.pace.LASTED at a stretch, and is not Running any more. One that is Running
-    says so by `since`."""
+    """Whether it has been Running for planners.pool.pace.LASTED at a stretch, and no longer is. `since` says so of one
+    that is Running."""
     contradicted: Flag = False
-    """The cloud says that its VM is gone or does not run, and its kubelet lives."""
+    """Whether the cloud says that its VM is gone or does not run, while its kubelet lives."""
 
     @property
     def leaving(self) -> bool:
-        """By whosever decision; it comes back from there only when it refuses a repair."""
+        """Whether it leaves, by anybody's decision; it comes back only when it refuses a repair."""
         return self.deleting or self.phase is Phase.TERMINATING
 
     @property
     def stays(self) -> bool:
-        """It Failed and is not replaced: it is preserved by its own word, or has the pool's to be so. Until when is the
-        machine's affair."""
+        """Whether it Failed and is not replaced: it is preserved by its own word, or has the pool's word that it will
+        be. The machine itself decides until when."""
         return self.phase is Phase.FAILED and bool(self.kept or self.preserved_until is not None)

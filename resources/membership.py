@@ -1,4 +1,4 @@
-"""What goes between a machine and the pool that made it: signals both ways, each a whole snapshot."""
+"""What a machine and the pool that made it exchange: signals both ways, each a whole snapshot."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from resources.preservation import PreservedBy
 
 
 def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:
-    """A machine as its pool makes those of this revision."""
+    """The state with which its pool makes a machine of this revision."""
     template = revision.template
     return MachineState(
         name=name,
@@ -37,53 +37,54 @@ def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState
 
 
 class CreateFailure(Value):
-    """Of a create call; the pool slows down for it."""
+    """The failure of a create call; the pool slows down for it."""
 
     error_class: ErrorClass
     message: Text
 
 
 class MemberReport(Value):
-    """From a machine to its pool (signal `report`), when something of it has changed."""
+    """A machine's report to its pool (signal `report`), when something has changed."""
 
     machine: Name
     seq: Order
-    """Grows with each; one that was overtaken on its way changes nothing."""
+    """The report's number, which grows with each; one that was overtaken on its way changes nothing."""
     phase: Phase
     since: Instant
     """When it entered the phase."""
     vm: Vm = Vm.UNBORN
     trouble: Trouble = Trouble.NONE
     message: Text = ""
-    """Of the trouble, for people."""
+    """The trouble's words, for people."""
     asks: bool = False
     """Two fresh looks after healthTimeout found it ill: it waits for the permit to be Failed."""
     drained: bool = False
     """Failed, and nothing is left on its Node that a drain would move."""
     priority: Count | None = None
-    """By the annotation on its Node; None: the template's."""
+    """The priority from the annotation on its Node; None: the template's."""
     marked: Instant | None = None
-    """Marked for deletion, by the annotation on its Node."""
+    """When it was marked for deletion, by the annotation on its Node."""
     preserved_until: Instant | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
     keep: Keep = Keep.UNDECIDED
-    """Failed and drained: what it says shall become of it. The pool answers with `preserve_granted`, or deletes it."""
+    """What it says is to become of it once it has Failed and is drained. The pool answers with `preserve_granted`, or
+    deletes it."""
     failure: CreateFailure | None = None
-    """Of the last create call, while there is no VM."""
+    """The failure of the last create call, while there is no VM."""
     failures: Count = 0
-    """Create calls that failed: the same error twice is two failures."""
+    """How many create calls failed: the same error twice is two failures."""
     unanswered: bool = False
     """It got no VM within its creationTimeout, and its last create call had no clear answer: each may have made one
     that somebody has terminated since."""
     template: Order = 0
     """The newest generation of the pool's template that its spec and its Node have."""
     contradicted: bool = False
-    """The cloud says that its VM is gone or does not run, and its kubelet lives."""
+    """Whether the cloud says that its VM is gone or does not run, while its kubelet lives."""
     ended: bool = False
     """Nothing is left of it; the last report of all."""
     machine_class: Name = ""
-    """The class that its VM was or will be made from. This and the hash only after `report_again`: a pool that does not
-    know the machine finds its revision by them."""
+    """The class that its VM was or will be made from. This and the hash are only there after `report_again`: a pool
+    that does not know the machine finds its revision by them."""
     hash: Key = ""
     """planners.hot_update.rolling_hash of that class in version 1, for a pool on an older worker."""
     rolling_hash: Key = ""
@@ -91,28 +92,29 @@ class MemberReport(Value):
 
 
 class Permit(Value):
-    """From a pool to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
+    """A pool's message to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
 
     reason: Text
 
 
 class PreserveGrant(Value):
-    """From a pool to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved. The
-    machine's own clock and timeout make the expiry."""
+    """A pool's message to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved. The
+    machine's own clock and timeout set the expiry."""
 
     by: PreservedBy
     reason: Text
 
 
 class SlotTaken(Value):
-    """From a pool to a machine that it had preserved by itself (signal `slot_taken`): autoPreserveFailedMax is lower
-    now."""
+    """A pool's message to a machine that it had preserved on its own (signal `slot_taken`): autoPreserveFailedMax is
+    lower now."""
 
     reason: Text
 
 
 class TemplateNews(Value):
-    """From a pool to a machine (signal `template_changed`): the template as it is; an older generation is dropped."""
+    """A pool's message to a machine (signal `template_changed`): the template as it is; an older generation is
+    dropped."""
 
     generation: Order
     template: KeptTemplate
@@ -128,20 +130,20 @@ class PoolRef(Value):
 
 
 class StartMachinesInput(Value):
-    """Machines to be started, that differ in their names only."""
+    """Machines to be started, which only differ in their names."""
 
     names: list[Name]
     state: MachineState
-    """As each begins; its name is one of those above."""
+    """The state that each begins with; its name is one of those above."""
 
 
 class StartMachinesOutput(Value):
     used: list[Name] = Field(default_factory=list)
-    """Names that a machine has had that is gone: its workflow is not started again."""
+    """Names that belonged to a machine that is gone: its workflow is not started again."""
 
 
 class TellMachinesInput(Value):
-    """One signal for many machines; exactly one of the messages is given. Without any they are asked to report."""
+    """One signal for many machines; at most one of the messages is given. Without any they are asked to report."""
 
     cluster: Name
     names: list[Name]
@@ -155,9 +157,9 @@ class TellMachinesInput(Value):
 
 class TellMachinesOutput(Value):
     gone: list[Name] = Field(default_factory=list)
-    """Those whose workflow has ended in order: nothing is left of them."""
+    """Machines whose workflow has ended in order: nothing is left of them."""
     lost: dict[Name, Word] = Field(default_factory=dict)
-    """Those whose workflow was ended from outside, with its status, or was never started (""): there may be a VM."""
+    """Machines whose workflow was ended from outside, with its status, or was never started (""): there may be a VM."""
 
 
 class MembersFound(Value):
@@ -168,7 +170,7 @@ class MembersFound(Value):
 
 
 class MarkNodesInput(Value):
-    """Marks of a rollout on the Nodes of these machines; off where `on` is False."""
+    """Marks of a rollout on the Nodes of these machines; taken off where `on` is False."""
 
     cluster: Name
     pool: Name
@@ -180,4 +182,4 @@ class ForgetPoolInput(Value):
     cluster: Name
     name: Name
     classes: list[Name] = Field(default_factory=list)
-    """Names of those whose user it is no more."""
+    """Names of the classes that no longer have it as a user."""

@@ -1,4 +1,4 @@
-"""What travels between workflows, activities and the way in."""
+"""What travels between workflows, activities and their callers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from resources.packed import Packed, pack, unpack
 class Intent(Value):
     """What an operator wants. It may arrive by update and by signal; it counts once per id.
 
-    The id is made by the sender and is the update's id too. One typed by hand may leave it out.
+    The sender makes the id, which is the update's id too. An intent typed by hand may leave it out.
     """
 
     id: Key = ""
@@ -53,16 +53,17 @@ class DeleteIntent(Intent):
 
 
 class RepairIntent(DeleteIntent):
-    """By a pool, of a machine that Failed and has no slot: it does not count when the machine is to be preserved by
-    now, which then says so again."""
+    """A pool's intent for a machine that Failed and has no slot: it does not count if the machine is meanwhile to be
+    preserved, and the machine then says so again."""
 
 
 class RecreateIntent(DeleteIntent):
-    """A delete to the end, then a new life under the same name, by the newest spec and class."""
+    """A complete delete, then a new life under the same name, by the newest spec and class."""
 
 
 class AdoptIntent(Intent):
-    """To a machine that waits by NameTaken: the VM of this uid, which carries its name, is its own."""
+    """An intent for a machine that waits because of NameTaken: the VM of this uid, which carries its name, is its
+    own."""
 
     uid: Key = Field(min_length=1, max_length=100)
 
@@ -85,10 +86,10 @@ class Happening(Value):
 
 
 class NodeFacts(Value):
-    """What the watch tells a machine of its Node: a whole snapshot, so that a lost or repeated one does no harm."""
+    """What the watch tells a machine about its Node: a whole snapshot, so that a lost or repeated one does no harm."""
 
     epoch: Order
-    """The server's start time of the watch, in ms: a newer watch is never taken for an older one."""
+    """The server's start time of the watch, in ms: a newer watch is never mistaken for an older one."""
     seq: Order
     exists: bool
     name: Name = ""
@@ -96,20 +97,20 @@ class NodeFacts(Value):
     uid: Key = ""
     created: Instant | None = None
     ready: bool = False
-    """Condition Ready is True."""
+    """Whether condition Ready is True."""
     conditions: Facts = Field(default_factory=dict)
-    """Type to status, of all but the condition types that are as a healthy node has them."""
+    """Type to status, except for condition types that are as on a healthy node."""
     reason: Said = ""
-    """Why it is not ready, in the kubelet's or the node lifecycle controller's words."""
+    """Why it is not ready, in the words of the kubelet or the node lifecycle controller."""
     not_ready_taint: bool = False
-    """The instance-not-ready taint is on it."""
+    """Whether it has the instance-not-ready taint."""
     startup_taints: list[Name] = Field(default_factory=list)
-    """Keys of the taints on it that others remove when they have done their part (names.STARTUP_TAINTS)."""
+    """Keys of its taints that others remove when they have done their part (names.STARTUP_TAINTS)."""
     unschedulable: bool = False
     deleting: bool = False
     addresses: Words = Field(default_factory=list)
     annotations: Facts = Field(default_factory=dict)
-    """Of those on it the ones that its machine reads."""
+    """Those of its annotations that its machine reads."""
     twins: Words = Field(default_factory=list)
     """Names of other Nodes with the VM's providerID, which do not count."""
     unwritable: Text = ""
@@ -121,18 +122,19 @@ class NodeFacts(Value):
 
     @property
     def says(self) -> tuple[object, ...]:
-        """What a machine's health is judged by, and of which Node."""
+        """What a machine's health is judged by, and which Node's it is."""
         return self.exists, self.uid, self.ready, self.conditions, self.provider_id
 
 
 class VmFacts(Value):
-    """What the watch of a cloud account tells a machine of its VM: a whole snapshot, like NodeFacts."""
+    """What the watch of a cloud account tells a machine about its VM: a whole snapshot, like NodeFacts."""
 
     epoch: Order
     seq: Order
     provider_id: Key = Field(alias="providerID")
     state: Word
-    """The driver's: pending, running, stopping, stopped, terminating; `gone` when a fresh read by id confirmed it."""
+    """The driver's state: pending, running, stopping, stopped, terminating; `gone` when a fresh read by id confirmed
+    it."""
     addresses: Words = Field(default_factory=list)
 
     @property
@@ -141,7 +143,7 @@ class VmFacts(Value):
 
 
 FAIRNESS_KEY_BYTES = 64
-"""Temporal's own limit; with a longer one it refuses the command."""
+"""Temporal's own limit; it refuses a command with a longer one."""
 
 
 class Account(Value):
@@ -149,17 +151,17 @@ class Account(Value):
 
     provider: Name
     scope: Name = Field(alias="region")
-    """Where in the account, in the words of the provider's spec (resources.clouds.scope_of): its region, say. On the
-    wire it has the name that it had when every cloud had regions."""
+    """The place within the account, in the words of the provider's spec (resources.clouds.scope_of), such as its
+    region. On the wire it keeps the name from when every cloud had regions."""
     secret_ref: SecretRef
-    """Of the credentials."""
+    """The Secret with the credentials."""
 
     @classmethod
     def of(
         cls, provider: str, provider_spec: dict[str, Any], secret_ref: SecretRef, credentials: SecretRef | None
     ) -> Account:
-        """Raises UnknownScope for a spec that does not say where its machines are, or of a cloud that nobody knows:
-        there is nothing that could be listed."""
+        """The account for a spec. Raises UnknownScope for a spec that does not say where its machines are, or that
+        names an unknown cloud: there is nothing that could be listed."""
         return cls(provider=provider, scope=scope_of(provider, provider_spec), secret_ref=credentials or secret_ref)
 
     @property
@@ -169,12 +171,12 @@ class Account(Value):
 
     @property
     def place(self) -> dict[str, Any]:
-        """As much of a provider spec as a call needs that is about no single machine. Raises UnknownProvider."""
+        """As much of a provider spec as a call needs that concerns no single machine. Raises UnknownProvider."""
         return place_of(self.provider, self.scope)
 
     @property
     def fairness_key(self) -> str:
-        """`key`, as long as Temporal takes it: a share of a task queue is kept for each."""
+        """`key`, cut to the length that Temporal takes: a share of a task queue is kept for each."""
         if len(self.key.encode()) <= FAIRNESS_KEY_BYTES:
             return self.key
         digest = hashlib.sha256(self.key.encode()).hexdigest()[:16]
@@ -182,7 +184,7 @@ class Account(Value):
 
 
 class Announcement(Value):
-    """In which account a machine's VM is. As a signal of the cluster (`announce`) it comes from older workers only."""
+    """Which account a machine's VM is in. As a signal of the cluster (`announce`) it only comes from older workers."""
 
     provider_id: Key = Field(alias="providerID")
     machine: Name
@@ -191,10 +193,10 @@ class Announcement(Value):
 
 
 class AccountUse(Value):
-    """Whose VMs are where (signal `use_account` of a cluster): as many as there are classes, however many machines."""
+    """Which account a class's VMs are in (signal `use_account` of a cluster): one per class, however many machines."""
 
     machine_class: Name
-    """Name of the machines' class; "": not known."""
+    """Name of the machines' class; "" if it is not known."""
     account: Account
 
 
@@ -208,7 +210,7 @@ class MachineRef(Value):
 
 
 class Target(Value):
-    """Everything that a driver call needs to know of a machine. References only, never a secret's value."""
+    """Everything that a driver call needs to know about a machine. References only, never a secret's value."""
 
     machine: MachineRef
     provider: Name
@@ -219,8 +221,8 @@ class Target(Value):
     token: Key = ""
     """The idempotency token of the attempt."""
     account_id: Key = ""
-    """The account that its VM was made in, or may have been by a call whose answer is not known, in the cloud's own
-    words; "": not known, or there was no such call."""
+    """The account that its VM was made in, in the cloud's own words, or may have been made in by a call whose answer is
+    not known; "": not known, or there was no such call."""
     consistency: Span
     poll: Span
 
@@ -231,9 +233,9 @@ class CreateInput(Value):
     started: Instant
     """When the attempt began: a Node older than this is a stale one."""
     deadline: Instant
-    """creationTimeout, absolute: the bootstrap token lives so long."""
+    """creationTimeout, absolute: the bootstrap token lives until then."""
     class_name: Name = ""
-    """The class, which hears of its user here; "": none."""
+    """The class, which learns of its user here; "": none."""
     generation: Count = 1
     takes: Key = ""
     """The uid of a VM of the machine's name that a person has told it to take over."""
@@ -245,7 +247,7 @@ class StaleNode(Value):
     name: Name
     uid: Key
     provider_id: Key = Field(default="", alias="providerID")
-    """Of the VM that it was, where it says so."""
+    """The providerID of the VM that it was, where the Node says so."""
 
 
 class CreateOutput(Value):
@@ -254,13 +256,13 @@ class CreateOutput(Value):
     addresses: Words = Field(default_factory=list)
     adopted: bool = False
     uid: Key = ""
-    """The VM's, where that is another than was asked for: the machine has it from now on."""
+    """The VM's uid, if it differs from the one requested: the machine takes it from now on."""
     stale_node: Name | None = None
-    """The Node that the VM was referring to; the VM is being deleted."""
+    """The Node that the VM would be mistaken for; the VM is being deleted."""
     stale: StaleNode | None = None
-    """The same."""
+    """The same Node, with its uid and providerID."""
     gone: bool = False
-    """There was this VM in a run that a reset has cut off, and there is none any more: no second one was made."""
+    """The VM existed in a run that a reset has cut off, and no longer does: no second one was made."""
     user_data_version: Key = ""
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: Key = ""
@@ -274,14 +276,14 @@ class FindInput(Value):
 
 
 class FoundVm(Value):
-    """What carries a machine's tags, before its end."""
+    """What carries a machine's tags, before the machine's end."""
 
     provider_id: Key | None = Field(default=None, alias="providerID")
     """None: nothing does."""
     gone: bool = False
-    """As in CreateOutput: of the machine's VM its Node may be left."""
+    """As in CreateOutput; the Node of the machine's VM may be left."""
     account_id: Key = ""
-    """Of one that is gone: the account that it was in."""
+    """The account that a VM which is gone was in."""
     uid: Key = ""
     """As in CreateOutput."""
     node_name: Name = ""
@@ -309,7 +311,7 @@ class UpdateOutput(Value):
     changed: Texts = Field(default_factory=list)
     """What was changed, in words, e.g. `sourceDestCheck=false on i-1`."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
-    """Of a hot update: those that were changed or failed."""
+    """In a hot update: resources that were changed or failed."""
     supported: bool = True
     """False: the driver said Unimplemented."""
 
@@ -317,15 +319,15 @@ class UpdateOutput(Value):
 class StatusInput(Value):
     target: Target
     attempt: Count = 1
-    """Whose bootstrap token must still be there for the node to join."""
+    """The attempt whose bootstrap token must still be there for the node to join."""
     node_name: Name | None = None
-    """That the node is expected to have."""
+    """The name that the node is expected to have."""
     deadline: Instant | None = None
-    """creationTimeout, absolute: the token must live so long."""
+    """creationTimeout, absolute: the token must live until then."""
     since: Instant
-    """When the VM was made: NotFound soon after is a suspicion only."""
+    """When the VM was made: NotFound soon after that is only a suspicion."""
     interval: Span
-    """Between the first two looks; it grows."""
+    """The time between the first two looks; it grows."""
 
 
 class StatusOutput(Value):
@@ -343,52 +345,51 @@ class LookInput(Value):
     """The name that it is known by or expected to have; a Node with the machine's name label is looked for too."""
     provider_id: Key = Field(alias="providerID")
     node_uid: Key = ""
-    """Of the Node object that the machine knows: of several equals it counts."""
+    """The uid of the Node object that the machine knows: of several equal ones, it counts."""
 
 
 class NodeLook(Value):
     node: NodeFacts
-    """Of epoch and seq 0: any news of the watch is newer. `exists` False when no Node of this VM is there."""
+    """Its epoch and seq are 0: any news from the watch is newer. `exists` is False when there is no Node of this VM."""
     ready: Word = ""
-    """Status of the condition Ready as it is: True, False (the kubelet's own word), Unknown, or "" when absent."""
+    """The status of the condition Ready: True, False (the kubelet's own word), Unknown, or "" when absent."""
     lease_renewed: Instant | None = None
-    """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves says anything."""
+    """renewTime of the kubelet's Lease, by the node's own clock: only whether it moves means anything."""
     changed: Annotated[dict[Word, Instant], AfterValidator(few_of)] = Field(default_factory=dict)
-    """lastTransitionTime by type of condition, by the clock of whoever wrote it: only whether it moves says anything.
-    """
+    """lastTransitionTime by type of condition, by the clock of its writer: only whether it moves means anything."""
     without_provider_id: bool = False
-    """A Node of the expected name is there and has no providerID, so nobody can say whose it is."""
+    """A Node of the expected name exists without a providerID, so nobody can say whose it is."""
 
 
 class VmLookInput(Value):
     target: Target
     diagnose: bool = False
-    """Also the provider's health checks and the console's last lines."""
+    """Whether to also ask for the provider's health checks and the console's last lines."""
     attempt: Count | None = None
-    """Given: also why its node has not joined, as far as the API server knows; as in StatusInput."""
+    """If given, the look also says why its node has not joined, as far as the API server knows; as in StatusInput."""
     node_name: Name | None = None
     deadline: Instant | None = None
 
 
 class VmLook(Value):
     state: Word
-    """The driver's, or `gone`."""
+    """The driver's state, or `gone`."""
     message: Text = ""
-    """In words, with what a diagnosis found."""
+    """The state in words, with what a diagnosis found."""
     joining: Text = ""
-    """Why its node has not joined, where that was asked for."""
+    """Why its node has not joined, if that was asked."""
     account_id: Key = ""
     """The account that the VM is in; "" when it is gone."""
 
 
 class AtNode(Value):
-    """Which Node an activity may touch: names are given again, so it must have this providerID, or be this object."""
+    """Which Node an activity may touch: names are reused, so it must have this providerID, or be this object."""
 
     machine: MachineRef
     node_name: Name
     provider_id: Key | None = Field(default=None, alias="providerID")
     node_uid: Key = ""
-    """Of the Node object that the machine knows as its own; "": of none."""
+    """The uid of the Node object that the machine knows as its own; "" if it knows none."""
 
 
 class JoinInput(AtNode):
@@ -415,40 +416,40 @@ class ReadyOutput(Value):
 
 
 class PreserveInput(AtNode):
-    """What the Node of a machine shall carry, or carry no more. Idempotent."""
+    """What the Node of a machine is to carry, or no longer carry. Idempotent."""
 
     on: bool
     """scale-down-disabled=true, with our marker, which remembers what a person had set."""
     clear: Text = ""
-    """Remove the annotation `preserve` if it still has this value."""
+    """Removes the annotation `preserve` if it still has this value."""
     uncordon: bool = False
-    """Lift the cordon of our own drain; a person's stays."""
+    """Lifts the cordon of our own drain; a person's stays."""
     story: list[Happening] = Field(default_factory=list)
 
 
 class PreserveOutput(Value):
     value: Text = ""
-    """The annotation `preserve` as it is on the Node after it."""
+    """The annotation `preserve` on the Node afterwards."""
 
 
 class DrainInput(AtNode):
     """Every Node of the VM is drained: this one, and its twins."""
 
     force: bool = False
-    """What an eviction does not move is deleted with no grace."""
+    """Whether what an eviction does not move is deleted without grace."""
     dead: bool = False
-    """The VM does not run: nobody will confirm that a pod has stopped."""
+    """Whether the VM does not run: nobody will confirm that a pod has stopped."""
     keep: bool = False
-    """The machine may stay: no volume is waited for but as part of a pod's move."""
+    """Whether the machine may stay: then volumes are only waited for as part of a pod's move."""
     detach_timeout: Span = timedelta(minutes=2)
-    """How long the volumes of a pod are waited for after its grace period, and in the end those of the node (MCM)."""
+    """How long to wait for a pod's volumes after its grace period, and in the end for those of the node (MCM)."""
     reattach_timeout: Span = timedelta(seconds=90)
-    """How long the volumes of a pod are then waited for on another node (MCM: --machine-pv-reattach-timeout)."""
+    """How long to then wait for a pod's volumes on another node (MCM: --machine-pv-reattach-timeout)."""
     since: Instant | None = None
-    """When the drain of this Node began; None: not said."""
+    """When the drain of this Node began; None: not given."""
     again: bool = False
-    """The Node was drained before: its volumes are waited for, and pods are moved by another drain, if somebody has
-    given it work since."""
+    """The Node was drained before: its volumes are waited for, and pods are drained again if somebody has given it work
+    since."""
     story: list[Happening] = Field(default_factory=list)
     """Told as Events on the Node."""
     deadline: Instant | None = None
@@ -458,11 +459,11 @@ class DrainInput(AtNode):
 
 class DrainOutput(Value):
     pods: Count = 0
-    """How many there were to move."""
+    """How many pods there were to move."""
     left: Texts = Field(default_factory=list)
-    """Pods and volumes that were not waited for, with why."""
+    """Pods and volumes that were not waited for, and why."""
     uncordoned: bool = False
-    """Of a Node that was drained before: somebody has lifted the cordon since, and nothing was done."""
+    """Set for a Node that was drained before: somebody has lifted the cordon since, and nothing was done."""
 
 
 class DeleteInput(Value):
@@ -472,24 +473,24 @@ class DeleteInput(Value):
 class DeleteOutput(Value):
     kept: Texts = Field(default_factory=list)
     vms: dict[Key, Name] = Field(default_factory=dict)
-    """providerID of each VM that it has found and that is gone now, to the name that its kubelet registers with, ""
-    where no pass was told: a create call without an answer may have made more, or others, than the machine knows."""
+    """providerID of each VM that it has found and that is now gone, to the name that its kubelet registers with, or ""
+    where no pass was told it: a create call without an answer may have made more, or others, than the machine knows."""
 
 
 class ForgetInput(Value):
     machine: MachineRef
     node_name: Name | None = None
     node_uid: Key = ""
-    """Of the Node object that joined; without one only its providerID tells whether a Node is the machine's."""
+    """The uid of the Node object that joined; without one only its providerID tells whether a Node is the machine's."""
     provider_id: Key | None = Field(default=None, alias="providerID")
     vms: dict[Key, Name] = Field(default_factory=dict)
     """What the deletion found, as in DeleteOutput."""
     former: list[Key] = Field(default_factory=list)
     """providerIDs of the VMs of its former lives."""
     attempts: Count = 0
-    """Every attempt may have left a token."""
+    """How many attempts there were; each may have left a token."""
     classes: list[Name] = Field(default_factory=list)
-    """Names of those whose user it is no more."""
+    """Names of the classes that no longer have it as a user."""
 
 
 class ForgetOutput(Value):
@@ -498,19 +499,19 @@ class ForgetOutput(Value):
 
 
 class StaleNodeInput(Value):
-    """A Node whose VM does not exist any more."""
+    """A Node whose VM no longer exists."""
 
     machine: MachineRef
-    """The one whose new VM would have been mistaken for it."""
+    """The machine whose new VM would have been mistaken for it."""
     node: StaleNode
     silent_for: Span
-    """It is removed when its kubelet has shown no life for so long."""
+    """How long its kubelet must have been silent for it to be removed."""
 
 
 class StaleNodeOutput(Value):
     removed: bool = False
     message: Text = ""
-    """What its last sign of life was, or why it stays."""
+    """Its last sign of life, or why it stays."""
 
 
 # -- machines without a workflow ------------------------------------------------------------------------------------
@@ -521,15 +522,15 @@ class OwnedVm(Value):
 
     provider_id: Key = Field(alias="providerID")
     machine: Key
-    """By its tag, which anybody may have written."""
+    """The name in its tag, which anybody may have written."""
     uid: Key
     state: Word
     account: Key
     """Account.key"""
     account_id: Key = ""
-    """The account that owns it, as the cloud names it."""
+    """The account that owns it, in the cloud's own words."""
     tagged: bool = True
-    """False: it carries no tag of an installation, and was made before there was one: by this one or another."""
+    """False: it carries no installation's tag, and was made, by this one or another, before there was one."""
 
 
 class ListVmsInput(Value):
@@ -539,9 +540,9 @@ class ListVmsInput(Value):
 
 class ListVmsOutput(Value):
     vms: list[OwnedVm] = Field(default_factory=list)
-    """Of this installation, and those without a tag of one."""
+    """VMs of this installation, and those without a tag of one."""
     others: Count = 0
-    """VMs of a cluster of the same name that another installation has made."""
+    """How many VMs another installation has made for a cluster of the same name."""
 
 
 class OwnersInput(Value):
@@ -559,7 +560,7 @@ class Orphan(Value):
 
     @property
     def doubtful(self) -> bool:
-        """Nothing says that it was ever this installation's: neither its tags nor a workflow."""
+        """Whether nothing says that it was ever this installation's: neither its tags nor a workflow."""
         return not self.workflow and not self.vm.tagged
 
 
@@ -585,14 +586,14 @@ class SweepReport(Value):
     others: dict[Key, Count] = Field(default_factory=dict)
     """Account.key to how many VMs of a cluster of the same name another installation has there."""
     untagged: Count = 0
-    """VMs that carry no tag of an installation, with and without an owner."""
+    """How many VMs carry no tag of an installation, with or without an owner."""
 
 
 # -- the cluster's watch ----------------------------------------------------------------------------------------------
 
 
 class Cursor(Model):
-    """Where a watch of nodes stands: what it needs to go on without telling anybody the same again.
+    """The position of a watch of nodes: what it needs to continue without telling anybody the same again.
 
     The cluster's workflow carries it from one watch to the next and never opens it.
     """
@@ -621,7 +622,7 @@ class WatchInput(Value):
     queue_prefix: Name
     cursor: Cursor
     duration: Span
-    """The watch returns by itself after so long, so that new code reaches it."""
+    """How long the watch goes on before it returns by itself, so that new code reaches it."""
 
 
 class InstancesInput(Value):
@@ -630,15 +631,15 @@ class InstancesInput(Value):
     told: Packed = Field(default_factory=dict)
     """providerID to state, where a machine was told something bad."""
     owner: Key = ""
-    """The cloud's name of the account that its VMs were seen in last; "": none was, or there were none."""
+    """The account in which its VMs were last seen, in the cloud's own words; "": none was, or there were none."""
     opened: Key = ""
-    """The other account that its Secret opens instead, as the machines were told; "": none."""
+    """The other account that its Secret opens instead, as the machines were told; "" if none."""
     remember: list[Name] = Field(default_factory=list)
-    """Classes whose VMs are in this account and in no other, where what their machines were told is not known: they
-    are told of their VMs whatever these are like."""
+    """Classes whose VMs are in this account and in no other, if it is not known what their machines were told: these
+    are told about their VMs whatever their state."""
     interval: Span
     duration: Span
-    """It returns after so long, so that the cluster's next run knows what was told."""
+    """It returns after this long, so that the cluster's next run knows what was told."""
 
 
 class InstancesOutput(Value):
@@ -655,12 +656,12 @@ class VmsTold(InstancesOutput):
 
 
 class AccountNews(Value):
-    """To each machine that has a VM in an account (signal `account_news`): which one its Secret opens now."""
+    """News for each machine that has a VM in an account (signal `account_news`): which one its Secret now opens."""
 
     opened: Key = ""
-    """In the cloud's own words; "": the right one again."""
+    """The account in the cloud's own words; "": it is the right one again."""
     owner: Key
-    """The one that the VMs are in."""
+    """The account that the VMs are in."""
     secret_ref: SecretRef
 
 
@@ -670,13 +671,13 @@ class Reachability(Value):
     time: Instant
     """When it was found."""
     since: Instant | None = None
-    """Of an outage: when there was an answer for the last time, as far as whoever found it knows."""
+    """For an outage: the last time there was an answer, as far as its finder knows."""
     refused: bool = False
-    """There are answers, and they say that our credentials are not accepted."""
+    """There are answers, but they say that our credentials are not accepted."""
 
     @property
     def began(self) -> datetime:
-        """An outage is as long as nothing was heard, not as long as it is known."""
+        """When it began. An outage lasts as long as nothing was heard, not as long as it is known."""
         return self.since or self.time
 
     @property
@@ -697,15 +698,15 @@ class NewsInput(Value):
 
 
 class ClusterNews(Value):
-    """From a cluster to its pools (signal `cluster_news`): whether it can be seen, whether a person has paused it."""
+    """A cluster's news to its pools (signal `cluster_news`): whether it can be seen, whether a person has paused it."""
 
     reachable: bool = True
-    """Everything answers: the API server and every account. What concerns one pool, `trouble` says."""
+    """Whether everything answers: the API server and every account. `trouble` says what concerns one pool."""
     message: Text = ""
-    """Why it is not."""
+    """Why it is not reachable."""
     silent: dict[Name, Text] | None = None
-    """By MachineClass, why its VMs cannot be listed; "": what concerns every pool, such as the API server. None: an
-    older worker's news, in which everything concerns everybody."""
+    """Why the VMs of a MachineClass cannot be listed, by its name; "" stands for what concerns every pool, such as the
+    API server. None: an older worker's news, in which everything concerns everybody."""
     paused: bool = False
     paused_by: Text = ""
     reason: Text = ""
@@ -714,7 +715,7 @@ class ClusterNews(Value):
     """News older than the last changes nothing."""
 
     def trouble(self, classes: Iterable[str]) -> str:
-        """Why machines of these classes cannot be seen; "": they can."""
+        """Why machines of these classes cannot be seen; "" if they can."""
         if self.silent is None:
             return "" if self.reachable else self.message or "it cannot be seen"
         found = [self.silent[name] for name in ("", *sorted(classes)) if name in self.silent]

@@ -10,17 +10,17 @@ API_VERSION = "machine.sapcloud.io/v1alpha1"
 INSTANCE_NOT_READY_TAINT = "node.machine.sapcloud.io/instance-not-ready"
 MACHINE_NAME_LABEL = "node.gardener.cloud/machine-name"
 TRIGGER_DELETION_ANNOTATION = "node.machine.sapcloud.io/trigger-deletion-by-mcm"
-"""On a pool, by cluster-autoscaler: `MACHINE~TIME,…`, the machines that shall go when it lowers the replicas."""
+"""On a pool, by cluster-autoscaler: `MACHINE~TIME,…`, the machines that are to go when it lowers the replicas."""
 MARKED_ANNOTATION = "machine.sapcloud.io/marked-for-deletion-time"
 """On a machine's Node: it goes, whether the replicas change or not. An RFC 3339 time."""
 ROLLOUT_TAINT = "deployment.machine.sapcloud.io/prefer-no-schedule"
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 SCALE_DOWN_DISABLED_BY = "hostler.io/scale-down-disabled-by-rollout"
-"""Beside the one above where we have set it: one that a person has set stays."""
+"""Accompanies the one above where we have set it: one that a person has set stays."""
 PRESERVE_ANNOTATION = "node.machine.sapcloud.io/preserve"
 """On a machine's Node: `now`, `when-failed` or `false` (seed 003, point 3)."""
 PRIORITY_ANNOTATION = "machinepriority.machine.sapcloud.io"
-"""On a machine, or on a pool's template: the lower, the earlier it is deleted when its pool becomes smaller."""
+"""On a machine, or on a pool's template: the lower, the earlier it is deleted when its pool shrinks."""
 STARTUP_TAINTS = (
     "node.cloudprovider.kubernetes.io/uninitialized",
     "node.gardener.cloud/critical-components-not-ready",
@@ -31,27 +31,27 @@ manager (machine-controller-manager's essential taint). Until then the node take
 CLUSTER_PREFIX = "kubernetes.io/cluster/"
 ROLE_PREFIX = "kubernetes.io/role/"
 MUST_PREFIXES = (CLUSTER_PREFIX, ROLE_PREFIX)
-"""Of the tags by which Gardener's tools find whose a resource is (seed 002, must-tags)."""
+"""Prefixes of the tags by which Gardener's tools find whose a resource is (seed 002, must-tags)."""
 
-# Ours.
+# Our own keys.
 CLUSTER_ANNOTATION = "hostler.io/cluster"
 """On a manifest: the cluster it belongs to, when not the default and not given by --cluster."""
 SCALE_DOWN_DISABLED_BY_PRESERVATION = "hostler.io/scale-down-disabled-by-preservation"
-"""On a preserved machine's Node: its name, and after `=` what a person had set, which is back when it ends."""
+"""On a preserved machine's Node: its name, and after `=` what a person had set, which is restored when it ends."""
 CORDON_ANNOTATION = "hostler.io/cordoned-by"
 """On a node that our drain cordoned: the machine's name. A cordon without it is a person's."""
 
 UPDATE_CONCURRENCY_ANNOTATION = "hostler.io/update-concurrency"
-"""On a MachineClass: how many of its machines are told of a change and have not finished it, at most."""
+"""On a MachineClass: how many of its machines may be told of a change and not have finished it."""
 
 TAG_OWNER = "hostler.io/owner"
 TAG_CLUSTER = "hostler.io/cluster"
 TAG_MACHINE = "hostler.io/machine"
 TAG_UID = "hostler.io/uid"
 TAG_INSTALLATION = "hostler.io/installation"
-"""Which Hostler: two of them may have a cluster of the same name in one account. VMs of before this tag have none."""
+"""Which Hostler made it: two may have a cluster of the same name in one account. VMs older than this tag have none."""
 TAG_RELEASED = "hostler.io/released-by"
-"""On a volume or NIC that outlives its machine because the spec says so; takes the place of the five above."""
+"""On a volume or NIC that outlives its machine because the spec says so; replaces the five above."""
 OWNER = "hostler"
 
 DEFAULT_CLUSTER = "default"
@@ -66,13 +66,13 @@ def is_name(text: str) -> bool:
 
 
 def is_label(text: str) -> bool:
-    """Whether it may be a label's value on a Node too, as a machine's name is (63 characters)."""
+    """Whether it may also be a label's value on a Node, as a machine's name is (63 characters)."""
     return is_name(text) and len(text) <= 63
 
 
 def is_segment(text: str) -> bool:
-    """Whether an object of the Kubernetes API may be called so, as a part of a URL's path (apimachinery,
-    ValidatePathSegmentName). `..`, quoted or not, is taken away by clients with what stands before it."""
+    """Whether an object of the Kubernetes API may have this name, as a part of a URL's path (apimachinery,
+    ValidatePathSegmentName). Clients remove `..`, quoted or not, together with what stands before it."""
     return text not in ("", ".", "..") and "/" not in text and "%" not in text
 
 
@@ -97,7 +97,7 @@ def rollout_id(cluster: str, pool: str, revision: int) -> str:
 
 
 def id_parts(workflow_id: str, count: int) -> list[str]:
-    """What a workflow's id says after its kind, such as cluster and name. Where somebody has started it under an id of
+    """What a workflow's id says after its kind, such as cluster and name. If somebody has started it under an id of
     another form, the last part is the whole id."""
     parts = workflow_id.split("/", count)[1:]
     return parts if len(parts) == count else [""] * (count - 1) + [workflow_id]
@@ -121,17 +121,17 @@ def sweep_id(cluster: str, sweep: str) -> str:
 
 
 def workflow_queue(prefix: str = DEFAULT_QUEUE) -> str:
-    """Workflows, and activities that only use Temporal's client."""
+    """The queue of workflows, and of activities that only use Temporal's client."""
     return prefix
 
 
 def cluster_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
-    """Activities that use the Kubernetes API of a cluster."""
+    """The queue of activities that use the Kubernetes API of a cluster."""
     return f"{prefix}-cluster-{cluster}"
 
 
 def watch_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
-    """Watches, alone: each holds its slot for ever."""
+    """The queue of watches alone: each holds its slot forever."""
     return f"{prefix}-watch-{cluster}"
 
 
@@ -140,5 +140,5 @@ def drain_queue(cluster: str, prefix: str = DEFAULT_QUEUE) -> str:
 
 
 def cloud_queue(provider: str, prefix: str = DEFAULT_QUEUE) -> str:
-    """Driver calls; one queue per provider account, so that its rate limit is the queue's."""
+    """The queue of driver calls; one per provider account, so that its rate limit is the queue's."""
     return f"{prefix}-cloud-{provider.lower()}"

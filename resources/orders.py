@@ -1,9 +1,9 @@
-"""Which of two messages is the newer one, where anybody may have sent one of them.
+"""Which of two messages is newer, where anybody may have sent one of them.
 
 Facts and news carry an order by which the newest counts: a time, milliseconds since 1970, or a count that began at 0.
-None of them is ever ahead of the server's clock. One that is would make its receiver deaf to all that truly comes
-later, for ever; so a message is refused of which an order lies more than `AHEAD` ahead (workflows/inbound.py), and an
-order that is kept and lies ahead all the same holds nothing off.
+None of them is ever ahead of the server's clock. One that is would make its receiver deaf, forever, to everything that
+really comes later. So a message with an order more than `AHEAD` ahead is refused (workflows/inbound.py), and a kept
+order that lies ahead all the same blocks nothing.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from pydantic.fields import FieldInfo
 from resources.base import Count, Instant, format_duration
 
 AHEAD = timedelta(minutes=5)
-"""By so much the clocks of a Temporal server's hosts may differ."""
+"""How far the clocks of a Temporal server's hosts may differ."""
 AT_ONCE = timedelta(seconds=1)
-"""What is sent within one millisecond is counted on from there."""
+"""Messages sent within one millisecond are counted on from there."""
 
 
 class _Ordering:
@@ -41,14 +41,14 @@ def in_ms(time: datetime) -> int:
 
 
 def lies_ahead(order: int | datetime | tuple[int, int], now: datetime, by: timedelta = AT_ONCE) -> bool:
-    """It is none that anybody can have given by now."""
+    """Whether nobody can have given this order by now."""
     if isinstance(order, datetime):
         return order > now + by
     return max(order if isinstance(order, tuple) else (order,)) > in_ms(now + by)
 
 
 def is_newer(order: Ordered, known: Ordered, now: datetime) -> bool:
-    """Than what is known, which counts only as far as it does not lie ahead."""
+    """Whether the order is newer than the known one, which only counts if it does not lie ahead."""
     return order > known or lies_ahead(known, now)
 
 
@@ -57,12 +57,12 @@ def is_older(order: Ordered, known: Ordered, now: datetime) -> bool:
 
 
 def is_order(field: FieldInfo) -> bool:
-    """Whether a model's newest message is told by this field of it."""
+    """Whether this field of a model says which message is newest."""
     return any(isinstance(m, _Ordering) for m in field.metadata)
 
 
 def too_far_ahead(message: object, now: datetime) -> str:
-    """Which of a message's orders lies too far ahead, in words; "": none."""
+    """Which of a message's orders lies too far ahead, in words; "" if none."""
     for path, order in _orders(message):
         if lies_ahead(order, now, AHEAD):
             value = order.isoformat() if isinstance(order, datetime) else order
@@ -76,7 +76,7 @@ def too_far_ahead(message: object, now: datetime) -> str:
 
 
 def _orders(value: object, path: str = "") -> Iterator[tuple[str, int | datetime]]:
-    """As deep as the types of messages are."""
+    """All orders in a value, as deep as the types of messages go."""
     if isinstance(value, list):
         for n, part in enumerate(value):
             yield from _orders(part, f"{path}.{n}")

@@ -1,4 +1,4 @@
-"""Who owns a machine: plans its end, hears how it is, and makes another in its place."""
+"""The owner of a machine: it plans the machine's end, hears how it is, and makes another in its place."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ class OwnerKind(StrEnum):
 
 
 class Owner(Value):
-    """A machine without one plans nothing for itself either: a person deletes and replaces it."""
+    """An owner. A machine without one plans nothing for itself either: a person deletes and replaces it."""
 
     kind: OwnerKind = OwnerKind.POOL
     name: Name
 
     def __str__(self) -> str:
-        """For people: `pool demo`."""
+        """Words for people: `pool demo`."""
         return f"pool {self.name}"
 
     @property
     def user(self) -> str:
-        """Among the users of a class, whose other users are machines: no machine's name has a slash."""
+        """Its name among the users of a class, whose other users are machines: no machine's name has a slash."""
         return pool_user(self.name)
 
     def workflow_id(self, cluster: str) -> str:

@@ -1,5 +1,5 @@
 """A large table of texts as one short text, for payloads: Temporal takes 2 MiB, and names of nodes and machines are
-much alike. A person reads it with `base64 -d | gunzip`."""
+very similar. A person reads it with `base64 -d | gunzip`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from resources.base import Key
 T = TypeVar("T", str, str | None)
 LEVEL = 6
 MOST = 32 << 20
-"""Bytes of a table that is unpacked: 20,000 nodes with the longest names that there are have less."""
+"""The most bytes of an unpacked table: 20,000 nodes with the longest names possible have fewer."""
 FEW = 500
-"""Entries that travel as they are, so that people can read them, and older workers too."""
+"""The most entries that travel as they are, so that people can read them, and older workers too."""
 
 
 def pack(table: Mapping[str, T]) -> str:
-    """An empty text for an empty one. The same table gives the same text, in whatever order it was filled."""
+    """The table as text; an empty text for an empty table. The same table gives the same text, in whatever order it was
+    filled."""
     if not table:
         return ""
     plain = json.dumps(table, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
@@ -31,7 +32,7 @@ def pack(table: Mapping[str, T]) -> str:
 
 
 def unpack(text: str) -> dict[str, Any]:
-    """The table of `pack`. Raises ValueError for what is none."""
+    """The table from `pack`. Raises ValueError for anything else."""
     if not text:
         return {}
     try:
@@ -53,9 +54,9 @@ def opened(value: Any) -> Any:
 
 
 def closed(table: dict[str, str]) -> dict[str, str] | str:
-    """Packed where it is large."""
+    """The table, packed if it is large."""
     return table if len(table) <= FEW else pack(table)
 
 
 Packed = Annotated[dict[Key, Key], BeforeValidator(opened), PlainSerializer(closed, when_used="json")]
-"""A table that is packed on the wire where it is large."""
+"""A table that is packed on the wire if it is large."""

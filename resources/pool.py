@@ -1,4 +1,4 @@
-"""The state of one pool: beside what every owner of machines knows, its revisions, its rollout and its pace."""
+"""The state of one pool: besides what every owner of machines knows, its revisions, its rollout and its pace."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from resources.machine_manifest import as_kept
 from resources.messages import Happening
 
 KeptTemplate = Annotated[MachineTemplate, BeforeValidator(as_kept)]
-"""In a state, or told of by one."""
+"""A template in a state, or in news of one."""
 
 
 class Revision(Value):
@@ -23,7 +23,7 @@ class Revision(Value):
 
     counter: Count = Field(ge=1)
     machine_class: ClassSnapshot
-    """As it was then: a class may be edited in place, and a rollout of that undone."""
+    """The class at that time: a class may be edited in place, and a rollout of that undone."""
     hash: Key
     """`rolling_hash` of its class when the revision was made. It is part of its machines' names; `Wanted.is_like`
     (planners/pool/revisions.py), not this, says whether two revisions are alike."""
@@ -34,31 +34,32 @@ class Revision(Value):
     requested_by: Text = ""
     reason: Text = ""
     back: bool = False
-    """By an undo: what it brings has been looked at before, so no canary holds it."""
+    """Whether an undo made it: what it brings has been looked at before, so no canary holds it."""
 
 
 class Pace(Value):
-    """How fast a pool may make machines of one revision, from how the last ones fared. One per pool."""
+    """How fast a pool may make machines of one revision, based on how the last ones fared. One per pool."""
 
     revision: Count = 0
     window: Count = Field(default=1, ge=0)
-    """Machines on the way to a VM at the same time, at most."""
+    """The most machines on the way to a VM at the same time."""
     joins_failed: Count = 0
-    """Machines that failed before they had lasted, since one has."""
+    """How many machines failed before they had lasted, since one last did."""
     backoffs: Count = 0
-    """In a row."""
+    """How many back-offs in a row."""
     until: Instant | None = None
-    """No machine is made before it."""
+    """No machine is made before this time."""
     reason: Text = ""
     message: Text = ""
     newest: Instant | None = None
     """When the newest of those that `joins_failed` counts was made: one made no earlier that lasts forgives them."""
     suspect: bool = False
-    """The pool has backed off for them, and none has lasted since: one at a time is on the way to Running."""
+    """The pool has backed off because of them, and none has lasted since: only one at a time is on the way to
+    Running."""
     storm: bool = False
-    """There was one when the pool last looked. This and the next stay in a new revision."""
+    """Whether there was a storm when the pool last looked. A new revision keeps this and the next field."""
     repairs_from: Instant | None = None
-    """No repair begins before it."""
+    """No repair begins before this time."""
 
 
 class Gate(StrEnum):
@@ -75,53 +76,52 @@ class Rollout(Value):
     revision: Count
     began: Instant
     progress_at: Instant
-    """When a new machine became available or an old one was gone, last; or the rollout was resumed."""
+    """When a new machine last became available, an old one was gone, or the rollout was resumed."""
     available: Count = 0
-    """New ones, at the best moment."""
+    """How many new ones, at the best moment."""
     old_left: Count
-    """Old ones whose VM is not confirmed gone, at the best moment."""
+    """How many old ones whose VM is not confirmed gone, at the best moment."""
     proven: bool = False
-    """A new machine has been available."""
+    """Whether a new machine has been available."""
     lost: Count = 0
     """New machines that failed before they had lasted and were replaced, since the last one that became available."""
     gate: Gate = Gate.OPEN
     held_since: Instant | None = None
-    """Since then its clock stands still: it is paused, or nothing can be seen."""
+    """Since when its clock stands still: it is paused, or nothing can be seen."""
     canary_passed: bool = False
-    """A person has let it go on beyond pauseAfter."""
+    """Whether a person has let it go on beyond pauseAfter."""
     waiting_since: Instant | None = None
-    """Since then new machines are waited for, whichever: one that takes the place of a lost one starts no clock anew.
-    """
+    """Since when new machines are awaited, whichever: one that replaces a lost one starts no new clock."""
 
 
 class RolloutCounts(Value):
-    """A rollout in machines."""
+    """A rollout in numbers of machines."""
 
     replicas: Count = 0
     updated: Count = 0
-    """Of its revision, and staying."""
+    """Machines of its revision that stay."""
     available: Count = 0
-    """Of its revision, and available."""
+    """Machines of its revision that are available."""
     old: Count = 0
-    """Of older revisions, whose VM is not confirmed gone."""
+    """Machines of older revisions whose VM is not confirmed gone."""
     lost: Count = 0
-    """Of its revision, that failed before they had lasted and were replaced."""
+    """Machines of its revision that failed before they had lasted and were replaced."""
 
 
 class Story(Value):
-    """A rollout as it is told to its workflow: what was not told yet, and how it ended."""
+    """A rollout as it is told to its workflow: what is still to be told, and how it ended."""
 
     started: bool = False
-    """Its workflow is there."""
+    """Whether its workflow is there."""
     untold: list[Happening] = Field(default_factory=list)
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
-    """As long as it was the newest revision's, last."""
+    """The last counts while it was the newest revision's."""
     outcome: Text = ""
-    """resources.rollout.Outcome; "": it goes on."""
+    """resources.rollout.Outcome; "" while it goes on."""
     message: Text = ""
-    """Of the outcome."""
+    """The outcome's words."""
     undone: bool = False
-    """A person has gone back to a former revision."""
+    """Whether a person has gone back to a former revision."""
 
 
 class PoolState(FleetState):
@@ -138,21 +138,21 @@ class PoolState(FleetState):
     rollout: Rollout | None = None
     pace: Pace = Field(default_factory=Pace)
     paused: bool = False
-    """By a person (`hostler rollout pause`), beside what the manifest says."""
+    """Whether a person has paused it (`hostler rollout pause`), besides what the manifest says."""
     paused_by: Text = ""
     stories: dict[Count, Story] = Field(default_factory=dict)
     """Rollouts that are told, by revision."""
     story: Count = 0
-    """The newest revision whose rollout has been told, or is."""
+    """The newest revision whose rollout has been told, or is being told."""
 
     @property
     def revision(self) -> int:
-        """The newest; 0 before there is one."""
+        """The newest revision; 0 before there is one."""
         return self.revisions[-1].counter if self.revisions else 0
 
     @property
     def unseen(self) -> str:
-        """Why the pool's machines cannot be seen; "": they can. What other classes' accounts do concerns others."""
+        """Why the pool's machines cannot be seen; "" if they can. The accounts of other classes do not concern it."""
         if self.news is None or self.news.reachable:
             return ""
         had = {m.revision for m in self.members.values()} | {self.revision}
@@ -161,13 +161,14 @@ class PoolState(FleetState):
 
     @property
     def rolling_out(self) -> bool:
-        """The rollout of the newest revision has begun, and has not come to its end."""
+        """Whether the rollout of the newest revision has begun, and not come to its end."""
         return self.revision in self.stories and not self.stories[self.revision].outcome
 
     def find(self, counter: int) -> Revision | None:
-        """None: it is not kept any more, or never was the pool's."""
+        """The revision; None if it is no longer kept, or never was the pool's."""
         return next((r for r in self.revisions if r.counter == counter), None)
 
     def template_of(self, counter: int) -> int:
-        """Generation of the template that a machine begins with: it is in the newest revision only, others are told."""
+        """The generation of the template that a machine begins with: only the newest revision has it, others are
+        told."""
         return self.template if counter == self.revision else 0

@@ -24,10 +24,10 @@ class PoolIntent(Intent):
 
 
 class ScaleIntent(Intent):
-    """`scale`."""
+    """The intent `scale`."""
 
     replicas: Count | None = Field(default=None, ge=0, le=5000)
-    """None: as they are."""
+    """None: the replicas stay."""
     current: Count | None = None
     """Only if the replicas are this many now (`kubectl scale --current-replicas`)."""
     remove: list[Name] = Field(default_factory=list, max_length=5000)
@@ -35,7 +35,7 @@ class ScaleIntent(Intent):
 
 
 class UndoIntent(Intent):
-    """`undo`: back to a former revision."""
+    """The intent `undo`: back to a former revision."""
 
     to: Count | None = None
     """None: the one before the newest."""
@@ -45,17 +45,18 @@ class UndoIntent(Intent):
 
 
 class PoolQuestion(Value):
-    """What would the pool do (query `rehearse`)? What is not given stays as it is. Nothing is changed by asking."""
+    """A question: what would the pool do (query `rehearse`)? What is not given stays as it is. Asking changes
+    nothing."""
 
     spec: MachineDeploymentSpec | None = None
     machine_class: ClassSnapshot | None = None
     replicas: Count | None = None
     undo: bool = False
     to: Count | None = None
-    """Of undo."""
+    """For undo: the revision."""
     restart: bool = False
     remove: list[Name] = Field(default_factory=list, max_length=5000)
-    """Machines that go first, as of scale."""
+    """Machines that go first, as in scale."""
     delete: bool = False
 
 
@@ -65,18 +66,18 @@ class RehearsedStep(Value):
 
 
 class Rehearsal(Value):
-    """The plans to come if all goes well, each as its steps; by the same planner as the pool's own."""
+    """The plans to come if all goes well, each as its steps, from the pool's own planner."""
 
     refused: Text = ""
     """Why it would not be taken at all."""
     revision: Count = 0
     rolls: Count = 0
-    """Machines that a new revision replaces."""
+    """How many machines a new revision replaces."""
     hot: Count = 0
-    """Machines that are changed and stay."""
+    """How many machines are changed and stay."""
     plans: list[list[RehearsedStep]] = Field(default_factory=list)
     waits: list[RehearsedStep] = Field(default_factory=list)
-    """What it comes to stand at: a canary, a pause."""
+    """What it ends up waiting for: a canary, a pause."""
 
 
 class RevisionSummary(Value):
@@ -86,7 +87,7 @@ class RevisionSummary(Value):
     created: Instant
     machine_class: Name
     generation: Count
-    """Of the class."""
+    """The generation of the class."""
     machines: Count
     requested_by: Text = ""
     reason: Text = ""
@@ -100,36 +101,37 @@ class PoolSummary(Value):
     created: Instant | None = None
     machine_class: Name
     replicas: Count
-    """Wanted now: 0 while it is hibernated."""
+    """The number wanted now: 0 while it is hibernated."""
     hibernated: bool = False
     paused: bool = False
-    """Its rollouts are, by the manifest or by a person."""
+    """Whether its rollouts are paused, by the manifest or by a person."""
     deleted: bool = False
     revision: Count = 0
     machines: Count = 0
-    """Whose VM is not confirmed gone."""
+    """Machines whose VM is not confirmed gone."""
     updated: Count = 0
-    """Of the newest revision, and staying."""
+    """Machines of the newest revision that stay."""
     available: Count = 0
-    """Running for minReadySeconds, and staying."""
+    """Machines that have been Running for minReadySeconds, and stay."""
     unhealthy: Count = 0
-    """Unknown, or Failed."""
+    """Machines that are Unknown, or Failed."""
     preserved: Count = 0
-    """Running ones too, and Failed ones that are about to be."""
+    """Preserved machines, including Running ones, and Failed ones that are about to be."""
     preserved_auto: Count = 0
-    """Of those, for which nobody has asked."""
+    """Those of them that nobody has asked for."""
     slots_used: Count = 0
-    """Failed ones, whoever has asked for them: with those that were asked for it may be more than there are slots."""
+    """Failed ones, no matter who asked for them: with those on request there may be more than there are slots."""
     slots: Count = 0
     """autoPreserveFailedMax."""
     leaving: Count = 0
     repairs: Count = 0
-    """In flight."""
+    """How many are in flight."""
     phases: list[tuple[Count, Phase, Count]] = Field(default_factory=list)
-    """Revision, phase, and how many machines are so."""
+    """Revision, phase, and how many machines are in it."""
     rollout: Rollout | None = None
     rolled_out: bool = False
-    """As many machines as wanted, all available and of the newest revision, and nothing left of older ones."""
+    """Whether there are as many machines as wanted, all available and of the newest revision, and nothing is left of
+    older ones."""
     template_pending: Count = 0
     """Machines that have not taken the newest node template and timeouts."""
     revisions: list[RevisionSummary] = Field(default_factory=list)

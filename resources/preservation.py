@@ -30,7 +30,7 @@ class PreservedBy(StrEnum):
 
 
 class PreserveIntent(Intent):
-    """`hostler preserve`; signal and update `preserve`. From a plain JSON `{}` it is `now`."""
+    """`hostler preserve`; signal and update `preserve`. Plain JSON `{}` means `now`."""
 
     value: PreserveValue = PreserveValue.NOW
     lasts: Duration | None = Field(default=None, gt=timedelta(0))
@@ -41,11 +41,12 @@ class PreserveIntent(Intent):
 
 class ReleaseIntent(Intent):
     """`hostler release`; signal and update `release`: the request is withdrawn, on the Node too, and what is preserved
-    is so no more."""
+    no longer is."""
 
 
 class ExtendIntent(Intent):
-    """`hostler extend`; signal and update `extend`: the expiry of a machine that is preserved is moved. One of both."""
+    """`hostler extend`; signal and update `extend`: moves the expiry of a preserved machine. Exactly one field is
+    given."""
 
     lasts: Duration | None = Field(default=None, gt=timedelta(0))
     """From now on."""
@@ -64,7 +65,7 @@ class Request(Value):
 
     @classmethod
     def of(cls, intent: PreserveIntent, time: datetime) -> Self:
-        """That was made then."""
+        """The request that an intent makes at this time."""
         return cls(
             value=intent.value,
             time=time,
@@ -117,5 +118,5 @@ class Preservation(Model):
 
     @property
     def node_value(self) -> str:
-        """The annotation on the Node. One that we have just removed is there in old news only."""
+        """The annotation on the Node. One that we have just removed only appears in old news."""
         return "" if self.last_seen_node_value == self.cleared else self.last_seen_node_value

@@ -13,15 +13,15 @@ from resources.settings import Role, Settings
 class Queue:
     name: str
     role: Role
-    """Of the workers that poll it."""
+    """The role of the workers that poll it."""
     per_second: float | None = None
     """Activities a second, all together. None: no limit."""
     per_account: float | None = None
-    """Activities a second of each cloud account, as the settings want it."""
+    """Activities a second for each cloud account, as the settings want it."""
 
 
 def queues(settings: Settings, clusters: Iterable[str]) -> Iterator[Queue]:
-    """What workers of these settings poll between them, of these of their clusters."""
+    """The queues that workers with these settings poll between them, for these of their clusters."""
     prefix = settings.queue_prefix
     yield Queue(names.workflow_queue(prefix), "workflows")
     for cluster in clusters:

@@ -26,7 +26,7 @@ __all__ = [
 
 STEPS_KEPT = 200
 FIRST_STEPS_KEPT = 20
-"""Of a rollout's steps so many of the first ones are kept, and the newest; those between are counted."""
+"""How many of a rollout's first steps are kept, besides the newest; those in between are counted."""
 
 
 class Outcome(StrEnum):
@@ -34,13 +34,13 @@ class Outcome(StrEnum):
     SUPERSEDED = "Superseded"
     """A newer revision came before it was complete."""
     UNDONE = "Undone"
-    """A former revision was gone back to before it was complete."""
+    """A person went back to a former revision before it was complete."""
     FAILED = "Failed"
-    """It cannot be completed: the pool was deleted, or has no machines any more."""
+    """It cannot be completed: the pool was deleted, or no longer has machines."""
 
 
 class RolloutNews(Value):
-    """From the pool (signal `news`): how far it is; the steps are those since the last news."""
+    """The pool's news (signal `news`): how far the rollout is; the steps are those since the last news."""
 
     counts: RolloutCounts
     steps: list[Happening] = Field(default_factory=list)
@@ -52,12 +52,12 @@ class RolloutNews(Value):
 
 
 class RolloutEnd(Value):
-    """From the pool (signal `end`), the last word."""
+    """The pool's last word (signal `end`)."""
 
     outcome: Outcome
     message: Text
     counts: RolloutCounts | None = None
-    """None: as they were told last."""
+    """None: the counts that were told last."""
     steps: list[Happening] = Field(default_factory=list)
     time: OrderTime
 
@@ -93,7 +93,7 @@ class RolloutState(Model):
 
 
 class RolloutResult(Value):
-    """What a rollout came to."""
+    """How a rollout ended."""
 
     pool: Name
     cluster: Name
@@ -104,5 +104,5 @@ class RolloutResult(Value):
     ended: Instant
     counts: RolloutCounts
     steps: list[Happening] = Field(default_factory=list)
-    """Each with its reason and numbers; the newest ones."""
+    """The newest steps, each with its reason and numbers."""
     steps_dropped: Count = 0

@@ -1,7 +1,7 @@
 """Settings of a worker and of the command line: one YAML file, overridden by HOSTLER_* variables.
 
 Temporal's own connection (address, namespace, TLS, API key) follows Temporal's conventions, temporal.toml and
-TEMPORAL_*; `temporal.address` here only serves where those are silent.
+TEMPORAL_*; `temporal.address` here only applies where those are silent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTINGS_VARIABLE = "HOSTLER_SETTINGS"
 PLACES = (Path(".hostler/settings.yaml"), Path("~/.config/hostler/settings.yaml"))
 
 INSTALLATION = r"^[A-Za-z0-9][-A-Za-z0-9._]{0,62}$"
-"""It is the value of a tag, or of a label, in every cloud."""
+"""It becomes the value of a tag, or of a label, in every cloud."""
 
 Role = Literal["workflows", "cluster", "watch", "drain", "cloud"]
 ROLES: tuple[Role, ...] = ("workflows", "cluster", "watch", "drain", "cloud")
@@ -161,12 +161,12 @@ class Settings(BaseSettings):
         return env_settings, init_settings  # a variable wins over the file
 
     def path(self, path: Path) -> Path:
-        """A path of the settings file, relative to its folder."""
+        """A path from the settings file, relative to its folder."""
         path = path.expanduser()
         return path if path.is_absolute() or self.file is None else self.file.parent / path
 
     def cluster(self, name: str) -> ClusterSettings:
-        """Raises SettingsError with the known names."""
+        """The settings of a cluster. Raises SettingsError with the known names."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
             raise SettingsError(f"cluster {name!r} is not in the settings; known clusters: {known}")
@@ -178,7 +178,8 @@ class SettingsError(ValueError):
 
 
 def _by_name(model: type[BaseModel], content: dict[str, Any]) -> dict[str, Any]:
-    """The file's camelCase as field names, so that a variable and the file meet under one key. Unknown keys stay."""
+    """The file's camelCase keys as field names, so that a variable and the file meet under one key. Unknown keys
+    stay."""
     names = {to_camel(name): name for name in model.model_fields}
     return {
         names.get(key, key): _value(model.model_fields.get(names.get(key, key)), value)
@@ -198,7 +199,7 @@ def _value(field: FieldInfo | None, value: Any) -> Any:
 
 
 def load_settings(path: Path | None = None) -> Settings:
-    """From `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
+    """Loads settings from `path`, else $HOSTLER_SETTINGS, else the first of PLACES that exists, else defaults."""
     given = path or (Path(os.environ[SETTINGS_VARIABLE]) if SETTINGS_VARIABLE in os.environ else None)
     file = given or next((p.expanduser() for p in PLACES if p.expanduser().exists()), None)
     content: Any = {}

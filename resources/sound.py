@@ -1,8 +1,8 @@
-"""What can be kept: what is written and read again as the same, and what can be reckoned with.
+"""What can be kept: values that are written and read back as the same, and that can be calculated with.
 
-A value may fit its type and still not come back from its own JSON (a NaN), or come back and break who reckons with it:
-an instant without a zone, or one in the year 1 or 9999, whose UTC does not exist. The boundary of workflows asks before
-anything is taken into a state (workflows/inbound.py).
+A value may fit its type and still not come back from its own JSON (a NaN), or come back and break code that calculates
+with it: an instant without a zone, or one in the year 1 or 9999, whose UTC does not exist. The boundary of workflows
+checks this before anything is taken into a state (workflows/inbound.py).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ EARLIEST, LATEST = datetime(1900, 1, 1, tzinfo=UTC), datetime(2900, 1, 1, tzinfo
 """Instants in between, plus or minus LONGEST, exist in every zone."""
 LONGEST = timedelta(days=366 * 100)
 COUNTS = range(-(2**63), 2**63)
-"""Whole numbers that other languages and databases have, too."""
+"""Whole numbers that other languages and databases also have."""
 WORDS = 300
-"""Characters of a refusal: it is quoted in a journal, which keeps 50 lines."""
+"""The most characters of a refusal: it is quoted in a journal, which keeps 50 lines."""
 NAMED = 3
-"""Faults of one value that are named; who mends them meets the rest."""
+"""How many faults of one value are named; correcting them reveals the rest."""
 
 
 def short(text: str, limit: int = WORDS) -> str:
-    """At most so many characters, with how many there were."""
+    """At most so many characters of the text, with how many there were."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text)} characters)"
 
 
 def fault(value: Any, hint: Any) -> str:
-    """Why a value of this type cannot be kept, in words; "": it can. Never quotes the value itself."""
+    """Why a value of this type cannot be kept, in words; "" if it can. Never quotes the value itself."""
     try:
         same = _adapter(hint).validate_json(to_json(value)) == value
     except ValidationError as e:
         return read_words(e)
-    except Exception as e:  # of what cannot be written there is no list
+    except Exception as e:  # there is no list of what cannot be written
         return f"cannot be written: {short(f'{type(e).__name__}: {e}')}"
     if not same:
         return "is another value when it is read again"
@@ -47,7 +47,7 @@ def fault(value: Any, hint: Any) -> str:
 
 
 def unreadable(value: Any, hint: Any) -> str:
-    """As `fault`, only of reading: of a state, whose parts have been judged as they came."""
+    """Like `fault`, but only for reading: for a state, whose parts were judged as they came."""
     try:
         _adapter(hint).validate_json(to_json(value))
     except ValidationError as e:
@@ -72,7 +72,7 @@ def _adapter(hint: Any) -> TypeAdapter[Any]:
 
 
 def _extremes(value: Any) -> Iterator[str]:
-    """Without recursion: how deep a value is, its sender chooses."""
+    """Without recursion, because the sender chooses how deep a value is."""
     left: list[tuple[str, Any]] = [("", value)]
     while left:
         path, found = left.pop()

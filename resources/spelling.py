@@ -1,4 +1,4 @@
-"""Names typed wrong."""
+"""Misspelled names."""
 
 from __future__ import annotations
 

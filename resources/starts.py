@@ -1,7 +1,7 @@
-"""How each kind of workflow is started: id, queue and what visibility knows of it from the first moment.
+"""How each kind of workflow is started: its id, its queue, and what visibility knows of it from the first moment.
 
-Said once, since the way in and activities both start machines and clusters. Each answer is the keyword arguments of
-`Client.start_workflow`, without the policies, which are the caller's.
+This is in one place because both the starter and activities start machines and clusters. Each answer is the keyword
+arguments of `Client.start_workflow`, except for the policies, which are the caller's.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from resources.markdown import plain
 from resources.rollout import RolloutState
 
 MEMO_CREATED = "created"
-"""When the machine was applied: visibility knows the start of the latest run only."""
+"""When the machine was applied: visibility only knows the start of the latest run."""
 MEMO_OWNERS = "owners"
-"""Of a cluster: by Account.key the account that its VMs are in, in the cloud's own words."""
+"""The memo of a cluster: for each Account.key the account that its VMs are in, in the cloud's own words."""
 MACHINE = Priority(priority_key=4)
-"""One below Temporal's default: of machines there are many, and whoever asks their pool, class or cluster while all of
-them have something to do must not wait for their tasks."""
+"""One below Temporal's default: there are many machines, and queries to their pool, class or cluster must not wait for
+the machines' tasks while all of them are busy."""
 
 FROM_OUTSIDE = (
     WorkflowExecutionStatus.TERMINATED,
@@ -33,11 +33,11 @@ FROM_OUTSIDE = (
     WorkflowExecutionStatus.TIMED_OUT,
     WorkflowExecutionStatus.FAILED,
 )
-"""How a workflow is that did not come to its own end."""
+"""The statuses of a workflow that did not come to its own end."""
 
 
 def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[str, Any]:
-    """`reason` is what it waits for first."""
+    """The start of a machine. `reason` is what it waits for first."""
     found = [
         SearchAttributePair(attributes.CLUSTER, state.cluster),
         SearchAttributePair(attributes.PHASE, str(Phase.PENDING)),

@@ -1,5 +1,5 @@
-"""Keys of what people want must all be known: a slip would say something else than was meant, such as `{"toRevision":
-1}` an undo to the revision before. What programs tell each other may say more, for one may be of a newer release."""
+"""Keys of what people want must all be known: a slip would say something other than was meant, such as an undo to the
+revision before for `{"toRevision": 1}`. Messages between programs may say more, for one may be of a newer release."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ OWNERS = tuple(str(Owner(kind=kind, name="")) for kind in OwnerKind)
 
 
 def strange(kind: Any, data: bytes, by_signal: bool) -> str:
-    """Which keys of an intent, as JSON, are not this kind's, in words; "": all are, or it is no intent. `by_signal`:
-    it may be an owner's word to its machine."""
+    """Which keys of an intent, as JSON, are not this kind's, in words; "" if all are, or it is not an intent.
+    `by_signal`: it may be an owner's word to its machine."""
     if not (isinstance(kind, type) and issubclass(kind, Intent)):
         return ""
     try:
         given = json.loads(data)
     except ValueError:
-        return ""  # refused for that
+        return ""  # it is refused for that
     if not isinstance(given, dict) or (by_signal and str(given.get("requestedBy", "")).startswith(OWNERS)):
         return ""
     known = [field.alias or name for name, field in kind.model_fields.items()]
@@ -34,6 +34,6 @@ def strange(kind: Any, data: bytes, by_signal: bool) -> str:
 
 
 def _meant(key: str, known: Sequence[str]) -> str:
-    """`toRevision` is more like `reason` by its letters, and means `to`."""
+    """The key that is meant. By its letters `toRevision` is closer to `reason`, and means `to`."""
     begun = [k for k in known if key.lower().startswith(k.lower())]
     return did_you_mean(begun[0], begun) if begun else did_you_mean(key, known)

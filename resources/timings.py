@@ -1,6 +1,6 @@
 """Every wait that is not a cloud's or a person's: one value, carried in a workflow's state.
 
-It is an argument and not a worker's setting, because what a workflow decides by must be the same at every replay.
+It is an argument and not a worker's setting, because a workflow must decide by the same values at every replay.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Text of strangers made safe to look at: what would act on a terminal, or not be seen, is written as an escape.
+"""Strangers' text made safe to look at: what would act on a terminal, or be invisible, is written as an escape.
 
-Consoles, kubelets, API servers and whoever names a reason may send anything: escape sequences that clear a screen or
-set its title, carriage returns and backspaces that overwrite a line, marks that turn the direction of writing
-(CVE-2021-42574), characters without a width. What remains is letters: that two of them look alike is not found here.
+Consoles, kubelets, API servers and anybody who names a reason may send anything: escape sequences that clear a screen
+or set its title, carriage returns and backspaces that overwrite a line, marks that reverse the direction of writing
+(CVE-2021-42574), characters without a width. What remains is letters: this does not notice that two of them look alike.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-# Printable, says Python, and yet nothing is drawn: the rest of Unicode's Default_Ignorable_Code_Point (joiners,
-# fillers, variation selectors), and the blank pattern of Braille.
+# Python says that they are printable, and yet nothing is drawn: the rest of Unicode's Default_Ignorable_Code_Point
+# (joiners, fillers, variation selectors), and the blank pattern of Braille.
 _UNSEEN = frozenset(
     map(
         chr,
@@ -30,11 +30,11 @@ def _escape(c: str) -> str:
 
 
 def visible(text: str, keep: str = "", escape: Callable[[str], str] = _escape) -> str:
-    r"""`text` as one line that can be printed: what does not print stands there as Python writes it (`\x1b`, `\u202e`,
-    `\n`). Said twice it stays as it is.
+    r"""`text` as one line that can be printed: what does not print is written as Python does (`\x1b`, `\u202e`, `\n`).
+    Applying it twice changes nothing more.
 
-    `keep`: of these characters the layout is made (a newline, a tab). `escape`: another way to write one character.
-    A line's end of consoles and Windows, `\r\n`, counts as a newline.
+    `keep`: characters that make the layout (a newline, a tab). `escape`: another way to write one character. The line
+    end of consoles and Windows, `\r\n`, counts as a newline.
     """
     if text.isascii() and text.isprintable():
         return text
@@ -43,17 +43,17 @@ def visible(text: str, keep: str = "", escape: Callable[[str], str] = _escape) -
 
 
 def visible_lines(text: str) -> list[str]:
-    """Its lines, each as `visible` writes it; only a newline ends one."""
+    """The text's lines, each as `visible` writes it; only a newline ends one."""
     return visible(text, keep="\n").rstrip("\n").split("\n")
 
 
 def is_visible(text: str, keep: str = "") -> bool:
-    """Whether `visible` leaves it as it is."""
+    """Whether `visible` leaves it unchanged."""
     return visible(text, keep) == text
 
 
 def visible_json(value: Any, indent: int | None = None) -> str:
     """JSON in which nothing is hidden and which parses to the true value; letters of all languages stay as they are."""
     text = json.dumps(value, indent=indent, ensure_ascii=False)
-    # Outside of its strings JSON has nothing to escape but the newlines of the layout.
+    # Outside its strings JSON has nothing to escape but the newlines of the layout.
     return visible(text, keep="\n", escape=lambda c: json.dumps(c)[1:-1])

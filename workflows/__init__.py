@@ -1,1 +1,1 @@
-"""The lives: deterministic orchestration, one entity per file or folder, phases in lifecycle order."""
+"""The lives of entities: deterministic orchestration, one entity per file or folder, phases in lifecycle order."""

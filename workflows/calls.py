@@ -20,7 +20,7 @@ SHORT = RetryPolicy(
     maximum_interval=timedelta(seconds=15),
     maximum_attempts=5,
 )
-"""For what is transient and short. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
+"""For transient, short trouble. Bounded by attempts and never by schedule-to-close: an absent worker is a wait."""
 
 
 class Urgency:
@@ -33,22 +33,23 @@ class Urgency:
 
 
 def share(urgency: Priority, account: Account | None) -> Priority:
-    """With the account's share of its cloud's task queue, so that a busy account delays no other: the server takes the
+    """Adds the account's share of its cloud's task queue, so that a busy account delays no other: the server takes the
     accounts in turns (`matching.enableFairness`), each at its own rate (`callsPerSecondPerAccount`)."""
     return replace(urgency, fairness_key=account.fairness_key) if account else urgency
 
 
 def poller(interval: timedelta) -> RetryPolicy:
-    """For an activity that waits for something outside, one pass per attempt, with no end of its own.
+    """The retry policy of an activity that waits for something outside: one pass per attempt, without an end of its
+    own.
 
-    Coefficient 1: with the default one stray error after twelve passes would wait 100 s.
+    Coefficient 1: with the default, one stray error after twelve passes would cause a wait of 100 s.
     """
     return RetryPolicy(initial_interval=interval, backoff_coefficient=1)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A failed call: the failure's type, what is known of it, and further details."""
+    """A failed call: the failure's type, what is known about it, and further details."""
 
     kind: str
     info: ErrorInfo
@@ -56,7 +57,8 @@ class Failure:
 
 
 def failure_of(error: ActivityError) -> Failure:
-    """Also of an activity whose workers died in the middle of each attempt: that is a transient failure."""
+    """What a failed activity failed by. If its workers died in the middle of each attempt, that is a transient
+    failure."""
     cause = error.cause
     if isinstance(cause, ApplicationError) and cause.details:
         return Failure(cause.type or "", ErrorInfo.model_validate(cause.details[0]), tuple(cause.details[1:]))
@@ -68,7 +70,7 @@ def failure_of(error: ActivityError) -> Failure:
 
 
 def _account_id(cause: TimeoutError) -> str:
-    """Where it may have made something before it fell silent (activities/boundary.py, ACCOUNT)."""
+    """The account in which it may have made something before it fell silent (activities/boundary.py, ACCOUNT)."""
     last = cause.last_heartbeat_details
     progress = last[0] if last else None
     return str(progress.get("account", "")) if isinstance(progress, dict) else ""

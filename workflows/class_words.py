@@ -12,11 +12,11 @@ with workflow.unsafe.imports_passed_through():
     from resources.reasons import next_step
 
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""How many names a message lists."""
 
 
 def change_words(change: ClassChange) -> str:
-    """What a change does to machines that run."""
+    """What a change does to running machines."""
     if change.generation == 1:
         return "created"
     parts = [f"hot update of {', '.join(change.hot)}"] if change.hot else []
@@ -37,7 +37,7 @@ def some(users: list[str]) -> str:
 
 
 def refusal_to_delete(s: ClassState) -> str | None:
-    """While somebody uses it."""
+    """Why the class cannot be deleted, while somebody uses it."""
     if not s.users or s.deleted:
         return None
     ways = ["hostler update-class MACHINE CLASS"]
@@ -49,7 +49,7 @@ def refusal_to_delete(s: ClassState) -> str | None:
 
 
 def details(s: ClassState) -> Markdown:
-    """Where the class is, in Markdown for Temporal's web UI."""
+    """The state of the class, in Markdown for Temporal's web UI."""
     lines = [heading(f"Class {s.name}, generation {s.generation}")]
     if s.parked:
         lines.append(join(strong("Stands still"), f": {s.parked}"))

@@ -1,7 +1,7 @@
-"""ClusterWorkflow: the watches of nodes and of cloud accounts, what of them answers, and whom that concerns.
+"""ClusterWorkflow: the watches of nodes and of cloud accounts, which of them answer, and whom that concerns.
 
 Identity: `cluster/<cluster>`. Started by the command line or by the first machine's create activity. Ends when it is
-removed and nothing is left. Continues as new when the watch has returned and enough was said; never decides anything
+removed and nothing is left. Continues as new when the watch has returned and enough was said. It never decides anything
 about a machine, and knows none.
 """
 
@@ -33,9 +33,9 @@ with workflow.unsafe.imports_passed_through():
 HEARING = timedelta(seconds=3)
 """How long a pause or its end waits for its pools before it is answered: less than the command line waits."""
 FULL = "signal limit"
-"""How the SDK says that a workflow takes no signals any more before it continues as new."""
+"""The SDK's words for a workflow that takes no more signals before it continues as new."""
 TELL_AGAIN = timedelta(minutes=1)
-"""For a pool that cannot be told now."""
+"""How long to wait before telling a pool that could not be told."""
 
 
 @workflow.defn
@@ -48,11 +48,11 @@ class ClusterWorkflow(Watches):
         self._telling: set[str] = set()
         """Pools whose news is on its way."""
         self._deaf: set[str] = set()
-        """Pools that could not be told, until it is tried again."""
+        """Pools that could not be told, until the next try."""
         self._search: workflow.ActivityHandle[PoolsFound] | None = None
         self._left: workflow.ActivityHandle[Left] | None = None
         self._refusal = ""
-        """Of the last removal that was judged; "": it was granted."""
+        """Why the last removal that was judged was refused; "" if it was granted."""
 
     @workflow.run
     async def run(self, state: ClusterState) -> None:
@@ -81,13 +81,14 @@ class ClusterWorkflow(Watches):
                     await self.renew()
             await self._stop()
             await workflow.wait_condition(workflow.all_handlers_finished)
-            if self.s.removed:  # nothing is awaited any more: who came while the watches returned has kept it
+            if self.s.removed:  # nothing is awaited: whatever came while the watches returned has kept it
                 return
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
     def _tell_machines(self) -> None:
-        """Once for each change. Nobody waits for it: a machine that was not told learns it from its own next call."""
+        """Tells machines once for each change. Nobody waits for it: a machine that was not told learns it from its own
+        next call."""
         if not self._untold or self.s.api is None:
             return
         self._untold = False
@@ -105,7 +106,7 @@ class ClusterWorkflow(Watches):
     # -- its pools ----------------------------------------------------------------------------------------------------
 
     def _search_pools(self) -> None:
-        """Those of a former workflow of this cluster: nobody else would tell them."""
+        """Looks for the pools of a former workflow of this cluster: nobody else would tell them."""
         if self._search is not None or not to_search(self.s):
             return
         self._search = workflow.start_activity_method(
@@ -120,7 +121,8 @@ class ClusterWorkflow(Watches):
         )
 
     async def _tell_pools(self) -> None:
-        """That one is told is in state before it happens: one that registers meanwhile is told once more."""
+        """Tells pools the newest. The state says that a pool is told before it happens: one that registers meanwhile is
+        told again."""
         s = self.s
         if names := untold(s, workflow.now()):
             s.news = news_of(s, workflow.now())
@@ -147,7 +149,7 @@ class ClusterWorkflow(Watches):
 
     @workflow.signal
     def register_pool(self, name: str) -> None:
-        """Also one that is known: it may be a new life of that name, which has not been told anything."""
+        """Registers a pool, even a known one: it may be a new life of that name, which has not been told anything."""
         self.s.messages += 1
         self._stays(f"pool {name}")
         self.s.pools[name] = None
@@ -172,7 +174,8 @@ class ClusterWorkflow(Watches):
         )
 
     def _renewal_due(self) -> bool:
-        """Not before it is known whether this is the end: who asked waits for it."""
+        """Whether a new run is due. Not before it is known whether this is the end: whoever asked waits for the
+        answer."""
         return self.s.removal is None and self.wants_renewal(self.s.messages)
 
     def _removal_due(self) -> bool:
@@ -205,7 +208,8 @@ class ClusterWorkflow(Watches):
         return self.s
 
     def _stays(self, needed_by: str) -> None:
-        """Who comes just when it is removed would have no cluster: whoever announced it was told that there is one."""
+        """Keeps the cluster if something comes just as it is removed: whoever announced that was told that there is a
+        cluster."""
         if self.s.removed or self.s.removal is not None:
             self._refusal = f"cluster {self.s.name} is not removed: {needed_by} came at the same time"
             self.s.removed, self.s.removal = False, None
@@ -239,7 +243,7 @@ class ClusterWorkflow(Watches):
         words = self._pause_words()
         answer = self.once(intent, lambda: self._pause(intent))
         not_heard = await self._not_heard()
-        if answer.message == words:  # some of its pools may not have been known to it then
+        if answer.message == words:  # some of its pools may not have been known then
             answer = Answer(message=self._pause_words())
         return Answer(message=f"{answer.message}{not_heard}")
 
@@ -282,8 +286,8 @@ class ClusterWorkflow(Watches):
         return f"cluster {s.name} goes on"
 
     async def _not_heard(self) -> str:
-        """An answer is true when it is given: that Temporal has taken a pool's news means that the pool has it before
-        anything that it decides later. Who has not heard it after a few seconds is named; "": all have."""
+        """Which pools have not heard after a few seconds; "" if all have. An answer is true when it is given: once
+        Temporal has taken a pool's news, the pool has it before anything that it decides later."""
         if not self.by_class:
             return ""
         try:
@@ -293,7 +297,7 @@ class ClusterWorkflow(Watches):
         return ""
 
     def _hearing(self) -> list[str]:
-        """Pools that have not got the newest yet; some may not even be known yet."""
+        """Pools that do not have the newest yet; some may not even be known yet."""
         names = {*untold(self.s, workflow.now()), *self._telling, *(self._deaf & self.s.pools.keys())}
         return sorted(names) or ([""] if to_search(self.s) else [])
 
@@ -331,7 +335,7 @@ class ClusterWorkflow(Watches):
         self.s.removal = intent
 
     def _judge_removal(self) -> None:
-        """Machines are not known here: whether there are any is counted before the end."""
+        """Counts machines before the end, because they are not known here."""
         s = self.s
         if s.removal is None or self._left is not None:
             return
@@ -356,7 +360,7 @@ class ClusterWorkflow(Watches):
         except ActivityError as e:
             self._refusal = f"whether cluster {s.name} still has machines is not known: {failure_of(e).info.message}"
         if intent is None:
-            return  # who came meanwhile has ended it
+            return  # another message has ended it meanwhile
         s.removal = None
         if self._refusal:
             self.note("Refused", self._refusal)
@@ -387,6 +391,6 @@ class ClusterWorkflow(Watches):
         return "send the intent `remove` to end it"
 
     def begin_anew(self) -> object:
-        """All pools are told once more: those that were ended from outside are found out by it."""
+        """Tells all pools again, which reveals those that were ended from outside."""
         self.s.pools = dict.fromkeys(self.s.pools)
         return super().begin_anew()

@@ -36,7 +36,7 @@ with workflow.unsafe.imports_passed_through():
 
 WATCH_RETRY = RetryPolicy(initial_interval=timedelta(seconds=1), maximum_interval=timedelta(seconds=30))
 LOOK_AGAIN = timedelta(minutes=1)
-"""Between two looks for who uses which account, while one does not answer or something of the last is in doubt."""
+"""The time between two looks for who uses which account, while one does not answer or the last look left doubts."""
 
 
 class Watches(Entity):
@@ -48,8 +48,8 @@ class Watches(Entity):
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
         self.by_class = workflow.patched("cluster-classes")
-        """Accounts are known by class, and no machine is. Not in a run that an older worker began: to its end it goes
-        on as it began, and the next one finds all it needs."""
+        """Whether accounts are known by class, and no machine is known. Not in a run that an older worker began: it
+        goes on as it began until its end, and the next run finds all it needs."""
         if self.by_class:
             state.machines = {}
             if state.accounts and not state.classes:
@@ -57,17 +57,18 @@ class Watches(Entity):
         self._nodes: workflow.ActivityHandle[Cursor] | None = None
         self._clouds: dict[str, workflow.ActivityHandle[InstancesOutput]] = {}
         self._resting: set[str] = set()
-        """Accounts whose watch has failed, until it is begun again."""
+        """Accounts whose watch has failed, until it begins again."""
         self._looking: workflow.ActivityHandle[UsesFound] | None = None
         self._owners: dict[str, str] = workflow.memo_value(MEMO_OWNERS, {}, type_hint=dict[str, str])
-        """As they are told to whoever is about to make a VM."""
+        """The owners as told to those that are about to make a VM."""
         self._heard_of: set[str] = set()
         """Classes that were announced since that look began."""
 
     # -- starting -----------------------------------------------------------------------------------------------------
 
     def _watch_nodes(self) -> None:
-        """One activity that lists and follows, until it returns or is asked to; its cursor goes on in the next one."""
+        """Starts one activity that lists and follows until it returns or is asked to; the next one continues with its
+        cursor."""
         s = self.s
         if self._nodes is not None or "retry" in self.deadlines:
             return
@@ -83,13 +84,13 @@ class Watches(Entity):
             task_queue=watch_queue(s.name, s.queue_prefix),
             start_to_close_timeout=s.watch_duration + timedelta(minutes=5),
             heartbeat_timeout=s.heartbeat,
-            retry_policy=poller(timedelta(seconds=1)),  # it is patient with the API server by itself
+            retry_policy=poller(timedelta(seconds=1)),  # it is itself patient with the API server
             cancellation_type=ActivityCancellationType.WAIT_CANCELLATION_COMPLETED,
             summary=f"watch the nodes of {s.name}",
         )
 
     def _watch_clouds(self) -> None:
-        """One retrying activity for each account in use; that of an account which nobody uses any more is ended."""
+        """Starts one retrying activity for each account in use, and ends that of an account which is no longer used."""
         s = self.s
         for key in self._unused():
             self.drop(self._clouds.pop(key))
@@ -116,7 +117,8 @@ class Watches(Entity):
             )
 
     def _look_for_uses(self) -> None:
-        """Once for all that was there before this workflow; then now and then whether what it knows is still so."""
+        """Looks once for everything that was there before this workflow, and then from time to time whether what it
+        knows still holds."""
         s = self.s
         if not self._to_look():
             if s.looked and s.classes and self._looking is None:
@@ -152,7 +154,7 @@ class Watches(Entity):
         return self.due("uses") or (not self.s.looked and "uses" not in self.deadlines)
 
     def _watches_ended(self) -> bool:
-        """Or are to be begun or ended."""
+        """Whether a watch has ended, or one is to begin or end."""
         handles = [self._nodes, self._looking, *self._clouds.values()]
         return any(h is not None and h.done() for h in handles) or bool(
             self._unwatched() or self._unused() or self._to_look()
@@ -161,7 +163,7 @@ class Watches(Entity):
     # -- collecting ---------------------------------------------------------------------------------------------------
 
     async def _collect_watches(self) -> None:
-        """What those that ended have returned; a failed one is begun again after a while."""
+        """Takes the results of watches that ended; a failed one begins again after a while."""
         s = self.s
         if self.due("retry"):
             del self.deadlines["retry"]
@@ -203,8 +205,8 @@ class Watches(Entity):
             self.deadlines["clouds"] = workflow.now() + LOOK_AGAIN
 
     def _found(self, found: UsesFound) -> None:
-        """What a class says of itself counts more than what machines of it were told once; not than what was heard
-        since it was asked."""
+        """Takes what the look found. What a class says of itself counts more than what its machines were once told, but
+        less than what was heard since the look began."""
         s = self.s
         for use in found.uses:
             if use.machine_class not in self._heard_of:
@@ -218,7 +220,7 @@ class Watches(Entity):
             del s.classes[name]
         self._forget_accounts()
         for key in s.clouds.keys() - s.accounts.keys():
-            del s.clouds[key]  # the last word of a watch that had been ended, heard by a former workflow
+            del s.clouds[key]  # the last word of a watch that had ended, heard by a former workflow
         s.looked = True
         if s.unused or found.unread or silent(s, s.accounts):
             self.deadlines["uses"] = workflow.now() + min(LOOK_AGAIN, s.watch_duration)
@@ -232,7 +234,7 @@ class Watches(Entity):
         self._forget_accounts()
 
     def _forget_accounts(self) -> None:
-        """Of an account that nobody uses any more the last word would hold up pools for ever."""
+        """Forgets accounts that are no longer used: the last word about one would hold up pools forever."""
         s = self.s
         used = {key for keys in s.classes.values() for key in keys}
         for key in sorted(s.accounts.keys() - used):
@@ -242,7 +244,8 @@ class Watches(Entity):
             self.note("AccountForgotten", f"{key}: no class names it any more")
 
     def _tell_owners(self) -> None:
-        """Where whoever makes a VM reads them without asking a worker: `activities.temporal.announce.owner_of`."""
+        """Writes the owners where those who make VMs read them without asking a worker:
+        `activities.temporal.announce.owner_of`."""
         if self._owners_changed():
             self._owners = owners(self.s)
             workflow.upsert_memo({MEMO_OWNERS: self._owners})
@@ -251,7 +254,7 @@ class Watches(Entity):
         return self.by_class and owners(self.s) != self._owners and workflow.patched("account-owners")
 
     async def _stop_watches(self) -> None:
-        """Ask them to return. One that cannot answer any more is no loss: its last cursor serves."""
+        """Asks the watches to return. One that can no longer answer is no loss: its last cursor serves."""
         for key in sorted(self._clouds):
             self.drop(self._clouds.pop(key))
         if self._looking is not None:
@@ -272,7 +275,7 @@ class Watches(Entity):
 
     @workflow.signal
     def use_account(self, use: AccountUse) -> None:
-        """VMs of a class are in this account. It comes with every first machine, and when a class has changed."""
+        """VMs of a class are in this account. This comes with every first machine, and when a class has changed."""
         self.s.messages += 1
         self._stays(f"class {use.machine_class}" if use.machine_class else "a machine")
         if self.by_class:
@@ -281,7 +284,7 @@ class Watches(Entity):
 
     @workflow.signal
     def announce(self, announcement: Announcement) -> None:
-        """From an older worker: which VM is which machine, too."""
+        """An older worker's announcement, which also says which VM is which machine."""
         self.s.messages += 1
         self._stays(f"machine {announcement.machine}")
         account = announcement.account
@@ -296,37 +299,37 @@ class Watches(Entity):
 
     @workflow.signal
     def forget(self, provider_id: str) -> None:
-        """From an older worker."""
+        """An older worker's signal."""
         self.s.messages += 1
         self.s.machines.pop(provider_key(provider_id), None)
 
     @workflow.query
     def resolve(self, keys: list[str]) -> dict[str, str]:
-        """For an older worker's watch, in a run that still knows machines."""
+        """Answers an older worker's watch, in a run that still knows machines."""
         return {k: self.s.machines[k] for k in keys if k in self.s.machines}
 
     @workflow.signal
     def cloud_reachability(self, news: CloudReachability) -> None:
         self.s.messages += 1
         if self.by_class and news.account not in self.s.accounts:
-            return  # the last word of a watch that has been ended
+            return  # the last word of a watch that has ended
         former = self.s.clouds.get(news.account)
         if former is not None and former.reachable == news.reachable:
             if former.reachable or former.message == news.message:
                 return
-            news = news.model_copy(update={"since": former.began})  # one outage, of which another cause is known now
+            news = news.model_copy(update={"since": former.began})  # one outage, for which another cause is now known
         self.s.clouds[news.account] = Reachability(**news.model_dump(exclude={"account"}))
         if not news.reachable:
             self.note("CloudUnreachable", f"{news.account}: {news.message}")
             if self.by_class and self._looking is None:
-                self.deadlines["uses"] = workflow.now()  # perhaps nobody uses it any more
+                self.deadlines["uses"] = workflow.now()  # perhaps it is no longer used
         elif former is not None:
             lasted = format_duration(whole_seconds(news.time - former.began))
             self.note("CloudReachable", f"{news.account} answers again, after {lasted}")
 
     @workflow.signal
     def vms_told(self, news: VmsTold) -> None:
-        """What machines were told of their VMs, when it has changed."""
+        """What machines were told of their VMs, when that has changed."""
         self.s.messages += 1
         if not self.by_class or news.account in self.s.accounts:
             self.s.vms[news.account] = InstancesOutput(**news.model_dump(exclude={"account"}))

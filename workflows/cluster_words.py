@@ -14,7 +14,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.markdown import Markdown, code, heading, items, join, page, strong
 
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""How many names a message lists."""
 
 
 def phase_of(s: ClusterState) -> str:
@@ -24,7 +24,7 @@ def phase_of(s: ClusterState) -> str:
 
 
 def refusal(s: ClusterState, left: str = "") -> str | None:
-    """Why it cannot be removed. `left`: what visibility has of it."""
+    """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(s.machines.values()), len(s.machines), "machine")] if s.machines else []
     known += [_some(s.pools, len(s.pools), "pool")] if s.pools else []
     words = left or " and ".join(known)
@@ -46,7 +46,7 @@ def gap_words(ended: Ended, now: datetime) -> str:
 
 
 def pause_words(pause: Pause) -> str:
-    """Since when, by whom and why."""
+    """Since when it is paused, by whom and why."""
     by = f" by {pause.requested_by}" if pause.requested_by else ""
     why = f": {pause.reason}" if pause.reason else ""
     return f"since {pause.time:%Y-%m-%d %H:%M:%S} UTC{by}{why}"
@@ -59,14 +59,15 @@ def held(pools: int) -> str:
 
 
 def not_told(pools: Collection[str]) -> str:
-    """Who has not heard of a pause, or of its end, after a few seconds; "" among them: those that are not known yet."""
+    """Which pools have not heard of a pause, or of its end, after a few seconds; "" among them stands for pools that
+    are not known yet."""
     named = sorted(filter(None, pools))
     words = f"not told yet: {_some(named, len(named), 'pool')}" if named else "its pools are still being looked for"
     return f"{words}; each is told as soon as that succeeds"
 
 
 def details(s: ClusterState) -> Markdown:
-    """Where the cluster is, in Markdown for Temporal's web UI."""
+    """The state of the cluster, in Markdown for Temporal's web UI."""
     api = s.api
     words = "not known yet" if api is None else api.words
     lines = [heading(f"Cluster {s.name}: {phase_of(s)}")]

@@ -1,6 +1,6 @@
 """What every entity shares: a journal, intents that count once, absolute deadlines, one wait helper, the outer guard.
 
-Evidence for each rule is in docs/architecture.md, *Rules of an entity*.
+The evidence for each rule is in docs/architecture.md, *Rules of an entity*.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ T = TypeVar("T")
 NEVER = ""
 """The name of no deadline: for a wait that only its condition ends."""
 STUMBLE = timedelta(seconds=30)
-"""A run that ends by an error within so long, right after another one, is given so long before the next."""
+"""A run that fails this soon, right after another one, pauses this long before the next."""
 RENEW_AFTER = 400
-"""Messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
+"""The messages in one run. Renewing early keeps replays short and lets new code reach a busy entity."""
 REFUSED_KEPT = 5
-"""Refusals in a row that the journal keeps, and refusals for the next Event."""
+"""How many refusals in a row the journal keeps, and how many are kept for the next Event."""
 INDEXED = 255
-"""Characters of a search attribute: Temporal refuses the command of a longer one, and with it the task."""
+"""The most characters of a search attribute: Temporal refuses the command of a longer one, and with it the task."""
 LONGEST_TIMER = timedelta(days=365)
-"""One that rings before its deadline is armed again; Temporal refuses the command of a timer of hundreds of years."""
+"""The longest timer. One that rings before its deadline is armed again; Temporal refuses the command of a timer of
+hundreds of years."""
 TURNS = 1000
-"""Waits in one workflow task, of which each ends at once. A life takes a few."""
+"""The most waits in one workflow task that each end at once. A life takes a few."""
 ORDERS = "orders"
 """The patch of orders that lie ahead, which once counted like others."""
 WAITS_RENEW = "waits-renew"
-"""The patch of waits that end their run after so many messages, too; a run that began before them goes on as it was."""
+"""The patch of waits that also end their run after so many messages; a run that began before it goes on as it was."""
 
 
 class Lasting(Protocol):
@@ -51,7 +52,7 @@ class Lasting(Protocol):
 
 
 def unheard(handle: workflow.ActivityHandle[Any]) -> None:
-    """Nobody waits for its end: its error is retrieved, so that nobody warns of it either."""
+    """Retrieves the error of a call that nobody waits for, so that nobody warns of it either."""
     handle.add_done_callback(lambda h: h.cancelled() or h.exception())
 
 
@@ -59,7 +60,7 @@ class Refusal(str):
     """Why an intent cannot be taken, in words."""
 
     type = "Refused"
-    """Of the failure that an update answers with."""
+    """The type of the failure that an update answers with."""
 
 
 def intent(
@@ -70,8 +71,8 @@ def intent(
         scale = intent(ScaleIntent, intents.scale, intents.refuse_scale)
 
     Both functions get the entity and the intent. `act` records what is wanted, and says what will happen; `refuse` says
-    why it cannot be taken ("" or None: it can). A second arrival is refused nothing: it gets the first answer. The
-    signal is the attribute `scale_by_signal`.
+    why it cannot be taken ("" or None: it can). A second arrival is never refused: it gets the first answer. The signal
+    is the attribute `scale_by_signal`.
     """
     return _Declared(kind, act, refuse)
 
@@ -83,7 +84,7 @@ class _Declared:
     refuse: Callable[[Any, Any], str | None] | None
 
     def __set_name__(self, owner: type, name: str) -> None:
-        """The class has this attribute: what Temporal shall find there takes its place. It knows methods by `self`."""
+        """Replaces this attribute of the class by what Temporal shall find there. Temporal knows methods by `self`."""
         act, refusal = self.act, self.refusal
 
         def by_update(self: Entity, intent: Intent) -> Answer:
@@ -128,15 +129,16 @@ class Entity:
         self.intents = intents if intents is not None else {}
         self.deadlines = deadlines if deadlines is not None else {}
         self.in_flight: set[asyncio.Task[Any]] = set()
-        """Effects that must be known before the life may end or start anew."""
+        """Effects that must be known before the life may end or renew."""
         known = workflow.info().typed_search_attributes
         self._published: dict[str, Any] = {k.name: known.get(k) for k in at.ALL}
         self.living = False
-        """`keep` has the life; what fails before, on a first start, ends the workflow (inbound.py)."""
+        """Whether `keep` has the life; a failure before that, on a first start, ends the workflow (inbound.py)."""
         self.refused: list[Happening] = []
-        """Refusals that no Event has told yet; a new run tells none of the former's."""
+        """Refusals that no Event has told yet; a new run does not tell those of the former one."""
         self.was_reset = False
-        """Somebody has reset the workflow to a task of this run: what came after it happened all the same."""
+        """Whether somebody has reset the workflow to a task of this run: what came after that task happened all the
+        same."""
         workflow.register_random_seed_callback(self._reset)
         self.renewal_wanted = False
         self._turns = 0
@@ -147,16 +149,16 @@ class Entity:
     # -- what a subclass says -------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """Write search attributes and current details; called once before each wait."""
+        """Writes search attributes and current details; called once before each wait."""
         raise NotImplementedError
 
     def parked(self, error: Exception) -> None:
-        """Record that the life stands still because of an error of our own code."""
+        """Records that the life is parked because of an error of our own code."""
         self.s.parked = f"{type(error).__name__}: {error}"
         self.note("InternalError", self.s.parked)
 
     def cancel_ignored(self) -> None:
-        """Record that somebody cancelled the workflow, which means nothing here."""
+        """Records that somebody cancelled the workflow, which means nothing here."""
         self.note("CancelIgnored", f"somebody cancelled the workflow; {self.to_end}")
 
     @property
@@ -170,7 +172,8 @@ class Entity:
         return self.s
 
     def want_renewal(self) -> str:
-        """Record that an operator wants a new run, and what stands still tried again; in words, what will happen."""
+        """Records that an operator wants a new run, and another try of whatever is parked; returns words for what will
+        happen."""
         raise NotImplementedError
 
     @property
@@ -180,12 +183,12 @@ class Entity:
 
     @property
     def settled(self) -> bool:
-        """Nothing is on its way to another workflow: Temporal drops the signals of a run that ends."""
+        """Whether nothing is on its way to another workflow: Temporal drops the signals of a run that ends."""
         return True
 
     def upsert(self, values: Mapping[Any, Any], quiet: Collection[Any] = ()) -> None:
-        """Write the search attributes that have changed. News of `quiet` ones alone is not worth an event: it
-        goes along with the next."""
+        """Writes the search attributes that have changed. A change of `quiet` ones alone is not worth an event: it goes
+        along with the next."""
         values = {k: v[:INDEXED] if isinstance(v, str) else v for k, v in values.items()}
         changed = {k: v for k, v in values.items() if self._published.get(k.name) != v}
         if set(changed) - set(quiet):
@@ -195,7 +198,8 @@ class Entity:
             self._published |= {k.name: v for k, v in changed.items()}
 
     def _reset(self, _: int) -> None:
-        """Chance has a new seed after a reset, and at no other time. Not told of one to the first task of a run."""
+        """The random seed changes after a reset, and at no other time. A reset to the first task of a run does not call
+        this."""
         self.was_reset = True
 
     # -- journal and intents ----------------------------------------------------------------------------------------
@@ -205,22 +209,22 @@ class Entity:
         del self.journal[:-JOURNAL_LENGTH]
 
     def note_news(self, reason: str, message: str) -> None:
-        """Unless the last lines say it already: a wait that is tried again and again is one happening."""
+        """Notes it unless the last lines already say so: a wait that is tried again and again is one happening."""
         if all((h.reason, h.message) != (reason, message) for h in self.journal[-3:]):
             self.note(reason, message)
 
     def refuse(self, words: str) -> None:
-        """A message was not taken (inbound.py). It adds no command: the next Event tells it too."""
+        """Records that a message was not taken (inbound.py). It adds no command: the next Event tells it too."""
         before = self.journal[-1:]
         self.note_news("Refused", words)
         if self.journal[-1:] == before:
             return
         self.refused = [*self.refused, self.journal[-1]][-REFUSED_KEPT:]
         if all(h.reason == "Refused" for h in self.journal[-REFUSED_KEPT - 1 :]) and len(self.journal) > REFUSED_KEPT:
-            del self.journal[-REFUSED_KEPT - 1]  # whoever sends nonsense without end must not wash the story out
+            del self.journal[-REFUSED_KEPT - 1]  # endless nonsense must not push the story out
 
     def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
-        """Act on an intent's first arrival; a second one, by update or signal, gets the first answer."""
+        """Acts on an intent's first arrival; a second one, by update or signal, gets the first answer."""
         if intent.id and intent.id in self.intents:
             return Answer(message=self.intents[intent.id])
         message = act()
@@ -230,7 +234,7 @@ class Entity:
                 del self.intents[old]
         return Answer(message=message)
 
-    # -- of messages, which is the newer one (resources/orders.py) ----------------------------------------------------
+    # -- which of two messages is newer (resources/orders.py) ---------------------------------------------------------
 
     @staticmethod
     def is_newer(order: Ordered, known: Ordered | None) -> bool:
@@ -245,12 +249,12 @@ class Entity:
     # -- the one wait helper ------------------------------------------------------------------------------------------
 
     def due(self, name: str) -> bool:
-        """Whether a deadline has passed. Who asks must clear it: one that stays would never let anybody wait."""
+        """Whether a deadline has passed. The caller must clear it: one that stays would never let anybody wait."""
         deadline = self.deadlines.get(name)
         return deadline is not None and deadline <= workflow.now()
 
     async def until(self, condition: Callable[[], bool], *names: str) -> None:
-        """Wait until the condition holds or one of these deadlines has passed; without names, any of the table."""
+        """Waits until the condition holds or one of these deadlines has passed; without names, any of the table."""
 
         def over() -> bool:
             return condition() or any(map(self.due, names or tuple(self.deadlines)))
@@ -264,8 +268,8 @@ class Entity:
                 return
 
     def _count_turn(self) -> None:
-        """Raises RuntimeError where the life only turns: a deadline that nobody clears, or a pause of no length, would
-        keep the worker's thread for ever."""
+        """Raises RuntimeError where the life only spins: a deadline that nobody clears, or a pause of no length, would
+        keep the worker's thread forever."""
         task = workflow.now(), workflow.info().get_current_history_length()
         self._turns = self._turns + 1 if task == self._turned_in else 0
         self._turned_in = task
@@ -274,8 +278,8 @@ class Entity:
             raise RuntimeError(f"waited {TURNS} times in one task; deadlines that have passed: {passed or 'none'}")
 
     def _rung(self) -> bool:
-        """Another timer must be armed: this one has rung, perhaps for a deadline that is not waited for here, or a
-        handler has moved a deadline."""
+        """Whether another timer must be armed: this one has rung, perhaps for a deadline that is not waited for here,
+        or a handler has moved a deadline."""
         return self._next_deadline()[1] != self._armed or (self._timer is not None and self._timer.done())
 
     def _next_deadline(self) -> tuple[str | None, datetime | None]:
@@ -284,7 +288,7 @@ class Entity:
         return name, self.deadlines[name] if name else None
 
     def _arm(self) -> None:
-        """One timer, for the earliest deadline to come; it moves only when that does."""
+        """Arms one timer, for the earliest deadline to come; it moves only when that does."""
         if not self._rung():
             return
         if self._timer is not None:
@@ -301,14 +305,14 @@ class Entity:
 
     @staticmethod
     def drop(handle: workflow.ActivityHandle[Any]) -> None:
-        """Cancel a poller whose news is of no interest any more."""
+        """Cancels a poller whose news no longer matters."""
         unheard(handle)
         handle.cancel()
 
     # -- the life -----------------------------------------------------------------------------------------------------
 
     async def keep(self, live: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run the life in a task of its own, so that a cancellation of the workflow interrupts nothing."""
+        """Runs the life in a task of its own, so that a cancellation of the workflow interrupts nothing."""
         self.living = True
         life = asyncio.create_task(self._guarded(live))
         while True:
@@ -321,8 +325,8 @@ class Entity:
                 self.cancel_ignored()
 
     async def _guarded(self, live: Callable[[], Awaitable[T]]) -> T:
-        """No error of our code closes a workflow that still owns something: it is parked in a new run, so that a fixed
-        worker need not replay the error."""
+        """Parks the entity on an error: no error of our code closes a workflow that still owns something. It parks in a
+        new run, so that a fixed worker need not replay the error."""
         try:
             return await live()
         except Exception as error:  # ContinueAsNewError and CancelledError are no Exceptions
@@ -331,14 +335,15 @@ class Entity:
             await asyncio.gather(*self.in_flight, return_exceptions=True)
             info = workflow.info()
             if info.continued_run_id and workflow.now() - info.start_time < STUMBLE:
-                # Parked, it stumbles again: over what it says of itself. New runs without a pause would be without end.
+                # It is parked and stumbles again, over what it says of itself. Without a pause, new runs would follow
+                # without end.
                 await workflow.sleep(STUMBLE, summary="stumbled at once")
             await self.renew()
             raise
 
     async def stand_still(self, unless: Callable[[], bool] = lambda: False) -> None:
-        """Wait while the life is parked: for `hostler renew`, or for what `unless` names. The run ends as that of any
-        other entity; after 10,000 messages the server would refuse the very intents that can release it."""
+        """Waits while the life is parked: for `hostler renew`, or for what `unless` names. The run ends like that of
+        any other entity; after 10,000 messages the server would refuse the very intents that can release it."""
 
         def over() -> bool:
             return self.s.parked is None or unless()
@@ -350,15 +355,15 @@ class Entity:
 
     @property
     def overlong(self) -> bool:
-        """The run should end though what it waits for has not come. Asked in waits that once did not end a run."""
+        """Whether the run should end though what it waits for has not come. For waits that once did not end a run."""
         return self.wants_renewal(self.s.messages) and workflow.patched(WAITS_RENEW)
 
     async def renew(self) -> None:
-        """Continue as new at a safe point. A run that is pinned to a build goes on with the current one."""
-        # In one condition, with nothing awaited after it: a handler that runs meanwhile may begin to tell something.
+        """Continues as new at a safe point. A run that is pinned to a build continues with the current one."""
+        # One condition, with nothing awaited after it: a handler that runs meanwhile may begin to tell something.
         await workflow.wait_condition(lambda: workflow.all_handlers_finished() and self.settled)
         while words := unreadable(anew := self.begin_anew(), type(anew)):
-            # A run that cannot read its own argument would fail for ever; this one can be asked, and reset.
+            # A run that cannot read its own argument would fail forever; this one can be asked, and reset.
             self.parked(ValueError(f"the next run could not read its state: {words}"))
             self.publish()
             await workflow.wait_condition(lambda: self.s.parked is None)
@@ -374,5 +379,5 @@ class Entity:
         self.once(intent, self.want_renewal)
 
     def wants_renewal(self, messages: int) -> bool:
-        """By an operator, or after so many messages in this run."""
+        """Whether an operator wants a new run, or so many messages came in this one."""
         return self.renewal_wanted or messages >= RENEW_AFTER or workflow.info().is_continue_as_new_suggested()

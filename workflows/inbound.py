@@ -1,21 +1,21 @@
-"""The one door through which everything comes that others send to a workflow: starts, signals, updates, queries.
+"""The one entry point for everything that others send to a workflow: starts, signals, updates, queries.
 
-`temporal workflow signal` is Hostler's API too, and takes whatever is typed. The SDK drops a signal that it cannot
-decode in silence, and fails the workflow task, for ever, of one that has an argument too few or too many, or whose
-handler raises; a start that it cannot decode holds the workflow's id. So:
+`temporal workflow signal` is Hostler's API too, and takes whatever is typed. The SDK silently drops a signal that it
+cannot decode. It fails the workflow task, forever, for one that has too few or too many arguments, or whose handler
+raises; a start that it cannot decode holds the workflow's id. So:
 
 - `admit` sees each message before the SDK does, on the way into the sandbox (runner.py, so that no worker and no
-  replay can be without it). What has not the declared arguments, or cannot be kept (resources/sound.py), goes on as a
-  refusal with words: a signal becomes a line of the journal, an update and a query are refused before they leave
-  history, a start ends the workflow, for nothing is owned yet. The argument of a later run, or of one that somebody
-  has reset, is left alone: there may be a VM, and a worker that can read it goes on.
+  replay can be without it). A message that lacks the declared arguments, or cannot be kept (resources/sound.py),
+  goes on as a refusal with words: a signal becomes a line of the journal, an update and a query are refused before
+  they enter history, a start ends the workflow, for nothing is owned yet. The argument of a later run, or of one that
+  somebody has reset, is left alone: there may be a VM, and a worker that can read it goes on.
 - `Inbound` stands around the handlers, inside the sandbox: an error of theirs is a line of the journal.
 
 A refusal adds no command. So a history replays whether its reader refuses a message, as an older worker did, or takes
-it, as long as nothing follows from it. A type that is narrowed is a change of all workflows that take it. What fits its
-type, and older workers took, is refused inside the sandbox, by a patch: an order of the future (resources/orders.py),
-and an intent of a person with a key that no intent has. Programs may be of a newer release, and are not held to the
-keys that this one knows.
+it, as long as nothing follows from it. Narrowing a type changes all workflows that take it. Messages that fit their
+type, and that older workers took, are refused inside the sandbox, by a patch: an order of the future
+(resources/orders.py), and an intent of a person with a key that no intent has. Programs may be of a newer release, and
+are not held to the keys that this one knows.
 """
 
 from __future__ import annotations
@@ -51,26 +51,28 @@ with workflow.unsafe.imports_passed_through():
     from workflows.entity import ORDERS
 
 HEADER = "hostler-refused"
-"""Of a signal: why it is refused. Only `admit` sets it."""
+"""The header of a signal that says why it is refused. Only `admit` sets it."""
 STRANGE = "hostler-strange"
-"""The same of what an older worker took."""
+"""The same header for what an older worker took."""
 STRICT = "strict-intents"
 """The patch of intents whose keys must all be known."""
 ANY = "renew"
-"""A signal that every entity has: what it has not is refused by this one's name, for the SDK keeps a signal without a
-handler in memory, and says nothing."""
+"""A signal that every entity has: unknown signals are refused under this one's name, because the SDK keeps a signal
+without a handler in memory, and says nothing."""
 TEXT = 253
-"""Characters of an argument that is a bare text: a name, the longest that Kubernetes has."""
+"""The most characters of an argument that is a bare text: a name, the longest that Kubernetes has."""
 SUMMARY_BYTES = 190
-"""Of a summary: Temporal refuses the command of one that takes more than 400 as JSON, where a quote takes two."""
+"""The most bytes of a summary: Temporal refuses the command of one that takes more than 400 as JSON, where a quote
+takes two."""
 ID_BYTES = 1000
-"""Of workflow ids and task queues: Temporal refuses a command with a longer one, and with it the task."""
+"""The most bytes of workflow ids and task queues: Temporal refuses a command with a longer one, and with it the
+task."""
 
 _converter = data_converter.payload_converter
 
 
 class Refusing(Protocol):
-    """What an entity is to the boundary; the sandbox has classes of its own."""
+    """What the boundary sees of an entity; the sandbox has classes of its own."""
 
     living: bool
 
@@ -81,8 +83,8 @@ class Refusing(Protocol):
 
 
 def admit(defn: workflow._Definition, act: WorkflowActivation) -> None:
-    """Judge what an activation brings, in place: after it the SDK can decode all of it, but for what it is to refuse.
-    A pure function of the messages, so that a replay sees the same."""
+    """Judges what an activation brings, in place: afterwards the SDK can decode all of it, except for what it is to
+    refuse. A pure function of the messages, so that a replay sees the same."""
     for job in act.jobs:
         if job.HasField("signal_workflow"):
             _judge_signal(defn, job.signal_workflow)
@@ -124,7 +126,7 @@ def _judge_signal(defn: workflow._Definition, signal: Any) -> None:
 
 
 def _sender(identity: str) -> str:
-    """As Temporal knows it: a process and its host as a rule. Processes of one script are one sender."""
+    """The sender as Temporal knows it: usually a process and its host. Processes of one script are one sender."""
     name = short(identity.lstrip("0123456789@"), 60)
     return f"; sent by {name}" if name and name.isprintable() else ""
 
@@ -135,14 +137,14 @@ def _parameters(handler: Callable[..., Any]) -> list[str]:
 
 
 def _judge(what: str, hints: Sequence[Any] | None, arguments: Any, names: Sequence[str] = ()) -> None:
-    """Of a refused one the converter raises the words, when the SDK decodes it."""
+    """Replaces refused arguments: the converter raises the words when the SDK decodes them."""
     if words := refusal(what, hints, arguments, names) or _strange(what, hints, arguments):
         del arguments[:]
         arguments.append(refusal_payload(words))
 
 
 def refusal(what: str, hints: Sequence[Any] | None, payloads: Sequence[Payload], names: Sequence[str] = ()) -> str:
-    """Why these arguments are not taken, in words; "": they are."""
+    """Why these arguments are not taken, in words; "" if they are."""
     hints = hints or ()
     called = [name if h is str else type_name(h) for h, name in zip(hints, chain(names, repeat("text")), strict=False)]
     if len(hints) != len(payloads):
@@ -183,7 +185,8 @@ class Inbound(WorkflowInboundInterceptor):
         super().init(_Outbound(outbound))
 
     async def execute_workflow(self, input: ExecuteWorkflowInput) -> Any:
-        """The life itself has a guard (entity.py). What fails before it begins would fail for ever."""
+        """Refuses to begin after an error. The life itself has a guard (entity.py); what fails before it begins would
+        fail forever."""
         self._check_start(input)
         try:
             return await super().execute_workflow(input)
@@ -197,7 +200,8 @@ class Inbound(WorkflowInboundInterceptor):
             raise ApplicationError(words, type=REFUSED, non_retryable=True) from e
 
     def _check_start(self, input: ExecuteWorkflowInput) -> None:
-        """By whatever id a workflow was started: others know it by that which its argument makes."""
+        """Compares the id: whatever id a workflow was started with, others know it by the one that its argument
+        makes."""
         info = workflow.info()
         if info.run_id != info.first_execution_run_id:
             return
@@ -256,7 +260,7 @@ class Inbound(WorkflowInboundInterceptor):
 
 
 def _misnamed(id: str) -> str:
-    """Why a workflow cannot have this id; "": it can."""
+    """Why a workflow cannot have this id; "" if it can."""
     wanted: str = getattr(workflow.instance(), "own_id", "")  # a sweep may have any
     if wanted and id != wanted:
         return f"it was started as {short(id, 100)!r}, and its argument is that of {short(wanted, 100)!r}"
@@ -269,8 +273,8 @@ def _entity() -> Refusing:
 
 
 def _sdks_own(error: Exception) -> bool:
-    """Nondeterminism, a command out of place: that must fail the task. Cancellation, eviction and continue-as-new are
-    no Exceptions and pass by themselves."""
+    """Whether the error is nondeterminism or a command out of place, which must fail the task. Cancellation, eviction
+    and continue-as-new are no Exceptions and pass by themselves."""
     return isinstance(error, TemporalError) and not isinstance(error, FailureError)
 
 
@@ -290,8 +294,8 @@ def _refused(what: str, error: Exception) -> ApplicationError:
 
 
 class _Outbound(WorkflowOutboundInterceptor):
-    """Temporal refuses a command that breaks a limit, and fails the task of it for ever; an error here is caught by
-    who has called."""
+    """Checks commands first: Temporal refuses one that breaks a limit, and fails its task forever; the caller catches
+    an error raised here."""
 
     def start_activity(self, input: StartActivityInput) -> workflow.ActivityHandle[Any]:
         _check_id("task queue", input.task_queue or "")

@@ -1,8 +1,8 @@
 """MachineClassWorkflow: a class as applied, who uses it, and how far each user is with it.
 
 Identity: `machineclass/<cluster>/<name>`. Started by `hostler apply`, or by a person with plain JSON. Ends when it is
-deleted and unused. It sends each change to its users, a few at a time; what a change does to a user is the user's own
-affair. Source: seed 002 ("Every machineClass update pushes the machines referring that machineClass").
+deleted and unused. It sends each change to its users, a few at a time; each user decides what the change does to it.
+Source: seed 002 ("Every machineClass update pushes the machines referring that machineClass").
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, workflow_queue
 
 MESSAGE_LENGTH = 500
-"""Characters of a user's trouble that the class keeps."""
+"""How many characters of a user's trouble the class keeps."""
 
 
 @workflow.defn
@@ -61,10 +61,10 @@ class MachineClassWorkflow(Entity):
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
         self._news = False
-        """Something was said since the last look: what people read is written anew."""
+        """Whether something was said since the last look: then what people read is written again."""
         self._telling: workflow.ActivityHandle[TellUsersOutput] | None = None
         self._told: dict[str, User] = {}
-        """Of those that are being told: what was known of them when it began."""
+        """What was known, when it began, of those that are being told."""
         if state.created is None:
             state.created = workflow.now()
         if not state.changes:
@@ -87,14 +87,14 @@ class MachineClassWorkflow(Entity):
         await workflow.wait_condition(workflow.all_handlers_finished)
 
     def _over(self) -> bool:
-        """Deleted, and no user came while that was asked for."""
+        """Whether it is deleted, and no user came while that was requested."""
         return self.s.deleted and not self.s.users
 
     # -- telling ------------------------------------------------------------------------------------------------------
 
     async def _search(self) -> None:
-        """Users that name the class and were there before it: of a class whose former workflow was ended from
-        outside. They are told, and are known as users from what they answer."""
+        """Finds users that name the class and were there before it: those of a class whose former workflow was ended
+        from outside. They are told, and become known as users by their answers."""
         s = self.s
         if s.searched:
             return
@@ -114,11 +114,11 @@ class MachineClassWorkflow(Entity):
                 s.users.setdefault(name, User())
             s.searched = True
         except ActivityError as e:
-            self.note_news("UsersNotFound", failure_of(e).info.message)  # the next run tries it again
+            self.note_news("UsersNotFound", failure_of(e).info.message)  # the next run tries again
 
     def _tell(self) -> None:
-        """One batch at a time. That it is told is in state before it happens: one that is not reached after all has
-        said nothing, and is told again like any other that is silent."""
+        """Tells one batch at a time. The state says that a user is told before it happens: one that is not reached
+        after all has said nothing, and is told again like any other silent one."""
         s, now = self.s, workflow.now()
         names = to_tell(s.users, s.generation, s.update_concurrency, now) if self._telling is None else []
         if names:
@@ -164,7 +164,7 @@ class MachineClassWorkflow(Entity):
             self.note_news("TellingFailed", failure_of(e).info.message)
             return
         for name in gone:
-            # One that has said something since is a new machine of that name.
+            # A user that has said something since is a new machine of that name.
             if self.s.users.get(name) == self._told[name]:
                 self._forget(name)
 
@@ -176,7 +176,7 @@ class MachineClassWorkflow(Entity):
         self._heard()
         former = s.users.get(report.user, User())
         if former.time is not None and self.is_older(report.time, former.time):
-            return  # it was overtaken on its way
+            return  # a newer one overtook it
         if report.generation > s.generation:
             self._raise(report)
         was_updated = s.updated
@@ -210,7 +210,8 @@ class MachineClassWorkflow(Entity):
             self.note("UserFailed", f"{user_words(report.user)}, generation {report.generation}: {message}")
 
     def _raise(self, report: ClassReport) -> None:
-        """A user that has a newer generation would drop ours as old news: it is of a former workflow of this class."""
+        """Raises the generation: a user that has a newer one, from a former workflow of this class, would drop ours as
+        old news."""
         s = self.s
         s.machine_class = s.machine_class.model_copy(update={"generation": report.generation + 1})
         words = f"{user_words(report.user)} has generation {report.generation} of a former class of this name"
@@ -274,7 +275,7 @@ class MachineClassWorkflow(Entity):
         return f"machineclass {s.name}: {'; '.join(refused)}" if refused else None
 
     def _must_tags_refused(self, wanted: ClassSnapshot) -> tuple[str, ...]:
-        """Against what machines carry: a slip that none of them has taken must be correctable."""
+        """Compares with what machines carry: a slip that none of them has taken must be correctable."""
         carried = self.s.carried
         return () if carried is None else compare(wanted.provider, carried, wanted.provider_spec).refused
 

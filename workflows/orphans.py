@@ -32,8 +32,8 @@ with workflow.unsafe.imports_passed_through():
 
 CALL = timedelta(minutes=5)
 TAKEN = timedelta(minutes=2)
-"""A listing that no worker takes by then is given up and said so. Machines wait for a worker for ever; a report that
-somebody waits for does not."""
+"""A listing that no worker takes by then is given up, and reported so. Machines wait for a worker forever; a report
+that somebody waits for does not."""
 BATCH = 1000
 """VMs in one argument: about 0.2 MiB of the 2 that a payload may have."""
 
@@ -42,13 +42,13 @@ BATCH = 1000
 class OrphanSweepWorkflow:
     @workflow.run
     async def run(self, input: SweepInput) -> SweepReport:
-        """First the cloud, then the owners: the order is what makes "no workflow" sure (see find_owners)."""
+        """Reads first the cloud, then the owners: this order makes "no workflow" certain (see find_owners)."""
         show(plain(f"Lists {len(input.accounts)} cloud accounts of cluster {input.cluster}"))
         listed = await asyncio.gather(*(self._list(input, account) for account in input.accounts))
         by_account = dict(zip([a.key for a in input.accounts], listed, strict=True))
         unread = {key: found for key, found in by_account.items() if isinstance(found, str)}
         read = {key: found for key, found in by_account.items() if not isinstance(found, str)}
-        # Two Secrets may open the same account, which then is listed twice.
+        # Two Secrets may open the same account, which is then listed twice.
         vms = {vm.provider_id: vm for found in read.values() for vm in found.vms}
         show(plain(f"Looks for the owners of {len(vms)} VMs of cluster {input.cluster}"))
         orphans: list[Orphan] = []
@@ -65,7 +65,7 @@ class OrphanSweepWorkflow:
         )
 
     async def _list(self, input: SweepInput, account: Account) -> ListVmsOutput | str:
-        """Why not, where it cannot be listed: what it holds is not known then, and that must be said."""
+        """The VMs, or why they cannot be listed: what the account holds is not known then, and that must be said."""
         queue = cloud_queue(account.provider, input.queue_prefix)
         try:
             output = await workflow.execute_activity_method(

@@ -1,4 +1,4 @@
-"""What Temporal's web UI shows of a running workflow: the one way there, which takes nothing but Markdown."""
+"""What Temporal's web UI shows of a running workflow: the only path there, which takes nothing but Markdown."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ with workflow.unsafe.imports_passed_through():
 
 
 def show(page: Markdown) -> None:
-    """Made of the pieces of resources/markdown.py, in which a text of strangers is a text."""
+    """Shows a page made of the pieces of resources/markdown.py, in which a stranger's text is only text."""
     workflow.set_current_details(page)

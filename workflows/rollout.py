@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.rollout import FIRST_STEPS_KEPT, STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
 
 LINES = 15
-"""Steps on the page of the web UI."""
+"""How many steps the web UI's page shows."""
 
 
 @workflow.defn
@@ -86,7 +86,8 @@ class RolloutWorkflow(Entity):
 
     @workflow.signal
     def news(self, news: RolloutNews) -> None:
-        """The steps are told once each, the rest is a snapshot: one that was overtaken adds its steps only."""
+        """Takes the pool's news. Each step is told once, the rest is a snapshot: one that was overtaken only adds its
+        steps."""
         s = self.s
         s.messages += 1
         self._news = True

@@ -2,14 +2,14 @@
 
 A worker that was away may get a query before the task that waits for the same workflow. The SDK then lets the workflow
 take that task's news at once, without the time at which the task starts: `workflow.now()` is that of the last task,
-minutes or days ago. What is decided so, a replay at the right time decides otherwise, and the workflow is stuck with a
-nondeterminism error (temporalio 1.15 to 1.35; tests/test_runner.py shows it). So the news are refused: the query fails,
-its asker asks again, and the task that waited is done with its own time.
+minutes or days ago. A replay at the right time decides otherwise, and the workflow is stuck with a nondeterminism error
+(temporalio 1.15 to 1.35; tests/test_runner.py shows it). So the news is refused: the query fails, its caller asks
+again, and the waiting task is done with its own time.
 
-And a watch over the threads: one that never comes back from a task, and a workflow that cannot be put out of the cache,
-keep their slot for ever, for the SDK tries and waits without end.
+The module also watches the threads: one that never returns from a task, and a workflow that cannot be evicted from the
+cache, keep their slot forever, because the SDK tries and waits without end.
 
-And the boundary to what others send (inbound.py): here, so that no worker and no replay is without it.
+It is also the boundary to what others send (inbound.py): here, so that no worker and no replay is without it.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class NewsWithoutTime(Exception):
 
 
 class Tasks:
-    """What the threads of a worker are at, and which workflows they could not put out of the cache."""
+    """What the threads of a worker are doing, and which workflows they could not evict from the cache."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
         self._since: dict[tuple[str, int], float] = {}
-        """When a run was taken up by a thread, or was to be evicted the first time (thread 0)."""
+        """When a thread took a run up, or when the run was first to be evicted (thread 0)."""
 
     @contextmanager
     def running(self, run_id: str, evicts: bool) -> Iterator[None]:
@@ -84,8 +84,9 @@ class Runner(SandboxedWorkflowRunner):
                 return activate(act)
 
         instance.activate = guarded  # type: ignore[method-assign]
-        # Nothing of ours that writes or reads payloads asks what they are for. To answer, the sandbox would compile and
-        # run a piece of code three times for each payload, on the event loop: three quarters of what a signal costs.
+        # None of our code that writes or reads payloads asks what they are for. To answer, the sandbox would compile
+        # and run a piece of code three times for each payload, on the event loop: three quarters of what a signal
+        # costs.
         instance.get_serialization_context = _no_context  # type: ignore[method-assign]
         return instance
 
@@ -95,7 +96,7 @@ def _no_context(command_info: object) -> None:
 
 
 class Clock:
-    """Of one workflow in a worker's cache: more history always comes with a later time."""
+    """The clock of one workflow in a worker's cache: more history always comes with a later time."""
 
     def __init__(self) -> None:
         self._time = self._length = 0

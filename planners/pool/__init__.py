@@ -1,1 +1,1 @@
-"""What a pool does next: `plan` in plan.py, from budgets, deletion order, repair, pace and rollout."""
+"""What a pool does next: `plan` in plan.py, made of budgets, deletion order, repair, pace and rollout."""

@@ -1,6 +1,6 @@
 """What holds a pool back after failures, and for how long: the time after a storm, and machines that have not lasted.
 
-The counts are pace.py's; here is what time makes of them, and what is said.
+pace.py keeps the counts; this module adds what time makes of them, and the words.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from resources.machine_deployment import MachineDeploymentSpec
 from resources.pool import Pace
 
 COOLDOWN = timedelta(minutes=5)
-"""After a storm, until the next repair begins: the share of ill machines that falls below the limit for a moment says
-little. It goes on for as long as a node takes to come back after an outage, and be found well."""
+"""The rest after a storm before the next repair begins: a share of ill machines that falls below the limit for a moment
+says little. It is about as long as a node takes to come back after an outage and be found well."""
 
 
 def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Pace:
@@ -37,8 +37,8 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Pa
 
 
 def proof_at(view: View, speed: Pace) -> datetime | None:
-    """When one that was made no earlier than those that failed will have lasted, or has. None: nothing is to be proven,
-    or there is none."""
+    """When a machine made no earlier than those that failed has lasted, or will have. None: there is nothing to prove,
+    or no such machine."""
     if speed.newest is None:
         return None
     running = [m for m in view.new.values() if m.created >= speed.newest and not pace.dead(m)]
@@ -47,7 +47,7 @@ def proof_at(view: View, speed: Pace) -> datetime | None:
 
 
 def next_look(view: View) -> list[datetime]:
-    """Times at which waiting alone lets go of a brake."""
+    """Times at which waiting alone releases a brake."""
     speed = view.pace
     times = [speed.until]
     if view.observed.braked:
@@ -56,7 +56,7 @@ def next_look(view: View) -> list[datetime]:
 
 
 def say(draft: Draft) -> None:
-    """A pool whose machines die young is not ready as long as none has lasted, also while all are there."""
+    """Says that a pool whose machines die young is not ready until one has lasted, even while all are there."""
     view = draft.view
     speed = view.pace
     if not speed.suspect or any(w.reason in pace.DEATHS for w in draft.waits):

@@ -1,7 +1,8 @@
 """Counts and percentages, turned into numbers of machines.
 
 Sources: Kubernetes' ResolveFenceposts and MaxUnavailable (deployment_util.go), as machine-controller-manager has them:
-maxSurge rounds up, maxUnavailable down, both 0 make one unavailable; design *RollingUpdate* and *Repair budget*.
+maxSurge rounds up, maxUnavailable rounds down, and if both are 0, one may be unavailable; design *RollingUpdate* and
+*Repair budget*.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from dataclasses import dataclass
 from resources.machine_deployment import MachineDeploymentSpec, percent_of
 
 SMALLEST_STORM = 2
-"""A percentage of unhealthy machines never comes to less: one node would lock out a small pool (field case P55)."""
+"""The least that a percentage of unhealthy machines comes to: otherwise one node would lock out a small pool (field
+case P55)."""
 
 
 def share(amount: int | str, replicas: int, up: bool) -> int:
-    """A count as it is, a percentage of the replicas rounded up or down."""
+    """A count as it is, or a percentage of the replicas, rounded up or down."""
     percent = percent_of(amount)
     if percent is None:
         return int(amount)
@@ -24,31 +26,31 @@ def share(amount: int | str, replicas: int, up: bool) -> int:
 
 @dataclass(frozen=True)
 class Limits:
-    """All in machines."""
+    """A pool's limits, all in machines."""
 
     replicas: int
-    """Wanted now: 0 while the pool is hibernated."""
+    """The number wanted now: 0 while the pool is hibernated."""
     surge: int
     unavailable: int
     rolled: int
-    """New machines that the rollout may come to before a person lets it go on: the replicas, or fewer."""
+    """How many new machines the rollout may reach before a person resumes it: the replicas, or fewer."""
     repairs: int
     storm: int
     """More unhealthy ones than this stop every replacement."""
 
     @property
     def ceiling(self) -> int:
-        """VMs at the same time, at most (I2); a repair may add one where the surge is 0."""
+        """The most VMs at the same time (I2); a repair may add one where the surge is 0."""
         return self.replicas + self.surge
 
     @property
     def floor(self) -> int:
-        """Available machines that no voluntary action may go below (I3)."""
+        """The number of available machines that no voluntary action may go below (I3)."""
         return self.replicas - self.unavailable
 
 
 def limits(spec: MachineDeploymentSpec, canary_passed: bool = False) -> Limits:
-    """Of a pool. OnDelete has neither surge nor unavailability: nothing of it is voluntary."""
+    """The limits of a pool. OnDelete has neither surge nor unavailability: nothing in it is voluntary."""
     replicas = 0 if spec.hibernated else spec.replicas
     surge, unavailable, rolled = 0, 0, replicas
     if (rolling := spec.strategy.rolling) is not None:

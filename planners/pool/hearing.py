@@ -1,6 +1,6 @@
-"""What a machine's report makes of what its pool knows: of the member, and of the pace.
+"""How a machine's report changes what its pool knows: the member, and the pace.
 
-A report is a whole snapshot; one that was overtaken by a newer one changes nothing.
+A report is a whole snapshot; one that a newer one has overtaken changes nothing.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from resources.timings import Timings
 
 
 def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], template: int = 0) -> Member:
-    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays, but
-    for a repair that it refuses.
+    """The member as it reports itself. What the pool alone decides (revision, deleting, marks on its Node) stays,
+    except for a repair that the machine refuses.
 
     `template`: the newest generation of the template, which the newest revision has.
     """
@@ -54,48 +54,50 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
 
 
 def _lasted(member: Member, report: MemberReport) -> bool:
-    """Kept for when it is Running no more: a machine that once had ten good minutes failed late, whatever follows."""
+    """Kept for when it is no longer Running: a machine that once had ten good minutes failed late, whatever follows."""
     ran = member.phase is Phase.RUNNING and report.phase is not Phase.RUNNING
     return member.lasted or (ran and report.since - member.since >= pace.LASTED)
 
 
 def _trouble(member: Member, report: MemberReport) -> Trouble:
-    """Once it is deleted, a machine says no more that its VM was gone before: that is a repair until it has ended."""
+    """Once it is deleted, a machine no longer says that its VM was gone before: it remains a repair until it has
+    ended."""
     going = report.phase is Phase.TERMINATING and report.trouble is Trouble.NONE
     return member.trouble if going and member.trouble is Trouble.GONE else report.trouble
 
 
 def _kept(member: Member, report: MemberReport) -> PreservedBy:
-    """The pool's word stays until the machine is preserved, or can be so no more: it is not Failed any more, or leaves,
-    or is not to be preserved. A word on request counts only as long as somebody asks for it: else it would be a slot
-    that nobody has granted."""
+    """The pool's word stays until the machine is preserved, or no longer can be: it is no longer Failed, leaves, or is
+    not to be preserved. A word on request counts only while somebody asks for it: otherwise it would be a slot that
+    nobody has granted."""
     open_still = report.phase is Phase.FAILED and report.preserved_until is None and report.vm is not Vm.GONE
     withdrawn = member.kept is PreservedBy.ASKED and report.keep is Keep.SLOT
     return member.kept if open_still and report.keep is not Keep.NEVER and not withdrawn else PreservedBy.NOBODY
 
 
 def _released(member: Member, report: MemberReport) -> Released:
-    """Until it goes; and until it is not the pool's own any more, because it is well again or somebody asks for it."""
+    """Stays until the machine goes, or until the pool no longer preserves it, because it is well again or somebody asks
+    for it."""
     still = report.phase is Phase.FAILED and report.preserved_by is not PreservedBy.ASKED
     about_to_be = _kept(member, report) is PreservedBy.AUTO
     return member.released if still and (about_to_be or report.preserved_until is not None) else Released.NO
 
 
 def _refused(member: Member, report: MemberReport) -> bool:
-    """A repair's deletion, by a machine that is to be preserved. A report may have been on its way when the pool
-    decided, so only these two words are a refusal, whether the deletion has reached the machine yet or not: it decides
-    by the same state when it does. If the request is withdrawn before that, the machine goes and says so, and nothing
-    but a place in the pool was kept for it meanwhile. One that is not Failed was adopted meanwhile: its new life knows
-    of no repair, and is judged anew. Any other deletion is never taken back."""
+    """Whether a machine that is to be preserved refuses a repair's deletion. A report may have been on its way when the
+    pool decided, so only these two words are a refusal, whether the deletion has reached the machine yet or not: the
+    machine decides by the same state when it arrives. If the request is withdrawn before that, the machine goes and
+    says so, and meanwhile only a place in the pool was kept for it. A machine that is not Failed was adopted meanwhile:
+    its new life knows of no repair, and is judged anew. Any other deletion is never taken back."""
     wants = report.keep is Keep.ASKED or report.preserved_until is not None
     anew = report.phase is not Phase.FAILED
     return member.repair and report.phase is not Phase.TERMINATING and (wants or anew)
 
 
 def _permit(permit: Permit, report: MemberReport) -> Permit:
-    """One that was given stays until the machine has taken its question back; a Failed one has used it, and so has one
-    whose VM was gone before it was replaced. One that is preserved is repaired once it is drained: no other machine
-    waits for its turn to end."""
+    """A granted permit stays until the machine takes its question back. A Failed machine has used it, and so has one
+    whose VM was gone before it was replaced. A preserved machine counts as repaired once it is drained: no other
+    machine waits for its turn to end."""
     if report.vm is Vm.GONE and permit is Permit.GRANTED:
         return permit
     if report.phase is Phase.FAILED and report.drained and report.preserved_until is not None:
@@ -106,15 +108,15 @@ def _permit(permit: Permit, report: MemberReport) -> Permit:
 
 
 def first_heard(report: MemberReport, revisions: Sequence[Revision]) -> Member:
-    """Of a machine that was there before its pool's workflow: of the newest revision that is made alike, else of none,
-    and so an old one."""
+    """The member for a machine older than its pool's workflow: of the newest revision that is made alike, or else of
+    none, which makes it an old one."""
     alike = [r for r in revisions if _made_from(report, r.machine_class)]
     revision = alike[-1].counter if alike else 0
     return hear(Member(revision, report.since, report.since), report, revisions)
 
 
 def _made_from(report: MemberReport, of: ClassSnapshot) -> bool:
-    hash = report.rolling_hash or report.hash  # a machine on an older worker gives the second alone
+    hash = report.rolling_hash or report.hash  # a machine on an older worker only gives the second
     return report.machine_class == of.name and is_hash_of(hash, of.provider, of.provider_spec)
 
 
@@ -129,13 +131,13 @@ def pace_after(
     jitter: float,
     braked: bool = True,
 ) -> Pace:
-    """How fast the pool may go on. `speed` is the newest revision's, and so must the machine be; `heard`: the member as
-    it has reported itself; `braked`: as of `Observed`."""
+    """How fast the pool may go on. `speed` is the newest revision's, and the machine must be of that revision; `heard`:
+    the member as it has reported itself; `braked`: as in `Observed`."""
     message = f"{report.machine}: {report.message}"
     if braked:
         after = pace.lived(speed, former, heard, message, replicas, now, jitter)
         if report.unanswered and former.trouble is Trouble.NONE and not former.leaving:
-            after = pace.failed_young(after, heard, message, replicas, now, jitter)  # what was made, nobody has counted
+            after = pace.failed_young(after, heard, message, replicas, now, jitter)  # nobody has counted what was made
     else:
         after = _lived_before_there_were_brakes(speed, former, heard, message, now, jitter)
     died = former.trouble is Trouble.NONE and report.trouble is not Trouble.NONE
@@ -149,7 +151,8 @@ def pace_after(
 def _lived_before_there_were_brakes(
     speed: Pace, former: Member, heard: Member, message: str, now: datetime, jitter: float
 ) -> Pace:
-    """One that was Running forgave all, and one counted that was Failed before."""
+    """The rules of runs older than the brakes: one Running machine forgave everything, and only one that never joined
+    counted."""
     if former.vm is Vm.UNBORN and heard.vm is Vm.LIVES:
         speed = pace.born(speed)
     if former.phase in pace.COMING and heard.phase is Phase.RUNNING:

@@ -1,10 +1,10 @@
-"""Failed machines that are preserved: who is granted it, whose slot is taken, and how many slots are in use.
+"""Failed machines that are preserved: which are granted it, whose slot is taken, and how many slots are in use.
 
 Sources: seed 003, points 6 and 9, notes 1, 2 and 4; design *Slots*; machine-controller-manager's machine sets
 (manageAutoPreservationOfFailedMachines; MCM A1-A6, T1-T9), from which this differs where they hurt: a machine is never
-replaced before it was decided whether it is kept, and one that was asked for takes its slot once.
+replaced before it is decided whether it is kept, and one that was asked for takes its slot once.
 
-The expiry is the machine's own clock's: preserved is what reports itself so.
+The machine's own clock keeps the expiry: a machine is preserved when it reports so.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ def kept(view: View) -> dict[str, Member]:
 
 
 def slots(members: Mapping[str, Member]) -> dict[str, Member]:
-    """Of `kept`, those that count towards autoPreserveFailedMax, whoever asked for them (seed 003, point 6). One whose
-    slot was taken is on its way out, and its slot is free at once (use case 4)."""
+    """Those of `kept` that count towards autoPreserveFailedMax, no matter who asked for them (seed 003, point 6). A
+    machine whose slot was taken is on its way out, and its slot is free at once (use case 4)."""
     return {n: m for n, m in members.items() if m.released is Released.NO}
 
 
 def decide(draft: Draft) -> None:
-    """Who asked is always preserved; who did not, as long as a slot is free, who waits longest first. The slot is taken
-    in the plan, so that two who ask at once never get the same one."""
+    """Machines that somebody asked for are always preserved; the others as long as a slot is free, the longest waiting
+    first. The plan itself takes the slot, so that two that ask at once never get the same one."""
     _take(draft)
     view = draft.view
     if progress.overrides(view):
@@ -62,7 +62,8 @@ def _longest_first(members: Mapping[str, Member], wish: Keep) -> tuple[str, ...]
 
 
 def _take(draft: Draft) -> None:
-    """Told once the machine has reported that it is preserved: a word that overtakes the grant is about nothing."""
+    """Tells machines whose slots were taken, once they have reported that they are preserved: a word that overtakes the
+    grant is about nothing."""
     view = draft.view
     due = [n for n, m in kept(view).items() if m.released is Released.TAKEN and m.preserved_until is not None]
     if due:
@@ -72,7 +73,7 @@ def _take(draft: Draft) -> None:
 
 
 def _say(draft: Draft) -> None:
-    """That they are there: nobody replaces them, so the pool has fewer available machines than replicas."""
+    """Says that they are there: nobody replaces them, so the pool has fewer available machines than replicas."""
     staying = kept(draft.view)
     if staying:
         words = f"Failed and kept for a look, and counted as replicas: {named(sorted(staying))}"
@@ -89,9 +90,9 @@ def no_slot(view: View, names: list[str]) -> str:
 
 
 def lowered(view: View, former: int) -> list[str]:
-    """Whose slots are taken when autoPreserveFailedMax was `former` and is lower now: of those that the pool preserved
-    by itself, the oldest first (seed 003, note 4), as many as it was lowered by, and no more than are in use above it.
-    Those that were asked for above the maximum push nobody out."""
+    """The machines whose slots are taken when autoPreserveFailedMax was `former` and is lower now: the oldest first of
+    those that the pool preserved on its own (seed 003, note 4), as many as it was lowered by, and no more than are in
+    use above it. Machines preserved on request above the maximum push nobody out."""
     most, using = view.spec.auto_preserve_failed_max, slots(kept(view))
     auto = {n: m for n, m in using.items() if PreservedBy.AUTO in (m.kept, m.preserved_by)}
     order = sorted(auto, key=lambda n: (auto[n].created, n))
@@ -99,8 +100,8 @@ def lowered(view: View, former: int) -> list[str]:
 
 
 def given_back(view: View, former: int) -> list[str]:
-    """Whose slots are theirs again when autoPreserveFailedMax was `former` and is higher now: of those that have not
-    heard of the lower one, as many as there is room for, the last that was chosen first."""
+    """The machines that get their slots back when autoPreserveFailedMax was `former` and is higher now: of those that
+    have not heard of the lower one, as many as there is room for, the last chosen first."""
     most, using = view.spec.auto_preserve_failed_max, slots(kept(view))
     taken = {n: m for n, m in kept(view).items() if m.released is Released.TAKEN}
     order = sorted(taken, key=lambda n: (taken[n].created, n), reverse=True)
@@ -108,7 +109,7 @@ def given_back(view: View, former: int) -> list[str]:
 
 
 def changed(view: View, former: int) -> tuple[dict[str, Member], list[str], list[str]]:
-    """The members when autoPreserveFailedMax was `former`; whose slots are taken, and whose are given back."""
+    """The members when autoPreserveFailedMax was `former`; whose slots are taken; and whose are given back."""
     lost, back = lowered(view, former), given_back(view, former)
     taken = {n: view.members[n]._replace(released=Released.TAKEN) for n in lost}
     again = {n: view.members[n]._replace(released=Released.NO) for n in back}

@@ -27,7 +27,7 @@ Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
-    """Or about to be. One whose slot was taken is it no more, nor one whose VM is gone."""
+    """Whether it is preserved or about to be. A machine whose slot was taken, or whose VM is gone, no longer is."""
     until = member.preserved_until
     there = member.vm is not Vm.GONE
     return there and not member.released and (bool(member.kept) or (until is not None and now < until))
@@ -35,8 +35,8 @@ def preserved(member: Member, now: datetime) -> bool:
 
 def deletion_key(name: str, member: Member, now: datetime) -> Key:
     """Smaller goes first: not preserved before preserved, auto-preserved before asked-for, earlier expiry, lower
-    priority, marked for deletion first and the earlier mark, without a VM, phase, older, and last the name, so that it
-    is one order whatever order the members come in."""
+    priority, marked for deletion first and the earlier mark, without a VM, phase, older, and finally the name, so that
+    the order does not depend on the order of the members."""
     kept = preserved(member, now)
     return (
         kept,
@@ -55,9 +55,9 @@ def in_deletion_order(members: Mapping[str, Member], now: datetime) -> list[str]
 
 
 def proportional(sizes: Mapping[int, int], remove: int) -> dict[int, int]:
-    """How many of each revision go when a pool becomes smaller in a rollout, so that old and new keep their relation
-    (MCM U9, U10): a person who lowers the replicas decides nothing about the rollout. What rounding leaves over is the
-    largest one's."""
+    """How many of each revision go when a pool becomes smaller during a rollout, so that old and new keep their ratio
+    (MCM U9, U10): a person who lowers the replicas decides nothing about the rollout. The largest revision bears what
+    rounding leaves over."""
     total = sum(sizes.values())
     left = min(remove, total)
     kept = total - left

@@ -1,7 +1,7 @@
 """How fast a pool makes machines: a slow start, and one back-off.
 
-A failure counts by when in a machine's life it struck, however it was noticed: before it had lasted it says something
-of the next machine, after that it does not.
+A failure counts by when it struck in a machine's life, however it was noticed: before the machine had lasted it says
+something about the next machine, after that it does not.
 
 Sources: Kubernetes' slowStartBatch and machine-controller-manager's S9, S10 (1, 2, 4, … as long as they succeed, 100 at
 most, stop at the first failing batch); kubelet's CrashLoopBackOff (forgiven after ten minutes); field cases P13 (three
@@ -21,21 +21,22 @@ from resources.member import Member, Trouble, Vm
 from resources.pool import Pace
 
 CAP = 100
-"""Machines made, and machines deleted, in one step."""
+"""The most machines made, or deleted, in one step."""
 LEAVING = 500
-"""Machines on their way out at the same time. Each is drained, is looked at in the cloud, and tells its pool, its class
-and its cluster of its end: those three workflows bear no more at once."""
+"""The most machines on their way out at the same time. Each is drained, is looked up in the cloud, and tells its pool,
+its class and its cluster of its end: those three workflows bear no more at once."""
 LASTED = timedelta(minutes=10)
-"""Running for so long at a stretch, a machine has lasted: kubelet forgives a container that crashed after as long."""
+"""How long a machine must be Running at a stretch to have lasted: kubelet forgives a container that crashed after as
+long."""
 JOINS = 3
 ONE_IN = 20
-"""So many machines may fail before they have lasted, one after the other, before the pool backs off: three, and of a
-large pool one in twenty of its replicas, since of a thousand a few always do."""
+"""How many machines may fail one after another before they have lasted until the pool backs off: three, and in a large
+pool one in twenty of its replicas, since of a thousand a few always do."""
 JOIN_WAIT = timedelta(minutes=5)
 NEVER_JOIN = "MachinesNeverJoin"
 DIE_YOUNG = "MachinesDieYoung"
 DEATHS = (NEVER_JOIN, DIE_YOUNG)
-"""Reasons of a back-off that a VM does not end, since that VMs are made was never in doubt."""
+"""Reasons of a back-off that a new VM does not end, since making VMs was never in doubt."""
 LONGEST = timedelta(hours=1)
 JITTER = 0.2
 NO_SIGN = PASSING | {ErrorClass.CONFLICT}
@@ -51,28 +52,30 @@ def has_lasted(member: Member, now: datetime) -> bool:
 
 
 def dead(member: Member) -> bool:
-    """Failed, or without its VM."""
+    """Whether it is Failed, or without its VM."""
     return member.phase is Phase.FAILED or member.vm is Vm.GONE
 
 
 def died_young(member: Member) -> bool:
-    """It failed before it had lasted, whatever noticed it. That the cloud had no VM to give is no failure of its."""
+    """Whether it failed before it had lasted, whatever noticed it. A cloud that had no VM to give is not the machine's
+    failure."""
     return member.trouble is Trouble.JOIN or (member.trouble in (Trouble.HEALTH, Trouble.GONE) and not member.lasted)
 
 
 def patience(replicas: int) -> int:
-    """Machines that may die young in a row before a pool of so many backs off."""
+    """How many machines may die young in a row before a pool of this size backs off."""
     return max(JOINS, replicas // ONE_IN)
 
 
 def most_in_an_hour(replicas: int, ceiling: int) -> int:
-    """VMs that the pool makes within an hour at most, beside those that people want anew, whatever fails and however
-    fast (I15). `ceiling`: VMs that it may have at the same time.
+    """The most VMs that the pool makes within an hour, beyond replacements that people ask for, whatever fails and
+    however fast (I15). `ceiling`: how many VMs it may have at the same time.
 
-    No two windows open within JOIN_WAIT, nor three within LASTED more: the second one of a row waits twice as long, and
-    a row ends only when a machine has lasted. In each window as many may come up as the pool may have and die then, and
-    as many as `patience` be replaced before it backs off again. And each machine that has lasted may die after that.
-    Machines that never join are far fewer: `patience` and one more with each window, of 5, 10, 20, 40 and 60 minutes.
+    No two windows open within JOIN_WAIT, nor three within LASTED more: the second one in a row waits twice as long, and
+    a row ends only when a machine has lasted. In each window as many machines may come up as the pool may have, and die
+    then, and as many as `patience` may be replaced before it backs off again. And each machine that has lasted may die
+    after that. Machines that never join are far fewer: `patience`, and one more with each window, of 5, 10, 20, 40 and
+    60 minutes.
     """
     hour = timedelta(hours=1)
     windows = 2 * -(-hour // (JOIN_WAIT + LASTED)) + 1
@@ -83,19 +86,20 @@ def most_in_an_hour(replicas: int, ceiling: int) -> int:
 
 
 def of(pace: Pace, revision: int) -> Pace:
-    """A new revision begins anew: what was wrong may be mended by it. What was wrong around it is not."""
+    """The pace of a revision. A new revision starts afresh: it may correct what was wrong with the old one, but not
+    what was wrong around it."""
     if pace.revision == revision:
         return pace
     return Pace(revision=revision, storm=pace.storm, repairs_from=pace.repairs_from)
 
 
 def backing_off(pace: Pace, now: datetime) -> bool:
-    """Because machines die young: then nothing is given up for another one either."""
+    """Whether the pool waits because machines die young: then nothing is given up for another one either."""
     return pace.reason in DEATHS and pace.until is not None and now < pace.until
 
 
 def coming(pace: Pace, member: Member) -> bool:
-    """It counts against the window: it is on its way to a VM, or, where none has lasted, to Running."""
+    """Whether it counts against the window: it is on its way to a VM, or, where none has lasted, to Running."""
     if pace.suspect:
         return member.phase in COMING and not dead(member)
     return member.vm is Vm.UNBORN
@@ -111,7 +115,8 @@ def allowance(pace: Pace, coming: int, now: datetime) -> int:
 def lived(
     pace: Pace, former: Member, member: Member, message: str, replicas: int, now: datetime, jitter: float
 ) -> Pace:
-    """What has become of a machine of the revision. `jitter`: 0 to 1, from the workflow's own chance."""
+    """The pace after what became of a machine of the revision. `jitter`: 0 to 1, from the workflow's own random
+    source."""
     if former.vm is Vm.UNBORN and member.vm is Vm.LIVES:
         pace = born(pace)
     if former.phase in COMING and member.phase is Phase.RUNNING:
@@ -123,8 +128,8 @@ def lived(
 
 
 def born(pace: Pace, count: int = 1) -> Pace:
-    """So many got their VM: with each success one more may be on the way, so each batch is twice the one before. What
-    the cloud refused it gives again; that machines last is not said by it."""
+    """The pace once so many machines got their VM: with each success one more may be on the way, so each batch is twice
+    the one before. The cloud gives again what it refused; whether machines last is another question."""
     wider = pace if pace.suspect else _wider(pace, count)
     if pace.reason in DEATHS:
         return wider
@@ -132,7 +137,7 @@ def born(pace: Pace, count: int = 1) -> Pace:
 
 
 def joined(pace: Pace, count: int = 1) -> Pace:
-    """So many are Running. Where machines have died young it is their lasting that forgives."""
+    """The pace once so many machines are Running. Where machines have died young, only one that lasts forgives that."""
     if pace.suspect:
         return _wider(pace, count)
     return pace if pace.joins_failed else pace.model_copy(update={"backoffs": 0})
@@ -143,7 +148,7 @@ def _wider(pace: Pace, count: int) -> Pace:
 
 
 def forgive(pace: Pace) -> Pace:
-    """A machine has lasted, or a person wants it tried again: what was counted against the revision is forgotten."""
+    """A machine has lasted, or a person wants another try: what was counted against the revision is forgotten."""
     over = {"until": None, "reason": "", "message": ""} if pace.reason in DEATHS else {}
     return pace.model_copy(update={"joins_failed": 0, "backoffs": 0, "newest": None, "suspect": False, **over})
 
@@ -151,15 +156,16 @@ def forgive(pace: Pace) -> Pace:
 def create_failed(
     pace: Pace, error: ErrorClass, message: str, now: datetime, jitter: float, wait: timedelta | None = None
 ) -> Pace:
-    """A machine's create call failed. Failures within a window are the same trouble: they neither prolong it nor make
-    the next one longer. `wait`: instead of the class's own."""
+    """The pace after a machine's create call failed. Failures within a window are the same trouble: they neither
+    prolong it nor make the next one longer. `wait`: replaces the error class's own."""
     if error in NO_SIGN or (pace.until is not None and now < pace.until):
         return pace
     return _back_off(pace, REASON[error], message, WAIT[error] if wait is None else wait, now, jitter)
 
 
 def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: datetime, jitter: float) -> Pace:
-    """A machine failed before it had lasted: with the third in a row the pool waits, and with each of the next."""
+    """The pace after a machine failed before it had lasted: the pool waits after the third in a row, and after each of
+    the next."""
     count = pace.joins_failed + 1
     newest = max(member.created, pace.newest or member.created)
     failed = pace.model_copy(update={"joins_failed": count, "newest": newest})
@@ -174,7 +180,7 @@ def failed_young(pace: Pace, member: Member, message: str, replicas: int, now: d
 
 
 def _back_off(pace: Pace, reason: str, message: str, wait: timedelta, now: datetime, jitter: float) -> Pace:
-    """One that the cloud made the pool begin is not cut short."""
+    """A back-off that the cloud caused is not cut short."""
     wait = min(wait * (1 << min(pace.backoffs, 8)), max(wait, LONGEST)) * (1 + JITTER * jitter)
     until = max(now + wait, pace.until or now)
     return pace.model_copy(

@@ -19,12 +19,12 @@ __all__ = ["Observed", "Plan", "plan"]
 
 
 def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
-    """What to do now, why, what is waited for, and when to look again. Total: every state of a pool has a plan.
+    """What to do now, why, what to wait for, and when to look again. Total: every state of a pool has a plan.
 
     `observed.rollout` and `observed.pace` are what `progress.follow` and `brake.follow` made of the same members.
     """
     view = View(observed, spec, now)
-    if view.rolling:  # also when the last old machine is deleted by this plan itself
+    if view.rolling:  # also when this plan itself deletes the last old machine
         view = View(replace(observed, unfinished=True), spec, now)
     draft = Draft(view)
     repair.doubt(draft)  # first: where one wait is shown, it is this one
@@ -42,15 +42,16 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
         brake.say(draft)
     waits = tuple(dict.fromkeys(draft.waits))
     look = _next_look(view)
-    if observed.cluster_paused and draft.steps and not observed.deleted:  # who deletes a pool is obeyed
+    if observed.cluster_paused and draft.steps and not observed.deleted:  # a person who deletes a pool is obeyed
         would = "; ".join(s.message for s in draft.steps)
         return Plan((), (Wait("ClusterPaused", f"The cluster is paused. Without that: {would}"), *waits), look)
     return Plan(tuple(draft.steps), waits, look, not draft.steps and complete(view))
 
 
 def complete(view: View) -> bool:
-    """Nothing is left to do for the newest revision; of a deleted pool, nothing is left. Failed machines that are kept
-    are what the pool is to have (seed 003, point 9), but not all that a rollout is to bring."""
+    """Whether nothing is left to do for the newest revision, or nothing at all is left of a deleted pool. Failed
+    machines that are kept are part of what the pool shall have (seed 003, point 9), but not of what a rollout shall
+    bring."""
     if view.observed.deleted:
         return not view.members
     if view.limits.replicas and view.pace.suspect:

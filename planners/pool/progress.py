@@ -1,8 +1,8 @@
-"""How far a rollout is, what holds it, and when it has stopped.
+"""How far a rollout has come, what holds it, and when it has stopped.
 
 Sources: Kubernetes' DeploymentProgressing and progressDeadlineSeconds; here the clock runs only while new machines are
-waited for: an old one that drains for an hour is no failure of the new revision. A machine that is made in the place
-of one that failed is no progress: only one that is available.
+awaited: an old one that drains for an hour is no failure of the new revision. A machine made in place of one that
+failed is not progress until it is available.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Ro
 
 
 def _waiting_since(view: View, story: Rollout | None) -> datetime | None:
-    """As long as one that was lost is not made up for, the wait is the same, also where none is on its way."""
+    """Since when the rollout waits. Until a lost machine is made up for, it is the same wait, even where none is on its
+    way."""
     if not view.observed.braked:
         return None
     if story is not None and story.waiting_since is not None and (view.waited_for or story.lost > 0):
@@ -69,14 +70,14 @@ def _first_waited_for(view: View) -> datetime | None:
 
 
 def _set_forward(view: View, story: Rollout, now: datetime, held: bool) -> datetime:
-    """Once it is held no more, the time that it was held for does not count; and what had stopped is stopped still."""
+    """Once the rollout is no longer held, the time it was held does not count; what had stopped remains stopped."""
     if held or story.held_since is None:
         return story.progress_at
     return _counts_from(view, story) + (now - story.held_since)
 
 
 def _counts_from(view: View, story: Rollout) -> datetime:
-    """Of the progress deadline."""
+    """When the progress deadline's clock began."""
     since = story.waiting_since or _first_waited_for(view)
     return max(story.progress_at, since) if since else story.progress_at
 
@@ -84,8 +85,8 @@ def _counts_from(view: View, story: Rollout) -> datetime:
 def lose(
     rollout: Rollout | None, steps: Iterable[Step], members: Mapping[str, Member], braked: bool = True
 ) -> Rollout | None:
-    """The story once these steps are taken: new machines that failed before they had lasted are remembered when they
-    are replaced."""
+    """The story once these steps are taken: it remembers new machines that failed before they had lasted when they are
+    replaced."""
     if rollout is None:
         return None
     replaced = [(s.reason, members[n]) for s in steps if isinstance(s, Delete) for n in s.names]
@@ -99,7 +100,8 @@ def _lost(reason: str, member: Member, began: datetime) -> bool:
 
 
 def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
-    """A person lets it go on: past its pause, its lost machines, its deadline, and its canary where that is reached."""
+    """A person resumes the rollout: past its pause, its lost machines, its deadline, and its canary where that is
+    reached."""
     view = View(observed, spec, now)
     passed = rollout.canary_passed or canary_waits(view)
     kept = len(failed(view))
@@ -109,8 +111,8 @@ def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, no
 
 
 def failed(view: View) -> dict[str, Member]:
-    """New machines that failed in the rollout before they had lasted, and are there still. Such as an undo has made new
-    failed before it."""
+    """New machines that failed during the rollout before they had lasted, and are still there. Those that an undo has
+    made new failed before it."""
     if not view.observed.braked:
         return {n: m for n, m in view.new.items() if m.phase is Phase.FAILED and m.trouble is Trouble.JOIN}
     began = view.observed.rollout.began if view.observed.rollout else None
@@ -130,7 +132,7 @@ def stops_at(view: View) -> datetime | None:
 
 
 def _waited_for_since(member: Member) -> datetime:
-    """One that was Running and is ill is waited for from then on."""
+    """Since when a machine is awaited; for one that was Running, since it fell ill."""
     ill = member.phase is Phase.UNKNOWN or member.trouble is Trouble.HEALTH
     return member.since if ill else member.created
 
@@ -141,27 +143,29 @@ def stopped(view: View) -> bool:
 
 
 def canary_reached(view: View) -> bool:
-    """Its canary was available, and no person has let the rollout go on since; nor does a canary that fails later."""
+    """Whether its canary was available and no person has resumed the rollout since; a canary that fails later changes
+    nothing."""
     rollout, limits = view.observed.rollout, view.limits
     available = max(rollout.available if rollout else 0, len(view.new.keys() & view.available))
     return view.rolling and limits.rolled < limits.replicas and available >= limits.rolled
 
 
 def canary_waits(view: View) -> bool:
-    """For a person and nothing else: it is there, and available or kept for a look."""
+    """Whether the rollout waits for a person and nothing else: the canary is there, and available or kept for a
+    look."""
     there = len(view.new) >= view.limits.rolled and all(view.new[n].stays for n in view.waited_for)
     return canary_reached(view) and there
 
 
 def held(view: View) -> bool:
-    """It goes on when a person says so: it is paused, aborted, at its canary, or stopped. After an outage and a storm
-    it goes on by itself, and until then nothing is replaced anyway."""
+    """Whether it goes on only when a person says so: it is paused, aborted, at its canary, or stopped. After an outage
+    and a storm it goes on by itself, and until then nothing is replaced anyway."""
     rollout = view.observed.rollout
     gate = rollout.gate if rollout else Gate.OPEN
     return view.spec.paused or gate is not Gate.OPEN or canary_reached(view) or stopped(view)
 
 
 def overrides(view: View) -> bool:
-    """No Failed machine is preserved, of either revision (seed 003, notes 1 and 2), while a rollout runs: else it would
-    not end. One that is held does not run. Of a pool that shall have no machines all go anyway."""
+    """Whether no Failed machine is preserved, of either revision (seed 003, notes 1 and 2), because a rollout runs and
+    would otherwise not end. One that is held does not run. In a pool that shall have no machines, all go anyway."""
     return view.observed.deleted or view.limits.replicas == 0 or (view.unfinished and not held(view))

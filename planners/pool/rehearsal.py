@@ -1,6 +1,6 @@
 """What a pool would do if all went well, step by step: the same plan, in a world where every machine joins.
 
-For `--dry-run`. Capacity, drains and bad images are not foreseen; limits, order and pauses are.
+This is for `--dry-run`. Capacity, drains and bad images are not foreseen; limits, order and pauses are.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from resources.machine_deployment import MachineDeploymentSpec
 from resources.member import Member, Permit, Trouble, Vm
 
 LONGEST = 500
-"""Plans that are told; a longer rollout goes on in the same way."""
+"""The most plans that are told; a longer rollout goes on in the same way."""
 
 
 def rehearse(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
-    """The plans to come, from what is observed now; the last one, of LONGEST at most, has no steps and
-    says what is waited for then. Time stands still, and who is on the way has arrived."""
+    """The plans to come, from what is observed now; the last one, of LONGEST at most, has no steps and says what it
+    waits for. Time stands still, and every machine on the way has arrived."""
     observed, numbers = _arrived(observed, spec, now), count(1)
     for _ in range(LONGEST):
         observed = replace(observed, rollout=progress.follow(observed, spec, now))
@@ -56,7 +56,8 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
 
 
 def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Observed:
-    """Those that leave are gone, those that are made are available, those that may be repaired are drained."""
+    """The pool once those that leave are gone, those being made are available, and those that may be repaired are
+    drained."""
     since = later(now, -timedelta(seconds=spec.min_ready_seconds))
     members = {}
     for name, m in observed.members.items():

@@ -1,11 +1,11 @@
-"""Machines that fail: who may be replaced, how many at a time, and when none may.
+"""Machines that fail: which may be replaced, how many at a time, and when none may.
 
 Sources: design *Repair budget*; machine-controller-manager's permits (tryMarkingMachineFailed, M1-M9), from which this
 differs where they hurt: a mate that is Pending or in CrashLoopBackOff does not block a repair, and a preserved one is
 none; field cases P55 (small pools), P13 and P65 (machines that never join).
 
-A VM that is gone is nothing to lose, but it is replaced by the same rules: so many that are gone at once are rarely
-gone, and what takes one away may take the next.
+A VM that is gone is nothing to lose, but it is replaced by the same rules: when so many are gone at once they rarely
+are, and what takes one away may take the next.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from resources.member import Member, Permit, Trouble, Vm
 from resources.pool import Gate
 
 FLAKY = 3
-"""New machines that may be lost in a row once one of the revision has been available."""
+"""How many new machines may be lost in a row once one of the revision has been available."""
 GONE = ": the cloud has confirmed that there is no VM any more"
 
 
 def storm(view: View) -> Wait | None:
-    """More unhealthy machines than one can believe: then nothing is replaced, by repair or rollout. Those that are kept
-    for a look have been judged before (mcm.md §5); those that were never Running have served nobody."""
+    """More unhealthy machines than is believable: then neither repair nor rollout replaces anything. Machines kept for
+    a look have been judged before (mcm.md §5); machines that were never Running have served nobody."""
     aside = left_standing(view)
     ill = [
         n
@@ -51,12 +51,13 @@ def storm(view: View) -> Wait | None:
 
 
 def _lost_its_vm(member: Member) -> bool:
-    """It had been Running, or is being deleted by somebody else."""
+    """Whether it had been Running, or somebody else is deleting it."""
     return member.vm is Vm.GONE and member.trouble in (Trouble.GONE, Trouble.NONE)
 
 
 def doubt(draft: Draft) -> None:
-    """What the cloud says against VMs whose kubelets live: nothing is done on its word, and a person should look."""
+    """Waits where the cloud speaks against VMs whose kubelets live: nothing is done on its word, and a person should
+    look."""
     names = sorted(n for n, m in draft.view.members.items() if m.contradicted and not m.leaving)
     if names:
         words = f"the cloud says that the VMs of {some(len(names))} are gone or off, but their kubelets live"
@@ -64,8 +65,8 @@ def doubt(draft: Draft) -> None:
 
 
 def in_flight(view: View) -> list[str]:
-    """Repairs that have begun, until the cloud has confirmed the VM gone; where it was gone before, until nothing is
-    left of the machine (I4)."""
+    """Repairs that have begun, until the cloud has confirmed that the VM is gone; where it was gone before, until
+    nothing is left of the machine (I4)."""
     aside = left_standing(view)
     return sorted(n for n, m in view.members.items() if n not in aside and _is_repaired(view, m))
 
@@ -80,12 +81,12 @@ def _is_repaired(view: View, member: Member) -> bool:
 
 
 def _put_aside(member: Member) -> bool:
-    """Kept for a look, and drained: no repair waits for it to be over."""
+    """Whether it is kept for a look, and drained: no repair waits for that to end."""
     return member.stays and member.drained
 
 
 def grant(draft: Draft) -> None:
-    """Permits for those that asked, the longest unhealthy first."""
+    """Gives permits to those that asked, the longest unhealthy first."""
     view = draft.view
     asking = {
         n: m for n, m in view.active.items() if m.permit is Permit.ASKED and m.phase in (Phase.UNKNOWN, Phase.FAILED)
@@ -108,11 +109,13 @@ def grant(draft: Draft) -> None:
 
 
 def replace_failed(draft: Draft) -> None:
-    """Failed machines that are drained are deleted, and thereby replaced; preserved ones stay, unless a rollout or the
-    like overrides it. So are those whose VM is gone, drained or not: such as had been Running as repairs, by the same
-    budget, but without a permit and without delay.
+    """Deletes, and so replaces, Failed machines that are drained; preserved ones stay, unless a rollout or the like
+    overrides that. It also deletes those whose VM is gone, drained or not: those that had been Running as repairs,
+    within the same budget, but without a permit and without delay.
 
-    A machine for which somebody asks in the same instant may refuse it, and reports so; not where it is overridden."""
+    A machine that somebody asks for in the same instant may refuse its deletion, and reports so; not where it is
+    overridden.
+    """
     view = draft.view
     if not view.observed.braked:
         gone = sorted(n for n, m in view.members.items() if m.vm is Vm.GONE and not m.leaving)
@@ -130,7 +133,7 @@ def replace_failed(draft: Draft) -> None:
     names = [n for n in in_deletion_order(ready, view.now) if n not in standing]
     none = [n for n in names if ready[n].trouble is Trouble.CREATE]
     if view.rolling and _over(view):
-        none = [n for n in none if n not in view.new]  # who resumes the rollout has them made anew
+        none = [n for n in none if n not in view.new]  # resuming the rollout replaces them
     _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
     others = [n for n in names if ready[n].trouble is not Trouble.CREATE]
     ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not _lost_its_vm(ready[n])]
@@ -146,7 +149,7 @@ def _is_ready(member: Member, none_stays: bool) -> bool:
 
 
 def _replace_gone(draft: Draft, names: list[str]) -> None:
-    """As many as the budget allows, whoever is gone longest first."""
+    """Replaces as many as the budget allows, the longest gone first."""
     view = draft.view
     if not names:
         return
@@ -169,15 +172,15 @@ def _replace(draft: Draft, names: list[str], reason: str, why: str) -> None:
 
 
 def losses_allowed(view: View) -> int:
-    """New machines of a rollout that may fail before they have lasted until it is left standing: a bad image costs at
-    most the surge (P65); of a revision that has been seen to work a few more are bad luck."""
+    """How many new machines of a rollout may fail before they have lasted until further ones are left standing: a bad
+    image costs at most the surge (P65); for a revision that has been seen to work a few more are bad luck."""
     rollout, surge = view.observed.rollout, max(1, view.limits.surge)
     return max(surge, FLAKY) if rollout and rollout.proven else surge
 
 
 def left_standing(view: View) -> list[str]:
     """New machines of a rollout that failed before they had lasted and are not replaced, for their console and so that
-    no further one is spent: once as many are lost as may be. They are no repair, and hold up none."""
+    no further one is spent, once as many are lost as may be. They are not repairs, and hold up none."""
     if not view.rolling:
         return []
     rollout, failed = view.observed.rollout, progress.failed(view)
@@ -203,7 +206,7 @@ def _say_what_is_left(draft: Draft, held: list[str]) -> None:
 
 
 def _over(view: View) -> bool:
-    """Nothing more is spent on the rollout, until a person resumes it."""
+    """Whether nothing more is spent on the rollout until a person resumes it."""
     rollout = view.observed.rollout
     return progress.stopped(view) or (rollout is not None and rollout.gate is Gate.ABORTED)
 
@@ -215,7 +218,7 @@ def _halted(view: View) -> Wait | None:
 
 
 def _resting(view: View) -> Wait | None:
-    """No repair begins now, though one might: a storm is hardly over, or what is made instead dies young."""
+    """Why no repair begins now, though one might: a storm is barely over, or replacements die young."""
     speed = view.pace
     if not view.observed.braked:
         return None

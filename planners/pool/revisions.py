@@ -1,4 +1,4 @@
-"""What a change of template or class makes of a pool's revisions.
+"""How a change of template or class changes a pool's revisions.
 
 Sources: Kubernetes' deployments (a revision is a counter; going back to an old template gives its machines the new
 number and rolls the others), seed 002 (fields that are updatable make no revision), design *Pools and rollouts*.
@@ -19,14 +19,14 @@ from resources.member import Member
 from resources.pool import Revision
 
 KEPT = 50
-"""Revisions without a machine that are kept at most, whatever revisionHistoryLimit says: a pool's state has to travel.
-"""
+"""The most revisions without a machine that are kept, whatever revisionHistoryLimit says: a pool's state has to
+travel."""
 KEPT_BYTES = 256 << 10
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What machines shall be made from, from now on."""
+    """What machines are to be made from, from now on."""
 
     template: MachineTemplate
     machine_class: ClassSnapshot
@@ -34,7 +34,7 @@ class Wanted:
     requested_by: str = ""
     reason: str = ""
     back: bool = False
-    """To a former revision."""
+    """Whether this goes back to a former revision."""
     hashing: int = HASH_VERSION
     """The version of `hash`."""
 
@@ -46,8 +46,8 @@ class Wanted:
         return rolling_hash(of.provider, of.provider_spec, self.hashing)
 
     def is_like(self, revision: Revision) -> bool:
-        """Whether machines of the revision are made in the same way. Today's model reads both specs: the hash that is
-        stored with the revision may be an older release's, of another version or from a model with other fields."""
+        """Whether machines of the revision are made in the same way. Today's model reads both specs: the hash stored
+        with the revision may be an older release's, with another version or from a model with other fields."""
         of = revision.machine_class
         alike = of.name == self.machine_class.name and revision.restart == self.restart
         return alike and self.hash_of(of) == self.hash
@@ -58,7 +58,7 @@ class Revised:
     revisions: tuple[Revision, ...]
     members: Mapping[str, Member]
     rolls: bool
-    """There is a new revision. If not, what changed is a hot update of the machines there are, or nothing."""
+    """Whether there is a new revision. If not, the change is a hot update of the existing machines, or nothing."""
 
 
 def revise(
@@ -67,8 +67,10 @@ def revise(
     """The pool's revisions once `wanted` counts; oldest first, the last one is the newest.
 
     A template that only differs in what can be updated replaces the newest revision's own. Machines of an older
-    revision that is the same in all else are the new one's: an undone rollout does not touch those it had not reached.
-    `keep`: revisions without a machine that stay (revisionHistoryLimit).
+    revision that is the same in all else become the new one's: an undone rollout does not touch those it had not
+    reached.
+
+    `keep`: how many revisions without a machine stay (revisionHistoryLimit).
     """
     newest = revisions[-1] if revisions else None
     counter = newest.counter if newest else 0
@@ -93,8 +95,8 @@ def revise(
 
 
 def prune(former: Sequence[Revision], members: Mapping[str, Member], keep: int) -> list[Revision]:
-    """Those with machines, and the newest `keep` of the others, or KEPT of them, or as many as have KEPT_BYTES: each
-    carries its class and template."""
+    """Those with machines, and of the others the newest `keep`, at most KEPT of them, and as many as fit in KEPT_BYTES:
+    each carries its class and template."""
     used = {m.revision for m in members.values()}
     idle = [r for r in reversed(former) if r.counter not in used][: min(keep, KEPT)]
     sizes = accumulate(len(r.model_dump_json()) for r in idle)

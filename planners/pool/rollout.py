@@ -1,8 +1,8 @@
-"""Old machines are replaced by new ones: how many at a time, which first, and what holds it up.
+"""How old machines are replaced by new ones: how many at a time, which first, and what holds it up.
 
-Sources: Kubernetes' rolling deployments (rolling.go) as machine-controller-manager has them (deployment_rolling.go;
-MCM U1, U2, U7), with every count taken of machines rather than of what sets of them were told to be: a VM counts until
-the cloud has confirmed it gone. Cluster API's rollout planner: each step says why.
+Sources: Kubernetes' rolling deployments (rolling.go) as machine-controller-manager has them (deployment_rolling.go; MCM
+U1, U2, U7), but every count is of machines rather than of what sets of them were told to be: a VM counts until the
+cloud has confirmed that it is gone. Cluster API's rollout planner: each step says why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resources.pool import Gate
 
 
 def gate(view: View) -> Wait | None:
-    """What holds the rollout up as a whole, for now."""
+    """What holds up the rollout as a whole, for now."""
     rollout, left = view.observed.rollout, f"{some(len(view.old))} of older revisions are left"
     if view.spec.paused or (rollout and rollout.gate is Gate.PAUSED):
         return Wait("RolloutPaused", f"The rollout is paused; {left}")
@@ -65,15 +65,15 @@ def replace_old(draft: Draft) -> None:
     olds = view.old
     if progress.held(view):  # at its canary: what is preserved is not replaced
         olds = {n: m for n, m in view.old.items() if not (m.stays or preserved(m, view.now))}
-    # What is there beyond the floor, were every new machine that is still on its way to fail. So a bad image cannot eat
-    # its way through old machines that are ill, and those in use never become fewer than the floor.
+    # What is there beyond the floor if every new machine still on its way fails. So a bad image cannot eat its way
+    # through old machines that are ill, and those in use never become fewer than the floor.
     staying = view.old.keys() - olds.keys() - view.available
     room = len(view.active) - limits.floor - len(view.waited_for) - len(staying)
     room = max(0, min(room, len(view.old) - (limits.replicas - limits.rolled)))
     order = sorted(olds, key=lambda n: (n in view.available, olds[n].revision, deletion_key(n, olds[n], view.now)))
     unavailable = [n for n in order if n not in view.available][:room]
     ready = [n for n in order if n in view.available][: room - len(unavailable)]
-    if view.pace.suspect:  # who is there for a moment replaces nobody
+    if view.pace.suspect:  # a machine that may be there only for a moment replaces nobody
         ready = []
     floor = f"at least {limits.floor} (replicas {limits.replicas} - maxUnavailable {limits.unavailable})"
     words = f"{len(view.old)} of older revisions"
@@ -99,13 +99,13 @@ def _say_what_is_waited_for(draft: Draft, moving: bool, floor: str) -> None:
 
 
 def _failed_since(view: View) -> int:
-    """New machines, since the last one that became available."""
+    """New machines that failed since the last one became available."""
     rollout = view.observed.rollout
     return len(progress.failed(view)) + max(0, rollout.lost) if rollout and view.observed.braked else 0
 
 
 def _say_what_is_left(draft: Draft) -> None:
-    """Nothing old, but machines that are kept for a look while the rollout is paused."""
+    """Says that nothing old is left but machines that are kept for a look while the rollout is paused."""
     view = draft.view
     if view.unfinished and view.spec.paused and (staying := keep.kept(view)):
         words = f"to be replaced when it goes on: {some(len(staying))} kept for a look ({named(sorted(staying))})"
@@ -113,8 +113,8 @@ def _say_what_is_left(draft: Draft) -> None:
 
 
 def mark_nodes(draft: Draft) -> None:
-    """Nodes to be replaced take work only where nothing else does, and no autoscaler removes them in the midst of it
-    (MCM U13; design pools.md). Every ending takes the marks off again: complete, undone, aborted, stopped."""
+    """Nodes about to be replaced take work only where nothing else does, and no autoscaler removes them midway (MCM
+    U13; design pools.md). Every ending takes the marks off again: complete, undone, aborted, stopped."""
     view, rollout = draft.view, draft.view.observed.rollout
     if not view.observed.reachable:
         return

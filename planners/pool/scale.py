@@ -18,7 +18,7 @@ from resources.pool import Pace
 
 
 def empty(draft: Draft) -> None:
-    """All go, preserved ones too. Nothing is chosen, so no truth is needed to choose by."""
+    """Deletes all, preserved ones too. Nothing is chosen, so no truth is needed to choose by."""
     view = draft.view
     names = in_deletion_order({n: m for n, m in view.members.items() if not m.leaving}, view.now)
     if view.observed.deleted:
@@ -30,8 +30,8 @@ def empty(draft: Draft) -> None:
 
 
 def delete_marked(draft: Draft) -> None:
-    """What somebody marked for deletion goes, whether replicas changes or not (MCM S7); where it does, it counts
-    towards that (MCM S8). One that is preserved goes when it is so no more, or when a person removes it by name."""
+    """Deletes what somebody marked for deletion, whether replicas changes or not (MCM S7); where it does, it counts
+    towards that (MCM S8). A preserved machine goes when it no longer is, or when a person removes it by name."""
     view = draft.view
     marked = {
         n: m for n, m in view.active.items() if m.marked is not None and (m.removed or not preserved(m, view.now))
@@ -40,7 +40,7 @@ def delete_marked(draft: Draft) -> None:
 
 
 def trim(draft: Draft) -> None:
-    """Deletes what is more than the replicas; in a rollout, more than those and the surge."""
+    """Deletes what exceeds the replicas; during a rollout, what exceeds those and the surge."""
     view = draft.view
     limits = view.limits
     allowed = limits.ceiling if view.rolling else limits.replicas
@@ -58,8 +58,8 @@ def trim(draft: Draft) -> None:
 
 
 def _fair(view: View, excess: int) -> list[str]:
-    """In a rollout: of each revision its share, but of those in use no more than the floor leaves. In one that is held,
-    those that are kept for a look count as in use, and go last."""
+    """During a rollout, each revision loses its share, but of those in use no more than the floor leaves. While the
+    rollout is held, those kept for a look count as in use, and go last."""
     staying = {} if progress.overrides(view) else keep.slots(keep.kept(view))
     order = [n for n in in_deletion_order(view.active, view.now) if n not in staying]
     sizes = Counter(view.active[n].revision for n in order)
@@ -78,8 +78,8 @@ def _fair(view: View, excess: int) -> list[str]:
 
 
 def create(draft: Draft) -> None:
-    """Makes what is missing, and in a rollout what the surge allows. All are of the newest revision, also while a
-    rollout is held: an older one's class need not be there any more (MCM U8)."""
+    """Makes what is missing, and during a rollout what the surge allows. All are of the newest revision, even while a
+    rollout is held: an older one's class may no longer be there (MCM U8)."""
     view = draft.view
     limits, revision = view.limits, view.observed.revision
     missing = limits.replicas - len(view.active)
@@ -90,7 +90,8 @@ def create(draft: Draft) -> None:
     extra = 1 if view.repairing and limits.surge == 0 else 0
     ceiling = limits.ceiling + extra
     terms = f"replicas {limits.replicas} + maxSurge {limits.surge}" + (" + 1 for a repair" if extra else "")
-    # A new machine that is left standing costs its place, also where its VM is gone: else a rollout went round it.
+    # A new machine that is left standing costs its place even where its VM is gone: otherwise a rollout would go round
+    # it.
     standing = sum(1 for n in repair.left_standing(view) if view.new[n].vm is Vm.GONE)
     room = max(0, ceiling - view.vms - standing)
     speed = view.pace

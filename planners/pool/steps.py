@@ -10,7 +10,7 @@ from resources.preservation import PreservedBy
 
 @dataclass(frozen=True)
 class Create:
-    """So many machines of the newest revision."""
+    """The creation of so many machines of the newest revision."""
 
     count: int
     revision: int
@@ -20,15 +20,15 @@ class Create:
 
 @dataclass(frozen=True)
 class Delete:
-    """Machines by name, first to go first."""
+    """The deletion of machines by name, the first to go first."""
 
     names: tuple[str, ...]
     reason: str
     message: str
     repair: bool = False
-    """A machine that is to be preserved by now may refuse it."""
+    """A machine that is meanwhile to be preserved may refuse it."""
     permitted: bool = False
-    """It is a repair without a question before, and takes a permit."""
+    """It is a repair that was not asked for before, and takes a permit."""
 
 
 @dataclass(frozen=True)
@@ -61,8 +61,8 @@ class Grant:
 
 @dataclass(frozen=True)
 class MarkNodes:
-    """The taint PreferNoSchedule and scale-down-disabled with our marker, on the machines' Nodes; off where `on` is
-    False."""
+    """The taint PreferNoSchedule and scale-down-disabled with our marker on the machines' Nodes; taken off where `on`
+    is False."""
 
     names: tuple[str, ...]
     on: bool
@@ -75,7 +75,7 @@ Step = Create | Delete | Keep | TakeSlots | Grant | MarkNodes
 
 @dataclass(frozen=True)
 class Wait:
-    """Something that is wanted and not done now."""
+    """Something that is wanted but not done now."""
 
     reason: str
     message: str
@@ -88,10 +88,11 @@ class Plan:
     next_look: datetime | None = None
     """When time alone may change the plan; None: only news can."""
     complete: bool = False
-    """As many machines as wanted, all available and of the newest revision, and no VM of an older one left."""
+    """Whether there are as many machines as wanted, all available and of the newest revision, and no VM of an older one
+    is left."""
 
 
 STOPPED = ("ProgressDeadlineExceeded", "NewMachinesNeverJoin", "RolloutAborted", "TooManyUnhealthy", "MemberLost")
 """Reasons of waits that a person should look at."""
 HELD = ("RolloutPaused", "Canary", "ClusterPaused")
-"""Of waits that a person has wanted."""
+"""Reasons of waits that a person has wanted."""

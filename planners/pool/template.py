@@ -1,7 +1,7 @@
-"""Which machines are told next of a template that changed in what needs no new machine: node template, timeouts.
+"""Which machines are told next about a template change that needs no new machine: node template, timeouts.
 
-So many at a time (hostler.io/update-concurrency), like the users of a class: a wrong taint must not reach all Nodes at
-once.
+Only so many are told at a time (hostler.io/update-concurrency), like the users of a class: a wrong taint must not reach
+all Nodes at once.
 """
 
 from __future__ import annotations
@@ -14,13 +14,12 @@ from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
 from resources.member import Member
 
 PATIENCE = timedelta(minutes=2)
-"""A machine that was told and says nothing for so long does not hold up the others, and is told again."""
+"""How long a told machine may be silent before it no longer holds up the others, and is told again."""
 
 
 def gone_back_to(template: MachineTemplate, spec: MachineDeploymentSpec) -> MachineTemplate:
-    """A former revision's, for the pool as it is now. Its machinePreserveTimeout is a field of the pool, which an undo
-    leaves as it is, so machines that have it from there keep it; where the template has one of its own, that is back.
-    """
+    """A former revision's template, for the pool as it is now. Its machinePreserveTimeout is a field of the pool, which
+    an undo leaves as it is, so machines that have it from there keep it; a template's own timeout comes back."""
     timeout = spec.machine_preserve_timeout
     if spec.template.spec.machine_preserve_timeout != timeout:
         return template
@@ -29,7 +28,7 @@ def gone_back_to(template: MachineTemplate, spec: MachineDeploymentSpec) -> Mach
 
 
 def pending(members: Mapping[str, Member], generation: int) -> list[str]:
-    """Machines that have not taken it, and stay; one that Failed takes nothing any more."""
+    """Machines that have not taken it, and stay; a Failed one takes nothing more."""
     return sorted(
         n for n, m in members.items() if m.template < generation and not m.leaving and m.phase is not Phase.FAILED
     )
@@ -38,8 +37,8 @@ def pending(members: Mapping[str, Member], generation: int) -> list[str]:
 def to_tell(
     members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, limit: int, now: datetime
 ) -> list[str]:
-    """`told`: when those were told of this generation that have not taken it. Those never told first, then the longest
-    silent."""
+    """The machines to tell now. `told`: when those that have not taken this generation were told of it. Those never
+    told come first, then the longest silent."""
     waiting = pending(members, generation)
     at_work = [n for n in waiting if n in told and now < told[n] + PATIENCE]
     others = sorted((n for n in waiting if n not in at_work), key=lambda n: (n in told, told.get(n, now), n))
@@ -49,6 +48,6 @@ def to_tell(
 def next_look(
     members: Mapping[str, Member], told: Mapping[str, datetime], generation: int, now: datetime
 ) -> datetime | None:
-    """When the first of those at work will have been silent for too long: what has passed is to come no more."""
+    """When the first of those at work will have been silent for too long, if that time is still to come."""
     ends = (told[n] + PATIENCE for n in pending(members, generation) if n in told)
     return min((end for end in ends if end > now), default=None)

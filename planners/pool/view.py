@@ -1,4 +1,4 @@
-"""A pool as a plan sees it: its machines sorted into what counts, and the plan as it grows."""
+"""A pool as a plan sees it: its machines sorted by what counts, and the plan as it grows."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from resources.pool import Pace, Rollout
 
 @dataclass(frozen=True)
 class Observed:
-    """What a plan is made from, beside the spec and the time."""
+    """What a plan is made from, besides the spec and the time."""
 
     members: Mapping[str, Member]
     revision: int
-    """The newest; members of others are old."""
+    """The newest revision; members of others are old."""
     rollout: Rollout | None = None
     pace: Pace = field(default_factory=Pace)
     deleted: bool = False
-    """The pool itself shall go, and with it every machine."""
+    """Whether the pool itself is to go, and with it every machine."""
     cluster_paused: bool = False
     reachable: bool = True
     """Whether the cluster's API server and the cloud answer. If not, nothing is destroyed by choice (I5)."""
     back: bool = False
-    """The newest revision is a former one, gone back to: no canary holds its rollout."""
+    """Whether the newest revision is a former one, gone back to: no canary holds its rollout."""
     unfinished: bool = False
-    """The newest revision's rollout has not come to its end, though nothing old may be left."""
+    """Whether the newest revision's rollout has not come to its end, though nothing old may be left."""
     braked: bool = True
-    """False for a run of a pool that began before there were brakes: what it has decided by must be decided again at a
-    replay. It ends with the run."""
+    """False in a pool's run that began before there were brakes: a replay must decide again by the rules it decided by.
+    It ends with the run."""
 
 
 @dataclass(frozen=True)
@@ -59,18 +59,18 @@ class View:
 
     @cached_property
     def vms(self) -> int:
-        """Machines that have a VM or may have one: they count until the cloud has confirmed it gone."""
+        """How many machines have a VM or may have one: they count until the cloud has confirmed that it is gone."""
         return sum(1 for m in self.members.values() if m.vm is not Vm.GONE)
 
     @property
     def pace(self) -> Pace:
-        """Of the newest revision."""
+        """The pace of the newest revision."""
         return of(self.observed.pace, self.observed.revision)
 
     @cached_property
     def active(self) -> Mapping[str, Member]:
         """Those that stay, as far as is decided. Preserved ones are among them: they count as replicas. So does one
-        whose VM is gone, until it has its turn to be replaced."""
+        whose VM is gone, until its turn to be replaced."""
         gone_too = self.observed.braked
         return {n: m for n, m in self.members.items() if not m.leaving and (gone_too or m.vm is not Vm.GONE)}
 
@@ -84,7 +84,7 @@ class View:
 
     @cached_property
     def old_left(self) -> int:
-        """Old ones that have a VM or stay."""
+        """How many old ones have a VM or stay."""
         revision = self.observed.revision
         return sum(
             1 for n, m in self.members.items() if m.revision != revision and (m.vm is not Vm.GONE or n in self.active)
@@ -92,7 +92,7 @@ class View:
 
     @cached_property
     def available(self) -> frozenset[str]:
-        """Active, with a VM, and Running for minReadySeconds."""
+        """Those that are active, with a VM, and Running for minReadySeconds."""
         before = later(self.now, -timedelta(seconds=self.spec.min_ready_seconds))
         return frozenset(
             n for n, m in self.active.items() if m.phase is Phase.RUNNING and m.vm is not Vm.GONE and m.since <= before
@@ -104,28 +104,29 @@ class View:
 
     @cached_property
     def waited_for(self) -> list[str]:
-        """New machines that are not available yet, or not any more."""
+        """New machines that are not available, either not yet or no longer."""
         return sorted(self.new.keys() - self.available)
 
     @property
     def rolling(self) -> bool:
-        """Old machines are to be replaced by us."""
+        """Whether old machines are to be replaced by us."""
         return bool(self.old) and self.spec.strategy.rolling is not None and self.limits.replicas > 0
 
     @property
     def unfinished(self) -> bool:
-        """A rollout by us is to come to its end, though nothing old may be left."""
+        """Whether a rollout by us is yet to come to its end, though nothing old may be left."""
         return self.rolling or (self.observed.unfinished and self.spec.strategy.rolling is not None)
 
     @property
     def repairing(self) -> bool:
-        """A machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one more."""
+        """Whether a machine in trouble has had its turn and its VM is not gone yet, so that the replacement is one
+        more."""
         troubles = (Trouble.JOIN, Trouble.CREATE, Trouble.HEALTH)
         return any(m.leaving and m.trouble in troubles and m.vm is not Vm.GONE for m in self.members.values())
 
 
 class Draft:
-    """A plan in the making. What is deleted by one rule is no more there for the next, what is preserved by one is so
+    """A plan in the making. What one rule deletes is no longer there for the next, and what one preserves is preserved
     for the next."""
 
     def __init__(self, view: View) -> None:
@@ -158,8 +159,8 @@ class Draft:
     def delete(
         self, names: Iterable[str], reason: str, why: str, repair: bool = False, permitted: bool = False
     ) -> None:
-        """As many as one plan may, first ones first; the rest is planned again next time. `why` goes on after "Deleting
-        2 machines (a, b)"."""
+        """Deletes as many as one plan may, the first ones first; the rest is planned again next time. `why` follows
+        "Deleting 2 machines (a, b)"."""
         names = tuple(names)
         chosen = names[: self.room]
         self.room -= len(chosen)

@@ -1,6 +1,6 @@
 """The clouds: what the rest of Hostler must know of each without its driver.
 
-The registry below is the one place where clouds are named, but for their own packages (tests/test_house.py).
+The registry below is the only place that names clouds, except for their own packages (tests/test_house.py).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = [
 
 PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER,)}
 _IDS_ALONE: dict[str, ProviderIDs] = {ids.scheme: ids for ids in (azure.IDS,)}
-"""Of clouds without a driver."""
+"""Clouds without a driver."""
 
 
 class UnknownProvider(UnknownScope):
-    """Nobody knows such a cloud; the message names those that there are."""
+    """The cloud is unknown; the message names the known ones."""
 
 
 def provider_of(name: str) -> Provider:
-    """Raises UnknownProvider."""
+    """The provider of this name. Raises UnknownProvider."""
     found = PROVIDERS.get(name)
     if found is None:
         known = ", ".join(sorted(PROVIDERS))
@@ -56,12 +56,12 @@ def place_of(provider: str, scope: str) -> dict[str, Any]:
 
 
 def provider_key(provider_id: str) -> str:
-    """What identifies a VM in a providerID, whoever wrote it. One of an unknown scheme is taken as it is."""
+    """What identifies a VM in a providerID, whoever wrote it. One with an unknown scheme is taken as it is."""
     return _ids(provider_id).key(provider_id)
 
 
 def indexed(provider_id: str) -> str:
-    """How HostlerProviderID names a VM: the one spelling in which visibility can be asked for it."""
+    """The spelling of a VM in HostlerProviderID: the only one by which visibility can be asked for it."""
     return _ids(provider_id).indexed(provider_id)
 
 

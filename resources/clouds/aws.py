@@ -1,6 +1,5 @@
 """The provider spec of AWS: every field of Gardener's AWSProviderSpec (machine-controller-manager-provider-aws,
-pkg/aws/apis/aws_provider_spec.go), the ones that MCM ignores included, plus vmTags, nicTags and diskTags (seed 002).
-"""
+pkg/aws/apis/aws_provider_spec.go), including those that MCM ignores, plus vmTags, nicTags and diskTags (seed 002)."""
 
 from __future__ import annotations
 
@@ -177,8 +176,8 @@ class AwsProviderSpec(ProviderSpec):
         return self
 
     def in_one_spelling(self) -> Self:
-        """As RunInstances and the post-start update read it (drivers/aws): what they do without being told is not
-        written, and lists whose order says nothing are sorted."""
+        """The spec as RunInstances and the post-start update read it (drivers/aws): what they do by default is left
+        out, and lists whose order means nothing are sorted."""
         disks = sorted((_plain_disk(d) for d in self.block_devices), key=lambda d: d.device_name or "")
         nics = sorted((_plain_nic(n, i) for i, n in enumerate(self.network_interfaces)), key=_place)
         fields = {
@@ -199,13 +198,13 @@ class AwsProviderSpec(ProviderSpec):
         return f"{resource}Tags or tags"
 
     def settled(self) -> Self:
-        """With all three specific fields. Of `tags` the must-tags stay, which the class may have there alone."""
+        """The spec with all three specific fields. `tags` keeps the must-tags, which the class may have only there."""
         specific = {f"{resource}_tags": tags for resource, tags in self.tag_sets().items()}
         must = {k: v for k, v in self.tags.items() if self.TAGS.is_must(k)}
         return self.model_copy(update={**specific, "tags": must})
 
     def must_tags(self) -> Tags:
-        """Wherever the class has them, also in a field that another one replaces."""
+        """The must-tags wherever the class has them, even in a field that another one replaces."""
         every = {**self.tags, **(self.vm_tags or {}), **(self.nic_tags or {}), **(self.disk_tags or {})}
         return {k: v for k, v in every.items() if self.TAGS.is_must(k)}
 
@@ -263,13 +262,14 @@ _REGION = re.compile(r"[a-z]+(?:-[a-z]+)+-\d+")
 
 
 def _key(provider_id: str) -> str:
-    """Gardener writes `aws:///<region>/<id>`, the cloud-controller-manager `aws:///<zone>/<id>`: the id is unique in
-    itself."""
+    """Gardener writes `aws:///<region>/<id>`, the cloud-controller-manager `aws:///<zone>/<id>`: the id itself is
+    unique."""
     return f"aws/{provider_id.partition('://')[2].rsplit('/', 1)[-1]}"
 
 
 def _indexed(provider_id: str) -> str:
-    """By region, as the driver writes it; a zone (`eu-west-1a`, `us-east-1-bos-1a`) begins with its region's name."""
+    """The providerID by region, as the driver writes it; a zone (`eu-west-1a`, `us-east-1-bos-1a`) begins with its
+    region's name."""
     place, _, vm = provider_id.partition("://")[2].strip("/").rpartition("/")
     region = _REGION.match(place)
     return f"aws:///{region[0]}/{vm}" if region else provider_id

@@ -1,8 +1,8 @@
-"""Azure: how its providerIDs are read. Nodes of it are told apart already; its spec and driver are not there yet."""
+"""Azure: how its providerIDs are read. Its Nodes can already be told apart; its spec and driver do not exist yet."""
 
 from __future__ import annotations
 
 from resources.clouds.base import ProviderIDs
 
 IDS = ProviderIDs("azure", key=str.lower, indexed=str.lower)
-"""The API takes and answers them in whatever case."""
+"""The API takes them, and answers with them, in any case."""

@@ -1,7 +1,7 @@
 """What a cloud is to the rest of Hostler: one interface, which each cloud's own module fills (docs/add-a-cloud.md).
 
-Nothing here makes a call. The planners, the workflows and the command line know a cloud by it alone; only the cloud's
-driver knows its API.
+Nothing here makes a call. The planners, the workflows and the command line know a cloud only by this interface; only
+the cloud's driver knows its API.
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ def _as_it_is(text: str) -> str:
 
 @dataclass(frozen=True)
 class TagRules:
-    """What a cloud takes for a tag, and which tags are not a class's to give."""
+    """What a cloud accepts as a tag, and which tags a class may not set."""
 
     limit: int
-    """A resource may carry so many."""
+    """How many a resource may carry."""
     key: Callable[[str], str] = _as_it_is
-    """How the cloud writes a key: one that may not be written as it is becomes one that may. Twice is as once."""
+    """How the cloud writes a key: one that is not allowed becomes one that is. Applying it twice changes nothing
+    more."""
     value: Callable[[str], str] = _as_it_is
-    """The same of a value."""
+    """How the cloud writes a value."""
     value_length: int = 256
-    """Characters that a value may have at most."""
+    """The most characters of a value."""
     name: str = ""
-    """The tag that the cloud's console shows as a resource's name, which is the machine's; "": there is none."""
+    """The tag that the cloud's console shows as a resource's name, which is the machine's; "" if there is none."""
     uncounted: tuple[str, ...] = ()
     """Prefixes, in lower case, of the cloud's own keys, which do not count against the limit."""
 
@@ -57,18 +58,18 @@ class TagRules:
 
     @property
     def must_prefixes(self) -> tuple[str, ...]:
-        """Of the keys by which Gardener's tools find whose a resource is, as the cloud writes them."""
+        """Prefixes, as the cloud writes them, of the keys by which Gardener's tools find whose a resource is."""
         return tuple(map(self.key, MUST_PREFIXES))
 
     def is_must(self, key: str) -> bool:
-        """Whether a key that the cloud has written says whose a resource is. It never changes on a VM that lives."""
+        """Whether a key that the cloud has written says whose a resource is. It never changes on a living VM."""
         return key.startswith(self.must_prefixes)
 
     def refusals(self, before: Tags, after: Tags) -> Iterator[str]:
         """Why a class may not name these must-tags after those, in words with what to do.
 
-        They say whose a machine is, so they never change as long as it lives (design drivers.md, *Tags*). A class that
-        has named none may begin to: the driver knows what its machines carry.
+        They say whose a machine is, so they never change while it lives (design drivers.md, *Tags*). A class that has
+        named none may begin to: the driver knows what its machines carry.
         """
         for prefix in self.must_prefixes:
             had = {k: v for k, v in before.items() if k.startswith(prefix)}
@@ -84,12 +85,12 @@ class TagRules:
                     )
 
     def is_protected(self, key: str) -> bool:
-        """Whether it is never the class's to give or to take: must-tags, ours, and the mark of a released resource."""
+        """Whether the class may never set or remove it: must-tags, ours, and the mark of a released resource."""
         ours = {self.key(k) for k in (*OUR_TAGS, TAG_RELEASED)}
         return key in ours or (self.name != "" and key == self.name) or self.is_must(key)
 
     def counted(self, tags: Mapping[str, str]) -> Tags:
-        """Those that count against the limit."""
+        """The tags that count against the limit."""
         return {k: v for k, v in tags.items() if not k.lower().startswith(self.uncounted)}
 
 
@@ -102,26 +103,26 @@ class ProviderSpec(Manifest):
     """
 
     SCOPE: ClassVar[tuple[str, ...]] = ()
-    """Fields of the first level, as manifests write them, that say where machines are made: with the Secret they are
-    what is listed in one go, and what shares the cloud's limits."""
+    """Fields of the first level, as manifests write them, that say where machines are made: together with the Secret
+    they define what is listed in one go, and what shares the cloud's limits."""
     TAGS: ClassVar[TagRules]
 
     def tag_sets(self) -> dict[str, Tags]:
-        """What the class asks for on each resource that carries tags, as the cloud writes it; must-tags may be among
-        it. By what the spec calls the resource: a kind (`vm`, `nic`, `disk`), or a place (`disks[0]`)."""
+        """What the class asks for on each resource that carries tags, as the cloud writes it; it may include must-tags.
+        Keyed by what the spec calls the resource: a kind (`vm`, `nic`, `disk`), or a place (`disks[0]`)."""
         raise NotImplementedError
 
     def tags_for(self, resource: str) -> Tags:
-        """One of them."""
+        """The tags for one resource."""
         return self.tag_sets()[resource]
 
     def in_one_spelling(self) -> Self:
-        """The spec as every other that the cloud takes for the same is written too. A cloud without other spellings
-        than resources/canonical.py knows has none."""
+        """The spec in the spelling shared by all that mean the same to the cloud. A cloud whose spellings
+        resources/canonical.py all knows returns it unchanged."""
         return self
 
     def settled(self) -> Self:
-        """The same wish with nothing left to a fallback: every hot field says by itself what is wanted there."""
+        """The same wish with nothing left to a fallback: every hot field itself says what is wanted there."""
         return self
 
     def tag_fields(self, resource: str) -> str:
@@ -129,16 +130,16 @@ class ProviderSpec(Manifest):
         return f"{resource}Tags"
 
     def must_tags(self) -> Tags:
-        """The tags of cluster and role among those of the class: Gardener's manifests carry them."""
+        """The class's tags of cluster and role: Gardener's manifests carry them."""
         return {k: v for tags in self.tag_sets().values() for k, v in tags.items() if self.TAGS.is_must(k)}
 
     def deprecations(self) -> list[tuple[str, str]]:
-        """Path and advice for fields that still work but should not be written any more."""
+        """Path and advice for fields that still work but should no longer be written."""
         return []
 
     @classmethod
     def scope(cls, spec: Mapping[str, Any]) -> str:
-        """Where the machines of a spec are, as one text: the fields of SCOPE with a slash between them.
+        """Where the machines of a spec are, as one text: the fields of SCOPE, separated by slashes.
 
         The spec may otherwise be stale or wrong. Raises UnknownScope.
         """
@@ -161,7 +162,7 @@ class ProviderSpec(Manifest):
 
     @classmethod
     def place(cls, scope: str) -> dict[str, Any]:
-        """The part of a spec that `scope` is made of: enough for calls that are about no single machine."""
+        """The part of a spec that `scope` is made of: enough for calls that concern no single machine."""
         return dict(zip(cls.SCOPE, scope.split("/"), strict=True)) if cls.SCOPE else {}
 
 
@@ -173,7 +174,7 @@ class ProviderIDs:
     key: Callable[[str], str] = _as_it_is
     """What identifies the VM, whoever wrote the providerID."""
     indexed: Callable[[str], str] = _as_it_is
-    """The one spelling in which visibility can be asked for it: the driver's."""
+    """The one spelling by which visibility can be asked for it: the driver's."""
 
 
 @dataclass(frozen=True)
@@ -184,4 +185,4 @@ class Provider:
     spec: type[ProviderSpec]
     ids: ProviderIDs
     driver: str = field(repr=False)
-    """The module of its driver, which has `driver(settings)`. It is imported where a worker needs it and not before."""
+    """The module of its driver, which has `driver(settings)`. It is only imported where a worker needs it."""

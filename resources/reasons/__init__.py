@@ -1,9 +1,9 @@
-"""Every reason that a person can meet: what it means, how to look closer, what happens by itself, what can be done, and
-when to worry.
+"""Every reason that a person can meet: what it means, how to look closer, what happens on its own, what can be done,
+and when to worry.
 
-A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`. These words
-are all there are: describe, the web UI and doctor read them here, and tools/runbook.py makes docs/runbook.md of them.
-tests/test_reasons.py holds that the registry, the runbook and the code have the same reasons.
+A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`. There are no
+other words for it: describe, the web UI and doctor read them here, and tools/runbook.py makes docs/runbook.md of them.
+tests/test_reasons.py ensures that the registry, the runbook and the code have the same reasons.
 """
 
 from __future__ import annotations
@@ -64,14 +64,14 @@ GROUPS: dict[str, Group] = {
     "Clusters": Group("The journal of a cluster: `hostler describe cluster {cluster}`.", CLUSTER),
     "Told by hostler events": Group("Lines of `hostler events {machine}` that come from Temporal's histories.", STORY),
 }
-"""By the runbook's headings."""
+"""The registry by the runbook's headings."""
 
 REASONS: dict[str, Reason] = {name: reason for group in GROUPS.values() for name, reason in group.reasons.items()}
 
 
 def filled(text: str, cluster: str, name: str, kind: str = "machine") -> str:
-    """A text of a Reason with its placeholders filled in. `name` is whose reason it is, of that kind: a machine or a
-    pool, which share some."""
+    """A text of a Reason with its placeholders filled in. `name` is the machine or pool, as `kind` says, that has the
+    reason; the two share some."""
     machine = f"{kind} {name} --cluster {cluster}"
     return text.format(
         machine=machine,
@@ -87,11 +87,12 @@ def filled(text: str, cluster: str, name: str, kind: str = "machine") -> str:
 def next_step(
     reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", kept: bool = False
 ) -> str:
-    """What can be done, in commands that can be copied, about a reason of `name`, of that kind: a machine or a pool.
+    """What can be done about a reason of `name`, a machine or a pool as `kind` says, in commands that can be copied.
+
     `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved now, and not without its
     VM.
 
-    It has words for a reason that is not known here too: one of a newer worker, or one that somebody signalled by hand.
+    It also has words for an unknown reason: one of a newer worker, or one that somebody signalled by hand.
     """
     known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
     unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."

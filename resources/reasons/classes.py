@@ -1,4 +1,4 @@
-"""What a class tells of itself and of the machines that use it."""
+"""What a class tells about itself and the machines that use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine waits for and fails by until there is a VM."""
+"""What a machine waits for, and fails because of, until there is a VM."""
 
 from __future__ import annotations
 

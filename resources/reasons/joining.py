@@ -1,4 +1,4 @@
-"""What a machine waits for from a VM to a Node that takes work."""
+"""What a machine waits for between its VM and a Node that takes work."""
 
 from __future__ import annotations
 

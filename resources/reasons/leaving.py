@@ -1,4 +1,4 @@
-"""What a machine waits for that is being deleted or recreated."""
+"""What a machine that is being deleted or recreated waits for."""
 
 from __future__ import annotations
 

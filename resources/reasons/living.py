@@ -1,4 +1,4 @@
-"""What a machine waits for that was Running once, and how it fails."""
+"""What a machine that was once Running waits for, and how it fails."""
 
 from __future__ import annotations
 

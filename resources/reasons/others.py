@@ -1,11 +1,11 @@
-"""What can be so in any phase, at a cluster, or in the story that Temporal's histories tell."""
+"""What can happen in any phase, at a cluster, or in the story that Temporal's histories tell."""
 
 from __future__ import annotations
 
 from resources.reasons.reason import Kind, Reason
 
 RESET = 'temporal workflow reset -w ID --type LastWorkflowTask --reapply-exclude Signal --reason "a signal fails it"'
-"""It leaves out a message that fails its workflow, whatever worker runs."""
+"""The command that leaves out a message which fails its workflow, whatever worker runs."""
 LEFT_OUT = f"""\
 `hostler doctor` names the workflows that fail like this. What arrives is checked before it is taken (Refused), so a \
 message should never be to blame. If one is all the same, with every worker:

@@ -1,4 +1,4 @@
-"""What a pool does: the steps of its plans, and what becomes of its rollouts."""
+"""What a pool does: the steps of its plans, and the ends of its rollouts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine says that is kept for a look, or asked to be (seed 003)."""
+"""What a machine says that is kept for a look, or is asked to be (seed 003)."""
 
 from __future__ import annotations
 

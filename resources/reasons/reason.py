@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Kind(Flag):
-    """What a person meets a reason as. Most also stand in the journal."""
+    """How a person meets a reason. Most also stand in the journal."""
 
     WAIT = auto()
     """In status.waitingFor."""
@@ -17,21 +17,21 @@ class Kind(Flag):
     CONDITION = auto()
     """In status.conditions."""
     HAPPENING = auto()
-    """Nowhere else than in the journal, the Events or the story that `hostler events` tells."""
+    """Only in the journal, the Events or the story that `hostler events` tells."""
 
 
 class Reason(NamedTuple):
-    """What is said of a reason, in the order of an entry of the runbook.
+    """What is said about a reason, in the order of an entry of the runbook.
 
-    All but the meaning may have placeholders, which `filled` fills in: `{machine}` (whatever it is that has the reason,
-    as a command names it), `{name}`, `{cluster}`, `{pool}` (a pool's name in a command), `{node}` (the command that
-    shows the machine's Node), `{seen}` (where the last look of an activity is read) and `{replace}` (what can be done
-    with a machine that Failed).
+    All but the meaning may have placeholders, which `filled` fills in: `{machine}` (what has the reason, as a command
+    names it), `{name}`, `{cluster}`, `{pool}` (a pool's name in a command), `{node}` (the command that shows the
+    machine's Node), `{seen}` (where to read the last look of an activity) and `{replace}` (what can be done with a
+    machine that Failed).
     """
 
     kind: Kind
     meaning: str
-    """What is so, in one sentence."""
+    """What the matter is, in one sentence."""
     see: str = ""
     """How to look closer."""
     by_itself: str = ""
@@ -44,12 +44,12 @@ class Reason(NamedTuple):
     more: str = ""
     """What the runbook adds, in Markdown."""
     warning: bool = False
-    """Its Kubernetes Event is of type Warning."""
+    """Whether its Kubernetes Event is of type Warning."""
 
 
 class Group(NamedTuple):
     """A section of the runbook."""
 
     about: str
-    """In Markdown."""
+    """An introduction, in Markdown."""
     reasons: Mapping[str, Reason]

@@ -1,4 +1,4 @@
-"""The machine's table of deadlines in words: what comes at that time."""
+"""A machine's deadlines in words: what comes at each time."""
 
 from __future__ import annotations
 
@@ -18,4 +18,5 @@ TIMES: dict[str, str] = {
     "claim": "Next look whether the VM is gone",
     "protect": "Next try to write what the Node shall carry",
 }
-"""By the key in status.deadlines; the first three end something, the others only say when it is looked at or tried."""
+"""The words for each key in status.deadlines; the first three end something, the others only say when to look or try
+again."""

@@ -26,14 +26,14 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 RENEW_AFTER = 2000
-"""Messages in one run: a pool of 5,000 machines is a megabyte, and hears of each of them several times in an hour."""
+"""The messages in one run: a pool of 5,000 machines is a megabyte, and hears of each several times an hour."""
 REPLAYABLE = 100_000
 MESSAGE = 50
 """What one run may cost, in members looked at (some 15 microseconds each): a plan looks at all of them, and a message
-costs as much as 50. A worker that has lost the run does all of it again within one workflow task, for which Temporal
-gives 10 s."""
+costs as much as 50. A worker that has lost the run repeats all of it within one workflow task, for which Temporal gives
+10 s."""
 PATIENCE = timedelta(seconds=30)
-"""For machines that were there before, to say how they are; and for the cluster's first news."""
+"""How long to wait until machines that were there before say how they are, and for the cluster's first news."""
 ENDED_KEPT = 200
 
 
@@ -45,7 +45,7 @@ class Call:
     done: Callable[[Any], None]
     failed: Callable[[], None]
     may_be_lost: bool
-    """The run may end without it: what it does is not confirmed then, and done again."""
+    """Whether the run may end without it: its effect is not confirmed then, and it is done again."""
 
 
 class FleetEntity(Entity):
@@ -55,22 +55,22 @@ class FleetEntity(Entity):
         super().__init__(state.journal, state.intents, state.deadlines)
         self.s = state
         self.news = True
-        """Something has changed that a plan is made from."""
+        """Whether something has changed that a plan is made from."""
         self.calls: list[Call] = []
         self.signals: set[asyncio.Task[None]] = set()
-        """To other workflows, not accepted yet."""
+        """Signals to other workflows that are not accepted yet."""
         self.later: set[str] = set()
-        """What has failed, and is not tried again before the next check: at once would be without end."""
+        """What has failed, and is not tried again before the next check: an immediate retry would go on without end."""
         self.failure = ""
-        """Of the last call that failed, until the next check."""
+        """The message of the last call that failed, until the next check."""
         self.looked_at = 0
-        """Members, by the plans of this run."""
+        """How many members the plans of this run have looked at."""
         self.bounded = False
-        """By REPLAYABLE; a run that began before there was this bound is not."""
+        """Whether REPLAYABLE bounds this run; it does not bound one that began before there was this bound."""
         self.reporting = False
-        """The class is being told of the owner."""
+        """Whether the class is being told of the owner."""
         self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
-        """Machines that are gone: a word of theirs that was overtaken by the last one does not bring them back."""
+        """Machines that are gone: a word of theirs that the last one overtook does not bring them back."""
 
     # -- what a subclass says ---------------------------------------------------------------------------------------
 
@@ -80,11 +80,11 @@ class FleetEntity(Entity):
 
     @property
     def class_name(self) -> str:
-        """Of the class that new machines are made from."""
+        """The name of the class that new machines are made from."""
         raise NotImplementedError
 
     def machine_of(self, name: str) -> MachineState:
-        """As the member begins; others of its revision differ in their names only."""
+        """The state that the member begins with; others of its revision differ in their names only."""
         raise NotImplementedError
 
     def template_news(self) -> TemplateNews:
@@ -92,11 +92,11 @@ class FleetEntity(Entity):
         raise NotImplementedError
 
     def found(self, found: MembersFound) -> None:
-        """Act on what a former workflow has left, beside its machines."""
+        """Acts on what a former workflow has left, besides its machines."""
         raise NotImplementedError
 
     def take_class(self, machine_class: Any, by: str, reason: str) -> object:
-        """A class that was asked for, or its news."""
+        """Takes a class that was asked for, or its news."""
         raise NotImplementedError
 
     # -- reading ------------------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class FleetEntity(Entity):
 
     @property
     def over(self) -> bool:
-        """Deleted, and nothing is left of it."""
+        """Whether it is deleted, and nothing is left of it."""
         return self.s.deleted and not self.s.members and not self.s.expected
 
     @property
@@ -116,7 +116,7 @@ class FleetEntity(Entity):
 
     @property
     def quiet(self) -> bool:
-        """Nothing is under way that must be known before this run may end."""
+        """Whether nothing is under way that must be known before this run may end."""
         return self.settled and all(c.may_be_lost for c in self.calls)
 
     # -- calling ------------------------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ class FleetEntity(Entity):
         failed: Callable[[], None] = lambda: None,
         may_be_lost: bool = False,
     ) -> None:
-        """Start an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
+        """Starts an activity that can be repeated; nobody waits for it, and `done` acts on its answer in the loop."""
         handle: workflow.ActivityHandle[R] = workflow.start_activity_method(
             method,
             input,
@@ -148,8 +148,8 @@ class FleetEntity(Entity):
         self.calls.append(Call(handle, done, failed, may_be_lost))
 
     async def collect(self) -> None:
-        """What the calls that are over have come to. A failed one is said; the check that follows does again what is
-        not confirmed."""
+        """Takes the results of calls that are over. A failed one is noted; the check that follows repeats what is not
+        confirmed."""
         over = [c for c in self.calls if c.handle.done()]
         for call in over:
             self.calls.remove(call)
@@ -171,7 +171,7 @@ class FleetEntity(Entity):
         return any(c.handle.done() for c in self.calls)
 
     async def patience(self, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until what has failed is tried again."""
+        """Waits until the next try of what has failed."""
         self.s.waits = [self.trouble_of(self.since("PoolCallFailed"))]
         await self.until(lambda: self.winding_up or unless(), "check")
         self.deadlines.pop("check", None)
@@ -183,15 +183,15 @@ class FleetEntity(Entity):
         return FleetWait(reason="PoolCallFailed", message=words, since=since)
 
     def since(self, reason: str) -> datetime:
-        """Of a wait, or of now."""
+        """Since when it has waited for this; now, if it has not."""
         return next((w.since for w in self.s.waits if w.reason == reason), workflow.now())
 
     def waits_for(self, reason: str, message: str) -> None:
-        """It is all that is waited for."""
+        """Makes this the only wait."""
         self.s.waits = [FleetWait(reason=reason, message=message, since=self.since(reason))]
 
     def signal(self, send: Callable[[], Awaitable[None]]) -> None:
-        """To another workflow, which may be gone: that is no error."""
+        """Signals another workflow. That it may be gone is no error."""
 
         async def sent() -> None:
             try:
@@ -228,7 +228,7 @@ class FleetEntity(Entity):
 
     @property
     def winding_up(self) -> bool:
-        """A new run is due: nothing new is begun, for a busy owner would never be quiet."""
+        """Whether a new run is due: nothing new begins, because a busy owner would never be quiet."""
         if self.wants_renewal(0) or self.s.messages >= RENEW_AFTER:
             return True
         return self.bounded and self.looked_at + MESSAGE * self.s.messages >= REPLAYABLE

@@ -18,12 +18,12 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import workflow_queue
 
 CENSUS = timedelta(minutes=30)
-"""Between two looks for machines whose workflow was ended from outside: they cannot tell it."""
+"""The time between two looks for machines whose workflow was ended from outside: they cannot tell it."""
 
 
 async def meet(f: FleetEntity) -> None:
-    """Once: machines of a former workflow of this owner say how they are, so that none is made beside them. Visibility
-    that does not answer is waited for."""
+    """Meets the machines of a former workflow of this owner, once: they say how they are, so that none is made beside
+    them. Waits for visibility if it does not answer."""
     s = f.s
     while not s.searched:
         found: list[MembersFound] = []
@@ -48,8 +48,8 @@ async def meet(f: FleetEntity) -> None:
 
 
 async def meet_again(f: FleetEntity) -> None:
-    """After a reset: machines that were made since then are there, and nothing is known of them. A call that was under
-    way when it was reset has come to its end, and visibility knows of what it made."""
+    """Meets machines again after a reset: those made since then are there, and nothing is known of them. A call that
+    was under way at the reset has come to its end, and visibility knows what it made."""
     if not f.was_reset:
         return
     f.was_reset, f.s.searched = False, False
@@ -59,7 +59,7 @@ async def meet_again(f: FleetEntity) -> None:
 
 
 def expect(f: FleetEntity) -> None:
-    """Those that were found are asked until each has said how it is, or is found to be gone."""
+    """Asks the machines that were found until each has said how it is, or is found to be gone."""
     s, now = f.s, workflow.now()
     if not s.expected:
         f.deadlines.pop("expected", None)
@@ -72,7 +72,7 @@ def expect(f: FleetEntity) -> None:
 
 
 def count(f: FleetEntity) -> None:
-    """Now and then: the members against those that visibility lists."""
+    """Counts, from time to time, the members against those that visibility lists."""
     s, now = f.s, workflow.now()
     if "census" not in f.deadlines:
         f.deadlines["census"] = now + CENSUS

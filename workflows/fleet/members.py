@@ -29,13 +29,14 @@ with workflow.unsafe.imports_passed_through():
     from resources.preservation import PreservedBy
 
 FORGOTTEN = "forgotten"
-"""Of a workflow that has ended so long ago that the server does not know it any more: its machine may have a VM."""
+"""The status of a workflow that ended so long ago that the server no longer knows it: its machine may have a VM."""
 AT_ONCE = 100
 """Machines in one activity."""
 
 
 def start(f: FleetEntity, names: Sequence[str]) -> None:
-    """Also those whose start is not confirmed: a machine is started once, however often it is asked for."""
+    """Starts machines, including those whose start is not confirmed: a machine starts once, however often it is asked
+    for."""
     s = f.s
     for revision in sorted({s.members[n].revision for n in names}):
         own = [n for n in names if s.members[n].revision == revision]
@@ -53,7 +54,7 @@ def _started(f: FleetEntity, names: Sequence[str], output: StartMachinesOutput) 
     s = f.s
     s.unstarted = [n for n in s.unstarted if n not in names]
     for name in output.used:
-        # A name by chance of a machine that is gone; another one is made in its place.
+        # The random name belongs to a machine that is gone; another machine is made in its place.
         member = s.members.get(name)
         if member is not None and member.vm is Vm.UNBORN and member.seq == 0:
             del s.members[name]
@@ -66,14 +67,15 @@ def _started(f: FleetEntity, names: Sequence[str], output: StartMachinesOutput) 
 
 
 def delete(f: FleetEntity, names: Sequence[str], reason: str) -> None:
-    """Also those that have not taken it yet."""
+    """Tells machines to go, including those that have not taken it yet."""
     me, force = str(f.owner), f.s.force
     intent = DeleteIntent(id=f"{me}, force" if force else me, requested_by=me, reason=reason, force=force)
     tell(f, names, f"delete {some(len(names))}", delete=intent)
 
 
 def repair(f: FleetEntity, names: Sequence[str], reason: str) -> None:
-    """Each decision has an id of its own: one that was refused, and comes a second time late, is about nothing."""
+    """Tells machines of a repair. Each decision has its own id: one that was refused, and arrives late a second time,
+    is about nothing."""
     me = str(f.owner)
     intent = RepairIntent(id=f"{me}, repair at {workflow.now().isoformat()}", requested_by=me, reason=reason)
     tell(f, names, f"delete {some(len(names))}, unless preserved by now", repair=intent)
@@ -121,7 +123,7 @@ def _told(f: FleetEntity, output: TellMachinesOutput) -> None:
             continue
         member = s.members[name]
         if not status and member.seq == 0 and member.vm is Vm.UNBORN:
-            s.unstarted.append(name)  # it has never said a word: it was not started
+            s.unstarted.append(name)  # it has never reported: it was not started
             f.deadlines["check"] = workflow.now()
         elif s.lost.get(name) != (status or FORGOTTEN):
             s.lost[name] = status or FORGOTTEN
@@ -132,7 +134,7 @@ def _told(f: FleetEntity, output: TellMachinesOutput) -> None:
 
 
 def forget(f: FleetEntity, name: str) -> None:
-    """Nothing is left of it."""
+    """Forgets a machine of which nothing is left."""
     s = f.s
     s.members.pop(name, None)
     s.told.pop(name, None)
@@ -142,7 +144,7 @@ def forget(f: FleetEntity, name: str) -> None:
 
 
 def again(f: FleetEntity) -> None:
-    """Everything that was said and is not confirmed: after a failed call, and by a new run."""
+    """Repeats everything that was said and is not confirmed: after a failed call, and in a new run."""
     s = f.s
     if s.unstarted:
         start(f, list(s.unstarted))

@@ -1,4 +1,4 @@
-"""Whom an owner of machines has to do with beside them: its cluster and its class."""
+"""The neighbours of an owner of machines: its cluster and its class."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CLASS, REGISTER = "class", "register"
 
 
 def register(f: FleetEntity) -> None:
-    """The cluster sends its news to owners that it knows."""
+    """Registers the owner: the cluster sends its news to owners that it knows."""
     s = f.s
     if s.registered or REGISTER in f.later:
         return
@@ -45,7 +45,7 @@ def _not_registered(f: FleetEntity) -> None:
 
 
 async def ask_class(f: FleetEntity) -> None:
-    """An owner that was started without a class asks for it, like a machine."""
+    """Asks for the class of an owner that was started without one, as a machine does."""
     s = f.s
     if s.machine_class is not None:
         f.take_class(s.machine_class, s.requested_by, s.reason)
@@ -74,7 +74,7 @@ async def ask_class(f: FleetEntity) -> None:
 
 
 def report(f: FleetEntity) -> None:
-    """The class knows the owner as a user, and tells it every change."""
+    """Reports to the class, which then knows the owner as a user and tells it every change."""
     s, name = f.s, f.class_name
     generation = s.machine_class.generation if s.machine_class else 0
     said = f"{name} {generation}"
@@ -103,7 +103,7 @@ def report(f: FleetEntity) -> None:
 
 
 def _told(f: FleetEntity, said: str, left: list[str], _: bool) -> None:
-    """One report at a time: of two on their way, what the later one says need not be the last."""
+    """One report at a time: of two on their way, the later one need not arrive last."""
     f.reporting = False
     f.s.class_told = said
     f.s.classes = [c for c in f.s.classes if c not in left]

@@ -45,5 +45,6 @@ async def ask(m: MachineEntity) -> None:
 
 
 def _answered(m: MachineEntity, handle: workflow.ActivityHandle[ClassSnapshot]) -> bool:
-    """By the class's answer, by an `apply` that brings one, or by what ends the asking or this run."""
+    """Whether the wait is over: by the class's answer, an `apply` that brings one, or whatever ends the asking or this
+    run."""
     return handle.done() or m.leaving or m.s.machine_class is not None or m.overlong

@@ -1,7 +1,7 @@
-"""What the cloud says against a VM that has a Node: weighed by fresh looks before it counts (planners/claims.py).
+"""The cloud's word against a VM that has a Node: fresh looks weigh it before it counts (planners/claims.py).
 
-It goes on beside everything else that the machine does, as hot updates do. What is believed is `state.vm`, for all who
-ask whether there is a VM; until then the claim stands beside it.
+This goes on beside everything else that the machine does, as hot updates do. What is believed is `state.vm`, for
+everything that asks whether there is a VM; until then the claim stands beside it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import VmFacts
 
 CLAIMS = "vm-claims"
-"""Patch: that a VM is gone is weighed before it is believed."""
+"""The patch by which the news that a VM is gone is weighed before it is believed."""
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------
 
 
 def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
-    """Somebody says so: the watch of the account, or a read of our own, whose look is the first then. While the VM is
-    being deleted it is what the machine waits for: nobody weighs it, and nothing is said."""
+    """Records a claim, from the account's watch or from a read of our own, whose look is then the first. While the VM
+    is being deleted the machine waits for just this: nobody weighs it, and nothing is said."""
     s = m.s
     if s.claim is not None:
         s.claim = s.claim.model_copy(update={"facts": facts})
@@ -46,7 +46,7 @@ def raise_(m: MachineEntity, facts: VmFacts, look: Look | None = None) -> None:
 
 
 def doubt(m: MachineEntity, facts: VmFacts, look: Look) -> None:
-    """A look has seen the kubelet live: what was believed is none but a claim any more."""
+    """Demotes belief to a claim: a look has seen that the kubelet lives."""
     m.s.vm = None
     raise_(m, facts, look)
     _contradicted(m, look)
@@ -67,8 +67,8 @@ def _over(m: MachineEntity) -> None:
 
 
 def keep_up(m: MachineEntity) -> bool:
-    """Take the looks that are over, and begin those that are due. Nobody waits for either. Whether it is believed now:
-    the pool is told, whatever the machine is doing."""
+    """Takes the looks that are over and begins those that are due, without waiting for either. Returns whether the
+    claim is believed now: the pool is told, whatever the machine is doing."""
     s = m.s
     if m.weighing is not None and m.weighing.over:
         looking, m.weighing = m.weighing, None
@@ -90,7 +90,7 @@ def calls(m: MachineEntity) -> bool:
 
 
 async def weighed(m: MachineEntity, unless: Callable[[], bool]) -> bool:
-    """Whether it is believed, as soon as that is known: until then there is nothing else to do."""
+    """Whether the claim is believed, as soon as that is known: until then there is nothing else to do."""
     while not keep_up(m):
         if m.s.claim is None or m.s.claim.moved or unless() or m.due(m.last_call):
             return False
@@ -114,7 +114,7 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
     said = weigh(claim.look, look, claim.moved, s.timings)
     s.claim = claim.model_copy(update={"look": look, "moved": said.moved, "next": said.look_again or time})
     facts = claim.facts.model_copy(update={"state": look.vm.state})
-    if facts != claim.facts:  # the order begins anew, as of a Node: looks.take_node
+    if facts != claim.facts:  # the order starts afresh, as for a Node: looks.take_node
         facts = facts.model_copy(update={"epoch": 0, "seq": 0})
     match said.belief:
         case Belief.BELIEVED:
@@ -132,7 +132,7 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
 
 
 def _contradicted(m: MachineEntity, look: Look) -> None:
-    """It is told once, and stays to be read."""
+    """Tells a contradiction once; its condition stays to be read."""
     known = any(c.type == CONTRADICTION for c in m.status.conditions)
     words = f"{contradiction(m.status.provider_id or '', look)}; nothing is done on the cloud's word"
     m.condition(CONTRADICTION, "VMContradiction", words)

@@ -1,4 +1,4 @@
-"""Fresh looks at Node, Lease and VM: no machine that has a VM is Failed on the word of a timer alone.
+"""Fresh looks at Node, Lease and VM: no machine that has a VM becomes Failed because of a timer alone.
 
 After an outage all timers fire at once, and what was known is old. So two looks are taken, `timings.confirm` apart, the
 second at the deadline; when one of them cannot be taken, nothing is decided. The deadline `confirm` is the next look's.
@@ -28,13 +28,15 @@ with workflow.unsafe.imports_passed_through():
     from resources.preservation import PreservedBy
 
 UNSETTLED = "unsettled"
-"""Patch: a machine that is healthy for a moment keeps its health clock and its first look until it has settled."""
+"""The patch by which a machine that is healthy for a moment keeps its health clock and its first look until it has
+settled."""
 JOINING_TAKES = timedelta(minutes=5)
-"""For our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
+"""Time for our own steps at a node that a look found Ready: after an outage hundreds may wait for them."""
 
 
 async def creation(m: MachineEntity) -> None:
-    """A machine that is not Running near its creation deadline: the second look that finds it so makes it Failed.
+    """Looks at a machine that is not Running near its creation deadline: the second look that finds it so makes it
+    Failed.
 
     What a look finds of the Node is news: after an outage it may have joined long ago, and joining goes on.
     """
@@ -61,14 +63,14 @@ async def creation(m: MachineEntity) -> None:
 
 
 def _refused(m: MachineEntity) -> bool:
-    """Our own steps at a Node that is well are refused for good, and not only late."""
+    """Whether our own steps at a healthy Node are refused for good, and not only late."""
     trouble = m.s.trouble
     return trouble is not None and trouble.reason not in {REASON[c] for c in PASSING}
 
 
 async def health(m: MachineEntity) -> None:
-    """An unhealthy machine near its health deadline: Failed when two looks agree, and its pool permits it, where it has
-    one."""
+    """Looks at an unhealthy machine near its health deadline: Failed when two looks agree and its pool, if any, permits
+    it."""
     s = m.s
     seen = await look(m)
     if seen is None:
@@ -115,8 +117,8 @@ def _look_again(m: MachineEntity, said: Confirmation) -> None:
 
 
 async def repair(m: MachineEntity) -> None:
-    """Its pool wants it gone. A request that was made in the same instant as it failed is honoured: a fresh look at its
-    Node decides."""
+    """Ends the machine because its pool wants it gone. A request made in the same instant as it failed is honoured: a
+    fresh look at its Node decides."""
     s = m.s
     if m.status.preserve.expiry_time is None and has_vm(s):
         seen = await look(m)
@@ -139,7 +141,8 @@ async def repair(m: MachineEntity) -> None:
 
 
 async def introduce(m: MachineEntity) -> None:
-    """An adopted machine asks for its Node itself: the watch tells changes only, to whoever was there before."""
+    """Lets an adopted machine ask for its Node itself: the watch only tells changes, and only to those who were there
+    before."""
     while m.s.node is None and not m.leaving:
         seen = await look(m)
         if seen is None:
@@ -152,7 +155,7 @@ async def introduce(m: MachineEntity) -> None:
 
 
 def _cannot(m: MachineEntity, what: str, failure: Failure) -> None:
-    """Nothing is decided on old news; the next look is a first one."""
+    """Records that a look could not be taken. Nothing is decided on old news; the next look is a first one."""
     m.s.suspicion = None
     again = workflow.now() + m.wait_once(failure)
     m.deadlines["confirm"] = again
@@ -166,11 +169,11 @@ def _unread(what: str, failure: Failure) -> str:
 
 
 def _take_vm(m: MachineEntity, now: Look, said: Confirmation) -> None:
-    """As believed news, unless a kubelet speaks against it, or has not been given the time to."""
+    """Takes the VM's state as believed news, unless a kubelet speaks against it, or has not yet had the time to."""
     former, state = m.s.vm, now.vm.state
     if former is None and state in WELL:
         return
-    order = former.order if former and former.state == state else (0, 0)  # as of a Node: looks.take_node
+    order = former.order if former and former.state == state else (0, 0)  # as for a Node: looks.take_node
     facts = VmFacts(epoch=order[0], seq=order[1], provider_id=m.status.provider_id or "", state=state)
     if said.outcome is Outcome.CONTRADICTED:
         claim.doubt(m, facts, now)
@@ -181,11 +184,11 @@ def _take_vm(m: MachineEntity, now: Look, said: Confirmation) -> None:
 
 
 def undecided(m: MachineEntity) -> bool:
-    """Whether the last look could not be taken: that is what the machine waits for, until the next one."""
+    """Whether the last look could not be taken: the machine waits for that until the next one."""
     waited = m.status.waiting_for
     return waited is not None and waited.reason == "CannotConfirm"
 
 
 def arm(m: MachineEntity, deadline: datetime) -> None:
-    """The first look comes so early that the second one is at the deadline."""
+    """Sets the first look so early that the second one is at the deadline."""
     m.deadlines["confirm"] = deadline - m.s.timings.confirm

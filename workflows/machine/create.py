@@ -1,4 +1,4 @@
-"""Create the VM: one attempt, one token, until there is an id."""
+"""Creating the VM: one attempt, one token, until there is an id."""
 
 from __future__ import annotations
 
@@ -34,22 +34,23 @@ with workflow.unsafe.imports_passed_through():
     from resources.messages import CreateInput, CreateOutput, NodeFacts, VmFacts
 
 HEEDED = "deletion-heeded"
-"""Patch: a deletion that is asked for while the create call is in flight makes the machine Terminating at once."""
+"""The patch by which a deletion that is requested while the create call is in flight makes the machine Terminating at
+once."""
 
 
 async def create(m: MachineEntity) -> None:
     """Ends with an id recorded, with the machine Failed, or with a deletion wanted.
 
-    An id once recorded is never replaced: if that VM goes, the machine is Failed, not created again.
+    A recorded id is never replaced: if that VM goes, the machine is Failed, not created again.
     """
     s = m.s
     attempt_over = False
     while not (m.status.provider_id or m.leaving or m.failed_at_deadline()):
-        # Intent before effect: attempt and token are in state before anything billable is asked for.
+        # Intent before effect: attempt and token are in state before anything billable is requested.
         former, s.attempt = s.attempt, plan_attempt(s.attempt, attempt_over, m.snapshot, s.uid, workflow.now())
         _remember(m, former)
         _told(m, UpdateState.PENDING)
-        report(m)  # a class that it had before learns that it is not used any more
+        report(m)  # a class that it had before learns that the machine no longer uses it
         retry = await _try(m)
         if retry is None or m.leaving:
             return
@@ -58,7 +59,8 @@ async def create(m: MachineEntity) -> None:
 
 
 async def _try(m: MachineEntity) -> Retry | None:
-    """One create activity, whose answer is always awaited: a VM that nobody knows of is the one thing not to leave."""
+    """Runs one create activity and always awaits its answer: a VM that nobody knows of is the one thing not to
+    leave."""
     s = m.s
     assert s.attempt is not None
     assert s.created is not None
@@ -82,13 +84,13 @@ async def _try(m: MachineEntity) -> Retry | None:
     )
     await _heed(m, handle)
     try:
-        # In this run: who knows of the call waits the lag window before another token is used. Few messages come to a
-        # machine without a VM.
+        # In this run: whoever knows of the call waits for the lag window before using another token. A machine without
+        # a VM gets few messages.
         output = await m.answer(handle)
     except ActivityError as e:
         failure = failure_of(e)
         if failure.kind == NOT_WANTED and not failure.info.account_id:
-            return None  # no try of the call came so far that there may be a VM
+            return None  # no try of the call got so far that there may be a VM
         if failure.kind == IN_PROGRESS:
             s.account_id = failure.info.account_id or s.account_id
             return still_making(failure.info, workflow.now(), m.status.phase)
@@ -102,14 +104,14 @@ async def _try(m: MachineEntity) -> Retry | None:
         return after_failed_create(info, workflow.now(), s.timings, reason_of(failure), m.tried(reason_of(failure)))
     _record(m, output)
     if output.adopted and s.node is None and not m.leaving and workflow.patched("found-node"):
-        # It may have joined already: the watch has told of it before, to whoever was there, and tells changes only.
+        # It may have joined already: the watch told of it before, to those who were there, and only tells changes.
         await find_node(m, lambda: m.leaving)
     return None
 
 
 async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput]) -> None:
-    """Until it is answered, or a deletion is asked for: that shows at once, so that no later try of the call, before
-    which it asks how the machine stands (activities/temporal/records.py), makes a VM that nobody wants."""
+    """Waits until the call is answered or a deletion is requested. The deletion shows at once, so that no later try of
+    the call, which first asks how the machine stands (activities/temporal/records.py), makes a VM that nobody wants."""
 
     def leaves() -> bool:
         asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
@@ -123,7 +125,7 @@ async def _heed(m: MachineEntity, handle: workflow.ActivityHandle[CreateOutput])
 
 
 def _remember(m: MachineEntity, former: Attempt | None) -> None:
-    """A VM that the former call made after all is adopted by this one, and carries what that class said."""
+    """Remembers the former attempt's spec: a VM that its call made after all is adopted by this one, and carries it."""
     s = m.s
     assert s.attempt is not None
     spec = former.machine_class.provider_spec if former else None
@@ -132,7 +134,7 @@ def _remember(m: MachineEntity, former: Attempt | None) -> None:
 
 
 def _told(m: MachineEntity, state: UpdateState) -> None:
-    """What the create activity says to the class, at its beginning and at its end."""
+    """Records what the create activity says to the class, at its beginning and at its end."""
     s = m.s
     assert s.attempt is not None
     made_from = s.attempt.machine_class
@@ -144,7 +146,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
     s, status = m.s, m.status
     assert s.attempt is not None
     spec = s.attempt.machine_class.provider_spec
-    if s.attempted_specs and output.adopted:  # which call made it is not known: rather Outdated than wrongly up to date
+    if s.attempted_specs and output.adopted:  # which call made it is not known: better Outdated than wrongly up to date
         spec, *s.attempted_specs = [*s.attempted_specs, spec]
     else:
         s.attempted_specs = []
@@ -156,7 +158,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         s.uid = output.uid
         s.attempt = s.attempt.model_copy(update={"token": token_of(output.uid, s.attempt.number)})
     if s.node is not None and not _is_its(s.node, output):
-        s.node = None  # taken while nobody could say whose it is; the VM's own Node is told of when it comes
+        s.node = None  # taken while nobody could say whose it is; news of the VM's own Node will come
     status.provider_id = output.provider_id
     status.node_name = output.node_name or None
     status.addresses = output.addresses
@@ -192,7 +194,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
 
 
 def _lost(m: MachineEntity, output: CreateOutput) -> None:
-    """The machine is what it was before it was reset: one whose VM is gone."""
+    """The machine is what it was before its reset: one whose VM is gone."""
     m.s.vm = VmFacts(epoch=0, seq=0, provider_id=output.provider_id, state=GONE)
     words = f"{output.provider_id}, which it had before its workflow was reset, is gone; it is not created again"
     m.fail(OperationType.CREATE, "VMGone", words)
@@ -206,10 +208,10 @@ def _is_its(node: NodeFacts, vm: CreateOutput) -> bool:
 
 
 async def _wait(m: MachineEntity, retry: Retry, called: datetime) -> None:
-    """Until the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: its token is a
-    new one, and a VM that the former call made after all must be seen first."""
+    """Waits for the next try. A class that is corrected meanwhile is tried as soon as the lag window allows: it gets a
+    new token, and a VM that the former call made after all must be seen first."""
     assert m.s.attempt is not None
-    tried = m.s.attempt.machine_class  # the class may have been changed while the call was in flight
+    tried = m.s.attempt.machine_class  # the class may have changed while the call was in flight
     takes = m.s.takes
     await m.retry(retry, unless=lambda: m.snapshot != tried or m.s.takes != takes)
     soonest = called + m.s.timings.consistency

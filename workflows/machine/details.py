@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 def details(s: MachineState) -> Markdown:
-    """Where the machine is and what it waits for, in Markdown for Temporal's web UI."""
+    """The state of the machine and what it waits for, in Markdown for Temporal's web UI."""
     status = s.status
     lines = [heading(f"{s.name}: {status.shown_phase}")]
     if status.waiting_for:
@@ -58,7 +58,7 @@ def _step(s: MachineState, reason: str) -> str:
 
 
 def _condition(s: MachineState, c: Condition) -> Markdown:
-    """Without what stands above as the wait already."""
+    """A condition, without what already stands above as the wait."""
     waiting = s.status.waiting_for
     above = waiting is not None and waiting.message == c.message
     if above and waiting is not None and waiting.reason == c.reason:
@@ -72,13 +72,13 @@ def _condition(s: MachineState, c: Condition) -> Markdown:
 
 
 def _became(resource: ResourceUpdate) -> str:
-    """Of one resource in a hot update that failed."""
+    """What became of one resource in a hot update that failed."""
     error = error_of(resource)
     return "; ".join(filter(None, [*resource.changed, f"failed: {error}" if error else ""]))
 
 
 def error_of(resource: ResourceUpdate) -> str:
-    """Without the resource's id, where it stands beside it."""
+    """The error, without the resource's id where that stands beside it."""
     return resource.error.message.removeprefix(f"{resource.id}: ") if resource.error else ""
 
 
@@ -87,7 +87,7 @@ def _time(item: tuple[str, datetime]) -> datetime:
 
 
 def asked(p: Preservation) -> str | None:
-    """A request that has not come to anything yet, in words."""
+    """A request that has no effect yet, in words."""
     if p.expiry_time is not None or not (value := effective(p.node_value, p.own, p.last)):
         return None
     if value == p.node_value:

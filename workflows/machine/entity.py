@@ -54,30 +54,30 @@ with workflow.unsafe.imports_passed_through():
 
 IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "ReadyTaint"}
 FINAL = ("creation", "health", "drain", "preserve")
-"""Deadlines that end something for the machine; the others only say when it is looked at or tried again."""
+"""Deadlines that end something for the machine; the others only say when to look at it or try again."""
 
 KEPT = ("preserve", "preserve-warning", "protect")
 """Deadlines of preservation, for every wait of a machine that may be preserved."""
 
 CALLS_RENEW = "calls-renew"
-"""The patch of waits for a call's answer that end their run after so many messages, too."""
+"""The patch of waits for a call's answer that also end their run after so many messages."""
 CONTRADICTIONS = "contradictions"
-"""Patch: that the cloud contradicts a kubelet is told to the pool, and shown in lists."""
+"""The patch by which the pool is told that the cloud contradicts a kubelet, and lists show it."""
 
 KUBERNETES = "Kubernetes API: "
-"""How the boundary begins what the API server said."""
+"""The boundary's prefix for what the API server said."""
 
 P = TypeVar("P")
 R = TypeVar("R")
 
 
 class HotUpdate(NamedTuple):
-    """One that is under way. The life goes on meanwhile: it takes as long as there is no worker."""
+    """A hot update that is under way. The life goes on meanwhile: it takes as long as there is no worker."""
 
     handle: workflow.ActivityHandle[UpdateOutput]
     machine_class: ClassSnapshot
     applied: AppliedSpec
-    """What the VM carries when it has succeeded."""
+    """What the VM carries once the update has succeeded."""
     fields: str
 
 
@@ -93,7 +93,7 @@ class Looking(NamedTuple):
 
 
 class NodeCall(NamedTuple):
-    """Of preservation, to the Node. The life goes on meanwhile."""
+    """A call of preservation to the Node. The life goes on meanwhile."""
 
     handle: workflow.ActivityHandle[PreserveOutput]
     on: bool
@@ -121,13 +121,13 @@ class MachineEntity(Entity):
         self.updating: HotUpdate | None = None
         self.on_node: NodeCall | None = None
         self.weighing: Looking | None = None
-        """At the Lease, of a claim of the cloud."""
+        """The looks at the Lease that weigh a claim of the cloud."""
         self.deleting = False
-        """The VM: that there is none is what it waits for."""
+        """Whether the VM is being deleted: the machine then waits for it to be gone."""
         self.telling: set[asyncio.Task[None]] = set()
         """Reports on their way to the pool."""
         self.told_all = False
-        """The pool has been told the end: nothing may be told after it."""
+        """Whether the pool has been told the end: nothing may be told after it."""
         self.compared: tuple[AppliedSpec, ClassSnapshot, bool] | None = None
         """Whether the updatable fields of the two differ."""
 
@@ -149,7 +149,7 @@ class MachineEntity(Entity):
 
     @property
     def leaving(self) -> bool:
-        """No phase before the end has anything to do any more."""
+        """Whether no phase before the end has anything left to do."""
         return self.s.deletion is not None or self.status.phase == Phase.FAILED
 
     @property
@@ -172,17 +172,19 @@ class MachineEntity(Entity):
 
     @property
     def account(self) -> Account | None:
-        """Whose calls are counted together; None where the class does not say it, as the create call will."""
+        """The account whose calls are counted together; None where the class does not say it, as the create call will
+        report."""
         now = self.snapshot
         return account_of(now, now.provider_spec)
 
     def attempted(self, spec: dict[str, Any]) -> None:
-        """Remember that the VM may carry parts of this provider spec."""
+        """Remembers that the VM may carry parts of this provider spec."""
         if spec not in self.s.attempted_specs:
             self.s.attempted_specs = [*self.s.attempted_specs, spec][-ATTEMPTED_KEPT:]
 
     def target(self) -> Target:
-        """By the class that the VM was made from, while there is one; its credentials by the newest."""
+        """The target of a call: by the class that the VM was made from, while there is one, with the newest
+        credentials."""
         attempt, now = self.s.attempt, self.snapshot
         made_from = attempt.machine_class if attempt else now
         return Target(
@@ -210,7 +212,7 @@ class MachineEntity(Entity):
         self.status.waiting_for = WaitingFor(reason=reason, message=message, since=since, next_try=next_try)
 
     def in_trouble(self, reason: str) -> None:
-        """Since the first of failures of one kind in a row: each try in between says that it is in flight."""
+        """Counts failures of one kind in a row, since the first: each try in between says that it is in flight."""
         former = self.s.trouble
         if former is None or former.reason != reason:
             self.s.trouble = Trouble(reason=reason, since=workflow.now())
@@ -218,7 +220,8 @@ class MachineEntity(Entity):
             self.s.trouble = former.model_copy(update={"failures": former.failures + 1})
 
     def words_of_cloud(self, failure: Failure) -> str:
-        """Who may not do it, where that is the failure: the cloud's own words do not say."""
+        """The failure's words, plus the credentials where the cloud refused them: the cloud's own words do not name
+        them."""
         words = describe_failure(failure)
         by_cloud = failure.info.error_class == failure.kind == ErrorClass.AUTH and KUBERNETES not in words
         if self.s.machine_class is None or not by_cloud:
@@ -231,7 +234,7 @@ class MachineEntity(Entity):
         )
 
     def enter(self, phase: Phase, reason: str, message: str) -> None:
-        """Change the phase; the journal gets a line for every change and every new reason."""
+        """Changes the phase; the journal gets a line for every change and every new reason."""
         now, meter = workflow.now(), workflow.metric_meter()
         meter.create_counter("hostler_machine_phases", "Phases entered by machines").add(
             1, {"phase": str(phase), "reason": reason, "cluster": self.s.cluster}
@@ -246,7 +249,7 @@ class MachineEntity(Entity):
         self.note(reason, message)
 
     def tell(self) -> None:
-        """Tell the newest happening on the Node, and what was refused since the last. Nobody waits for it."""
+        """Tells the newest happening on the Node, and what was refused since the last. Nobody waits for it."""
         if not self.s.joined or self.status.node_name is None:
             return
         story = [*(h for h in self.refused if h not in self.journal[-1:]), *self.journal[-1:]]
@@ -266,7 +269,7 @@ class MachineEntity(Entity):
         unheard(handle)
 
     def condition(self, type: str, reason: str, message: str) -> None:
-        """Set a condition; it keeps its time while its reason is the same, as Kubernetes' lastTransitionTime."""
+        """Sets a condition; it keeps its time while its reason is the same, like Kubernetes' lastTransitionTime."""
         now = Condition(type=type, reason=reason, message=message, since=workflow.now())
         for i, former in enumerate(self.status.conditions):
             if former.type == type:
@@ -279,8 +282,8 @@ class MachineEntity(Entity):
         self.status.conditions[:] = [c for c in self.status.conditions if c.type != type]
 
     def fail(self, operation: OperationType, reason: str, message: str) -> None:
-        """It stays Failed: what is left to do is its pool's choice, or a person's where there is none. One that is
-        being deleted already goes on with that."""
+        """Makes the machine Failed. It stays so: the rest is its pool's choice, or a person's where there is no pool. A
+        machine that is already being deleted continues with that."""
         if self.status.phase == Phase.TERMINATING:
             self.note(reason, message)
             return
@@ -291,7 +294,7 @@ class MachineEntity(Entity):
         self.tell()
 
     async def retry(self, retry: Retry, unless: Callable[[], bool] = lambda: False) -> None:
-        """Write what a failed step makes of the machine, and wait for the next try."""
+        """Records what a failed step makes of the machine, and waits for the next try."""
         if self.s.trouble is None or self.s.trouble.reason != retry.reason:
             self.in_trouble(retry.reason)
         if self.status.phase != retry.phase:
@@ -314,7 +317,7 @@ class MachineEntity(Entity):
         polls: bool = False,
         urgency: Priority = Urgency.OTHER,
     ) -> workflow.ActivityHandle[R]:
-        """Start an activity. One that polls ends by itself only with success or bad news, and may be cancelled."""
+        """Starts an activity. One that polls ends on its own only with success or bad news, and may be cancelled."""
         self.publish()
         timings = self.s.timings
         polled_by_cloud = self.s.machine_class is not None and queue == self.cloud
@@ -336,9 +339,9 @@ class MachineEntity(Entity):
     async def answer(self, handle: workflow.ActivityHandle[R], *, repeats: bool = False) -> R:
         """The answer of a call whose effect must be known, however long it takes: an absent worker is a wait.
 
-        While there is no VM, the creation deadline that passes meanwhile counts exactly then, and the answer is awaited
-        all the same. `repeats`: the next run makes the same call by itself, and finds done what was done; so a run that
-        gets too long meanwhile ends.
+        While there is no VM, a creation deadline that passes meanwhile counts exactly then, and the answer is still
+        awaited. `repeats`: the next run makes the same call on its own and finds done what was done, so a run that gets
+        too long meanwhile ends.
         """
 
         def over() -> bool:
@@ -355,8 +358,8 @@ class MachineEntity(Entity):
         return answer
 
     def too_long_for(self, handle: workflow.ActivityHandle[Any]) -> bool:
-        """The run should end, and only this call is under way. After 10,000 messages the server would refuse the very
-        deletion that ends the wait."""
+        """Whether the run should end, and only this call is under way. After 10,000 messages the server would refuse
+        the very deletion that ends the wait."""
         others = self.in_flight - {handle} or self.updating or self.on_node or self.weighing
         return not others and self.wants_renewal(self.s.messages) and workflow.patched(CALLS_RENEW)
 
@@ -366,8 +369,8 @@ class MachineEntity(Entity):
         await self.renew()
 
     async def polled(self, handle: workflow.ActivityHandle[R]) -> R:
-        """The answer of a poller, which may take for ever. A run that gets too long ends, and the next one polls
-        anew."""
+        """The answer of a poller, which may take forever. A run that gets too long ends, and the next one polls
+        afresh."""
         await self.beside(lambda: handle.done() or self.overlong)
         if not handle.done():
             self.drop(handle)
@@ -377,7 +380,8 @@ class MachineEntity(Entity):
         return answer
 
     async def beside(self, over: Callable[[], bool], *names: str) -> None:
-        """Until it is over or one of these deadlines has passed; what preservation has to do is done meanwhile."""
+        """Waits until it is over or one of these deadlines has passed; what preservation has to do is done
+        meanwhile."""
         while not (over() or any(map(self.due, names))):
             if not self.attend():
                 seen = self.attention()
@@ -388,11 +392,11 @@ class MachineEntity(Entity):
         return False
 
     def attention(self) -> tuple[object, ...]:
-        """What `attend` goes by, beside the times of KEPT."""
+        """What `attend` goes by, besides the times of KEPT."""
         return ()
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False, way_out: str = "") -> None:
-        """Say what went wrong, and wait as long as its class asks for. `way_out`: what ends the wait otherwise."""
+        """Says what went wrong, and waits as long as its class asks for. `way_out`: what else ends the wait."""
         message = "; ".join(filter(None, (self.words_of_cloud(failure), way_out)))
         reason = reason_of(failure)
         next_try = workflow.now() + wait_after(failure.info, self.s.timings, self.tried(reason))
@@ -401,7 +405,8 @@ class MachineEntity(Entity):
         await self.pause(next_try, unless)
 
     def tried(self, reason: str) -> Tries:
-        """One failure more of this kind. By how many there were in a row, and by chance, the next wait is longer."""
+        """Counts one more failure of this kind. The next wait grows with how many there were in a row, and at
+        random."""
         self.in_trouble(reason)
         return self.tries(self.s.trouble.failures if self.s.trouble else 1)
 
@@ -409,14 +414,14 @@ class MachineEntity(Entity):
         return Tries(failures, workflow.random().random()) if workflow.patched("spread-waits") else Tries()
 
     def wait_once(self, failure: Failure) -> timedelta:
-        """After a call beside others, whose failures are not counted."""
+        """The wait after a call beside others, whose failures are not counted."""
         return wait_after(failure.info, self.s.timings, self.tries())
 
     async def pause(self, until: datetime, unless: Callable[[], bool] = lambda: False) -> None:
-        """Until then, or a deletion, the last call, or the condition.
+        """Waits until then, or a deletion, the last call, or the condition.
 
-        What is tried again for ever must not grow a history for ever: this is a safe point too, and the next run tries
-        at once. Not while a VM is being created, which its deadline ends: there the pause keeps the lag window.
+        What is tried again forever must not grow a history forever: this is a safe point too, and the next run tries at
+        once. Not while a VM is being created, which its deadline ends: there the pause keeps the lag window.
         """
         if self.status.provider_id or self.leaving:
             await self.renew_if_due()
@@ -429,14 +434,15 @@ class MachineEntity(Entity):
         self.deadlines.pop("retry", None)
 
     def failed_at_deadline(self) -> bool:
-        """Failed when there is no VM by the creation deadline; of one with a VM, fresh looks decide (confirm.py)."""
+        """Makes a machine without a VM Failed at its creation deadline; for one with a VM, fresh looks decide
+        (confirm.py)."""
         if self.status.provider_id or not self.due("creation"):
             return False
         self.fail_creation()
         return True
 
     def fail_creation(self, found: str = "") -> None:
-        """`found`: by the last look, of a machine that has a VM."""
+        """`found`: what the last look found, for a machine that has a VM."""
         operation = self.status.last_operation
         failed = operation.description if operation and operation.state == OperationState.FAILED else ""
         waited = self.status.waiting_for.message if self.status.waiting_for and not found else ""
@@ -447,7 +453,7 @@ class MachineEntity(Entity):
     # -- Entity -------------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
-        """One upsert per workflow task at most: only what changed, only before something is awaited."""
+        """Makes at most one upsert per workflow task: only what changed, only before something is awaited."""
         status = self.status
         reason = status.waiting_for.reason if status.waiting_for else self._contradiction()
         values: dict[Any, Any] = {
@@ -456,7 +462,7 @@ class MachineEntity(Entity):
             at.PHASE: status.shown_phase,
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,
-            at.NODE: status.node_name if self.s.joined else None,  # before, it is only promised
+            at.NODE: status.node_name if self.s.joined else None,  # before that, it is only promised
             at.PROVIDER_ID: indexed(status.provider_id) if status.provider_id else None,
             at.PRESERVED_UNTIL: status.preserve.expiry_time,
             at.DEADLINE: min((t for name, t in self.deadlines.items() if name in FINAL), default=None),
@@ -466,7 +472,8 @@ class MachineEntity(Entity):
         show(details(self.s))
 
     def _contradiction(self) -> str:
-        """One that waits for nothing looks well in a list, and yet a person should look."""
+        """The contradiction as a reason: a machine that waits for nothing looks well in a list, and yet a person should
+        look."""
         there = any(c.type == CONTRADICTION for c in self.status.conditions)
         return CONTRADICTION if there and workflow.patched(CONTRADICTIONS) else ""
 
@@ -480,8 +487,8 @@ class MachineEntity(Entity):
 
     @property
     def renewal_due(self) -> bool:
-        """And nothing that must be known is in flight, or its answer not yet taken; a poller dies with the run, and the
-        next one starts it."""
+        """Whether a new run is due, nothing that must be known is in flight, and no answer is still to be taken. A
+        poller dies with the run, and the next one starts it."""
         under_way = self.in_flight or self.updating or self.on_node or self.weighing
         return not under_way and self.wants_renewal(self.s.messages)
 
@@ -495,7 +502,7 @@ class MachineEntity(Entity):
 
     def begin_anew(self) -> object:
         if self.on_node is not None:
-            self.status.preserve.node_due = True  # its answer comes to nobody
+            self.status.preserve.node_due = True  # nobody will get its answer
         return super().begin_anew()
 
     def new_life(self) -> MachineState:

@@ -1,4 +1,5 @@
-"""Before the end of a machine that knows no VM: is one there? A reset takes what was known, and leaves the VM."""
+"""Looks, before a machine that knows no VM ends, whether there is one: a reset loses what was known, and leaves the
+VM."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 async def find(m: MachineEntity) -> None:
-    """Ends with the VM's id and Node recorded, where there are any, so that the machine ends as any other does."""
+    """Ends with the VM's id and Node recorded, if there are any, so that the machine ends like any other."""
     s = m.s
     terminate.begin(m)
     if s.attempt is None and s.machine_class is not None and workflow.patched("look-before-end"):
@@ -30,7 +31,7 @@ async def find(m: MachineEntity) -> None:
         if found.provider_id:
             _record(m, found)
         if found.provider_id and not found.gone:
-            # As by a drain, until somebody insists: what runs there is not known.
+            # As in a drain, until somebody insists: what runs there is not known.
             await find_node(m, lambda: s.deletion is not None and s.deletion.force)
     node = s.node
     if node is None or s.joined or not node.exists or node.not_ready_taint or m.status.provider_id is None:
@@ -73,7 +74,7 @@ def _record(m: MachineEntity, found: FoundVm) -> None:
 
 
 async def find_node(m: MachineEntity, unless: Callable[[], bool]) -> None:
-    """A fresh look at the Node of a VM that was found. An API server that does not answer is waited for."""
+    """Takes a fresh look at the Node of a VM that was found, and waits for an API server that does not answer."""
     while not unless():
         handle = m.start(
             NodeActivities.look_at_node,

@@ -1,4 +1,4 @@
-"""Hooks: what holds a machine before its drain and before its VM is deleted, until whoever asked for it is done."""
+"""Hooks: what holds a machine before its drain and before its VM is deleted, until the one who asked for it is done."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine_manifest import Hook, HookKind
 
 Wait = Callable[[Callable[[], bool]], Awaitable[None]]
-"""Until the condition holds; it may end earlier."""
+"""Waits until the condition holds; it may end earlier."""
 
 
 def hooks_of(m: MachineEntity, kind: HookKind) -> list[Hook]:
@@ -24,7 +24,8 @@ def hooks_of(m: MachineEntity, kind: HookKind) -> list[Hook]:
 
 
 def show(m: MachineEntity) -> None:
-    """Conditions say what will hold the machine, from the first hook to the last and not only when it is held."""
+    """Sets the conditions that say what will hold the machine, from the first hook to the last and not only once it is
+    held."""
     m.s.hooks = forget(m.s.spec.lifecycle_hooks, m.s.hooks)
     for kind, condition in CONDITION.items():
         if hooks := hooks_of(m, kind):
@@ -37,7 +38,7 @@ def show(m: MachineEntity) -> None:
 
 
 async def hold(m: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Wait) -> bool:
-    """Until no hook of the kind is left; whether one has held the machine. Without hooks nothing at all happens.
+    """Waits until no hook of the kind is left; returns whether one has held the machine. Without hooks it does nothing.
 
     `turn` is called after each piece of news: a deletion of a machine that Failed begins then. `wait` is the phase's
     own, which does what a machine on its way out does meanwhile; a hold may last for weeks.

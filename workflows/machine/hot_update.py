@@ -1,6 +1,6 @@
-"""The hot update: a changed class reaches the VM that runs, and nothing is replaced (seed 002; seed 000, stage B).
+"""The hot update: a changed class reaches the running VM, and nothing is replaced (seed 002; seed 000, stage B).
 
-What the VM carries moves only when every resource was updated. A failing update never fails the machine.
+What the VM carries changes only when every resource was updated. A failing update never fails the machine.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ with workflow.unsafe.imports_passed_through():
 
 
 def keep_up(m: MachineEntity) -> None:
-    """Take the answer of the update that is over, and begin the one that is due. Nobody waits for either: the machine
-    is judged meanwhile as ever."""
+    """Takes the answer of the update that is over, and begins the one that is due, without waiting for either: the
+    machine is judged meanwhile as always."""
     if m.updating is not None and m.updating.handle.done():
         now, m.updating = m.updating, None
         _end(m, now)
@@ -56,14 +56,14 @@ def calls(m: MachineEntity) -> bool:
 
 
 def give_up(m: MachineEntity) -> None:
-    """What is deleted needs no tags. A call under way still does no harm."""
+    """Drops the update: what is deleted needs no tags. A call still under way does no harm."""
     if m.updating is not None:
         m.drop(m.updating.handle)
         m.updating = None
 
 
 def hurry(m: MachineEntity) -> None:
-    """An operator wants the next try now."""
+    """Brings the next try forward to now, because an operator wants it."""
     trouble = m.status.update_trouble
     if trouble is not None and trouble.next_try is not None:
         m.status.update_trouble = trouble.model_copy(update={"next_try": workflow.now()})
@@ -71,7 +71,7 @@ def hurry(m: MachineEntity) -> None:
 
 def _due(m: MachineEntity) -> bool:
     """Whether the VM carries other values of updatable fields than its class has, and it is time to try."""
-    set_up = m.s.post_start_done or m.status.phase == Phase.FAILED  # of one that Failed it never will be
+    set_up = m.s.post_start_done or m.status.phase == Phase.FAILED  # a Failed machine never will be
     if m.s.deletion is not None or not set_up or not differs(m):
         return False
     trouble = m.status.update_trouble
@@ -79,7 +79,7 @@ def _due(m: MachineEntity) -> bool:
 
 
 def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
-    """Why a machine that exists cannot take this class."""
+    """Why an existing machine cannot take this class."""
     now = s.machine_class
     if now is None:
         return None
@@ -97,9 +97,9 @@ def refusal(s: MachineState, wanted: ClassSnapshot) -> str | None:
 
 
 def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
-    """What a machine takes of its changed class: a pool's machine the updatable fields and the credentials only. What
-    needs a new VM is a new revision's, and the pool's affair; nor may a create call that is repeated make its VM from
-    another image than its revision's."""
+    """What a machine takes of its changed class. A pool's machine takes only the updatable fields and the credentials:
+    what needs a new VM belongs to a new revision, and to the pool. A repeated create call must not make its VM from
+    another image than its revision's either."""
     own = s.machine_class
     if s.owner is None or own is None or own.provider != wanted.provider:
         return wanted
@@ -108,7 +108,8 @@ def of_pool(s: MachineState, wanted: ClassSnapshot) -> ClassSnapshot:
 
 
 def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
-    """A changed class starts afresh: a former failure says nothing of it. In words, what it will do to the machine."""
+    """Takes a changed class, which starts afresh: a former failure says nothing of it. Returns words for what it will
+    do to the machine."""
     if m.s.machine_class is not None and m.s.machine_class.name != wanted.name:
         m.status.applied_generation = 0  # it was the other class's
     former, m.s.machine_class = m.s.machine_class, wanted
@@ -130,14 +131,15 @@ def take(m: MachineEntity, wanted: ClassSnapshot) -> str:
 
 
 def look_anew(m: MachineEntity) -> None:
-    """At a VM whose class has changed while it was being made or found."""
+    """Compares a VM whose class has changed while it was being made or found."""
     applied = m.status.last_applied_provider_spec
     assert applied is not None
     _outdated(m, compare(m.snapshot.provider, applied.provider_spec, m.snapshot.provider_spec))
 
 
 def _outdated(m: MachineEntity, found: Difference) -> list[str]:
-    """What only a new VM can have is said; nobody replaces the machine for it here. In words, for who changed it."""
+    """Says what only a new VM can have; nobody replaces the machine for it here. Returns words for whoever changed
+    it."""
     if not differs(m):
         m.status.applied_generation = m.snapshot.generation
     if not found.rolls:
@@ -155,14 +157,14 @@ def _carried(m: MachineEntity, applied: AppliedSpec) -> dict[str, Any]:
 
 
 def _begin(m: MachineEntity) -> None:
-    """One call. A class that changes meanwhile is the next one's: the newest wins."""
+    """Makes one call. The next one takes a class that changes meanwhile: the newest wins."""
     applied, wanted = m.status.last_applied_provider_spec, m.snapshot
     assert applied is not None
     m.deadlines.pop("update", None)
     last = _carried(m, applied)
     desired = applied_after(wanted.provider, applied.provider_spec, wanted.provider_spec)
     fields = fields_of(compare(wanted.provider, last, desired).hot)
-    m.attempted(desired)  # intent before effect: what half of a call has done must be known later
+    m.attempted(desired)  # intent before effect: what half a call has done must be known later
     _operation(m, OperationState.PROCESSING, f"hot update of {fields}")
     handle = m.start(
         MachineActivities.update_machine,
@@ -215,7 +217,7 @@ def _failed(m: MachineEntity, failure: Failure, fields: str) -> None:
         return
     former = m.status.update_trouble
     m.s.update_failures = m.s.update_failures + 1 if former else 1
-    tries = replace(m.tries(), failures=m.s.update_failures)  # whose growth is older than the patch
+    tries = replace(m.tries(), failures=m.s.update_failures)  # this growth is older than the patch
     next_try = workflow.now() + wait_after_update(failure.info, m.s.timings, tries)
     resources = [ResourceUpdate.model_validate(r) for r in (failure.details[0] if failure.details else ())]
     words = f"hot update of {fields}: {m.words_of_cloud(failure)}"
@@ -236,7 +238,8 @@ def _no_trouble(m: MachineEntity) -> None:
 
 
 def _operation(m: MachineEntity, state: OperationState, words: str, code: Code | None = None) -> None:
-    """Of a machine that is not Running, lastOperation says why it is not: cluster-autoscaler reads its code."""
+    """Sets lastOperation of a Running machine only: otherwise it says why the machine is not Running, and
+    cluster-autoscaler reads its code."""
     if m.status.phase == Phase.RUNNING:
         m.operation(OperationType.UPDATE, state, words, code)
 

@@ -1,4 +1,5 @@
-"""From a VM to a node that takes work: it joins, gets its template, is Ready, loses the instance-not-ready taint."""
+"""From a VM to a node that takes work: it joins, gets its template, becomes Ready, and loses the instance-not-ready
+taint."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ VmWatch = workflow.ActivityHandle[StatusOutput]
 async def join(m: MachineEntity) -> None:
     """Ends with the machine Running, Failed, or with a deletion wanted.
 
-    When it takes long, one retrying activity looks at the VM, so that one that died is not waited for until the
-    deadline, and what its console says is seen.
+    When it takes long, one retrying activity looks at the VM, so that a dead one is not waited for until the deadline,
+    and what its console says is seen.
     """
     s = m.s
     if m.leaving or s.was_running:
@@ -87,8 +88,8 @@ def _watch_vm(m: MachineEntity) -> VmWatch:
 
 
 async def _bad_news(m: MachineEntity, vm: VmWatch) -> bool:
-    """Whether the VM is gone or stopped, which makes the machine Failed: an id was recorded. Else look again later. Of
-    one whose kubelet has been seen it must be believed first."""
+    """Whether the VM is gone or stopped, which makes the machine Failed, since an id was recorded; otherwise sets the
+    next look. If its kubelet has been seen, the news must be believed first."""
     try:
         output = await vm
     except ActivityError as e:
@@ -139,7 +140,7 @@ async def _step(m: MachineEntity, vm: VmWatch | None) -> None:
 
 
 async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
-    """Also for a template that changed on a living node: it is a three-way merge."""
+    """Applies the template, also one that changed on a living node: it is a three-way merge."""
     s = m.s
     assert s.attempt is not None
     template = s.spec.node_template
@@ -177,8 +178,8 @@ async def apply_template(m: MachineEntity, node: NodeFacts) -> None:
 
 
 async def join_again(m: MachineEntity) -> bool:
-    """Whether something was done for a Node object that is new: somebody deleted the former one, and the kubelet has
-    registered again (field case P07), with its startup taints and without the template."""
+    """Whether something was done for a new Node object: somebody deleted the former one, and the kubelet has registered
+    again (field case P07), with its startup taints and without the template."""
     s, node = m.s, m.s.node
     if node is None or not node.exists or s.ready_uid is None or s.joined_uid == s.ready_uid == node.uid:
         return False
@@ -193,7 +194,7 @@ async def join_again(m: MachineEntity) -> bool:
 
 
 async def _untaint(m: MachineEntity, node: NodeFacts, story: list[Happening]) -> ReadyOutput | None:
-    """None when it failed; the wait is over then."""
+    """Removes the taint. None if it failed; the wait is over then."""
     m.waiting("ReadyTaint", f"the taint {INSTANCE_NOT_READY_TAINT} is being removed from node {node.name}")
     handle = m.start(
         NodeActivities.remove_ready_taint,
@@ -242,10 +243,11 @@ async def _remove_taint(m: MachineEntity, node: NodeFacts) -> None:
 
 
 def _known_before(m: MachineEntity, node: NodeFacts) -> bool:
-    """It may have joined with the taint, and lost it by a former run or life of the machine: this one found its VM."""
+    """Whether it may have joined with the taint and lost it in a former run or life of the machine: this one found its
+    VM."""
     s = m.s
     assert s.attempt is not None
-    began = s.attempt.started.replace(microsecond=0)  # the API server cuts its times to whole seconds
+    began = s.attempt.started.replace(microsecond=0)  # the API server truncates its times to whole seconds
     return s.adopted or m.was_reset or (node.created is not None and node.created < began)
 
 

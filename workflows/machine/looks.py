@@ -57,7 +57,7 @@ def begin(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Lo
 
 
 async def look(m: MachineEntity, diagnose: bool = False, joining: bool = False) -> Seen | None:
-    """None when a deletion was asked for meanwhile."""
+    """Both looks; None when a deletion was requested meanwhile."""
     looking = begin(m, diagnose, joining)
     leaving, deletion = m.leaving, m.s.deletion
     await m.beside(lambda: looking.over or m.leaving != leaving or m.s.deletion != deletion)
@@ -84,9 +84,9 @@ def _answer(handle: workflow.ActivityHandle[T]) -> T | Failure:
 
 
 def take_node(m: MachineEntity, facts: NodeFacts) -> None:
-    """As news of the same moment as the newest that the watch told, so that whatever it tells next is newer. A look
-    that finds something else begins the order anew: what was told before may have been a lie, and whoever lies may
-    have given it a number that the watch never comes to."""
+    """Takes a look's Node as news of the same moment as the newest that the watch told, so that whatever the watch
+    tells next is newer. A look that finds something else restarts the order: what was told before may have been a lie,
+    and the liar may have given it a number that the watch never reaches."""
     former = m.s.node
     if not facts.exists and former is None:
         return
@@ -94,7 +94,7 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
         name = facts.name or former.name
         known: dict[str, Any] = {
             "name": name,
-            "twins": sorted({former.name, *former.twins} - {name}) if former.twins else [],  # a look tells of one Node
+            "twins": sorted({former.name, *former.twins} - {name}) if former.twins else [],  # a look is of one
             "unwritable": former.unwritable if facts.exists else "",  # nor does it write
         }
         if facts.says == former.says:

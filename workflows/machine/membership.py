@@ -27,8 +27,8 @@ with workflow.unsafe.imports_passed_through():
 
 
 def tell(m: MachineEntity, *, again: bool = False) -> None:
-    """Report to the pool when there is something new to say, or, `again`, because it does not know the machine. Nobody
-    waits for it here."""
+    """Reports to the pool when there is something new to say, or, with `again`, because the pool does not know the
+    machine. Nobody waits for it here."""
     s = m.s
     if s.owner is None or s.created is None or m.told_all:
         return
@@ -46,8 +46,8 @@ def tell(m: MachineEntity, *, again: bool = False) -> None:
 
 
 async def tell_the_end(m: MachineEntity) -> None:
-    """Nothing is left. The last report must have arrived before the workflow ends: Temporal drops what a closed one was
-    about to send."""
+    """Tells the pool that nothing is left. This last report must arrive before the workflow ends: Temporal drops what a
+    closed one was about to send."""
     if m.s.owner is not None:
         _send(m, report_of(m.s, ended=True))
         m.told_all = True
@@ -55,9 +55,9 @@ async def tell_the_end(m: MachineEntity) -> None:
 
 
 def _send(m: MachineEntity, report: MemberReport) -> None:
-    """A pool takes no number of a report twice, and it may have heard more than this run knows of: a run that was
-    reset, the former life of an adopted machine, or what somebody else has sent. So each has the time for its number;
-    nobody sends more than one a millisecond for long."""
+    """Sends a report with the time as its number. A pool never takes a number twice, and it may have heard more than
+    this run knows of: from a run that was reset, from the former life of an adopted machine, or from another sender.
+    Nobody sends more than one a millisecond for long."""
     m.s.reports = max(m.s.reports + 1, in_ms(workflow.now()))
     task = asyncio.create_task(_signal(m, report.model_copy(update={"seq": m.s.reports})))
     m.telling.add(task)
@@ -69,7 +69,7 @@ async def _signal(m: MachineEntity, report: MemberReport) -> None:
     owner = workflow.get_external_workflow_handle(m.s.owner.workflow_id(m.s.cluster))
     try:
         await owner.signal("report", report)
-    except FailureError:  # an owner that is not there is no error; one that comes back hears it with the next change
+    except FailureError:  # an absent owner is no error; one that comes back hears it with the next change
         m.s.told_pool = ""
         if report.failure is not None:
             m.s.failures_told = min(m.s.failures_told, report.failures - 1)
@@ -79,7 +79,7 @@ async def _signal(m: MachineEntity, report: MemberReport) -> None:
 
 
 def take_node(m: MachineEntity, facts: NodeFacts) -> None:
-    """What the watch or a look saw of the Node, with the mark that somebody may have set on it."""
+    """Takes what the watch or a look saw of the Node, with the mark that somebody may have set on it."""
     s = m.s
     preserve.take_node(m, facts)
     before, s.node = s.node, facts
@@ -94,8 +94,9 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
 
 
 def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None:
-    """A kubelet that has registered under another hostname leaves its former Node; or two VMs have one's providerID. Of
-    a machine that does not know its VM yet nobody can say that they are its own."""
+    """Notes Nodes with the same providerID. A kubelet that has registered under another hostname leaves its former
+    Node; or two VMs share a providerID. For a machine that does not know its VM yet, nobody can say that they are its
+    own."""
     if not (facts.exists and facts.twins and m.status.provider_id):
         m.drop_condition("DuplicateNode")
         return
@@ -108,7 +109,7 @@ def _twins(m: MachineEntity, former: NodeFacts | None, facts: NodeFacts) -> None
 
 
 def _writable(m: MachineEntity, facts: NodeFacts) -> None:
-    """What the watch could not write on the Node, and whether it can now. A fresh look does not know."""
+    """Notes what the watch could not write on the Node, and whether it can now. A fresh look does not know."""
     there = any(c.type == "NodeUnwritable" for c in m.status.conditions)
     if facts.unwritable and not there:
         words = f"node {facts.name} cannot be written, and is tried again: {facts.unwritable}"
@@ -122,14 +123,15 @@ def _writable(m: MachineEntity, facts: NodeFacts) -> None:
 
 
 def must_ask(m: MachineEntity, vm_state: str) -> bool:
-    """Whether a machine that two looks found ill needs its pool's permit. Of a VM that is gone there is nothing left to
+    """Whether a machine that two looks found ill needs its pool's permit. If its VM is gone there is nothing left to
     decide."""
     return m.s.owner is not None and not m.s.permitted and vm_state != "gone"
 
 
 def ask(m: MachineEntity, found: str) -> None:
-    """It stays Unknown until the pool says so, and looks again now and then whether it still has to ask. The first of
-    the two looks is kept: the fresh look that follows the permit is the second one then."""
+    """Asks for the permit. The machine stays Unknown until the pool gives it, and looks again from time to time
+    whether it still has to ask. The first of the two looks is kept: the fresh look that follows the permit is then the
+    second."""
     s = m.s
     again = later(workflow.now(), max(s.spec.health_timeout, s.timings.confirm))
     m.deadlines["confirm"] = again
@@ -152,12 +154,12 @@ def _asking(m: MachineEntity, found: str) -> str:
 
 
 def withdraw(m: MachineEntity) -> None:
-    """It does not have to be Failed any more; a permit that it had is given back."""
+    """Takes the question back: it no longer has to be Failed. A permit that it had is given back."""
     m.s.asks_permit = m.s.permitted = False
 
 
 def permitted(m: MachineEntity, reason: str) -> None:
-    """A fresh look decides, at once. One that comes when nothing was asked, or twice, changes nothing."""
+    """Takes a permit; a fresh look decides at once. A permit that comes unasked, or twice, changes nothing."""
     s = m.s
     if m.leaving or not s.asks_permit or s.permitted:
         return
@@ -170,8 +172,8 @@ def permitted(m: MachineEntity, reason: str) -> None:
 
 
 def template_of(m: MachineEntity, news: TemplateNews) -> MachineSpec | None:
-    """The spec as the template has it now, but for the class, which is the revision's. None for what is old, and for a
-    machine that leaves: its deadlines are not moved any more."""
+    """The spec as the template has it now, except for the class, which is the revision's. None for an old one, and for
+    a machine that leaves: its deadlines no longer move."""
     s = m.s
     if s.owner is None or s.deletion is not None or not m.is_newer(news.generation, s.template):
         return None

@@ -81,8 +81,8 @@ async def _failed(m: MachineEntity, e: ActivityError) -> None:
 
 
 async def _weigh(m: MachineEntity, info: ErrorInfo) -> Retry | None:
-    """None: the VM is gone, and the kubelet of the Node that was seen does not live either. Else what was not found may
-    be something that the update names."""
+    """None: the VM is gone, and the kubelet of the Node that was seen is not alive either. Otherwise what was not found
+    may be something that the update names."""
     assert m.status.provider_id is not None
     claim.raise_(m, VmFacts(epoch=0, seq=0, provider_id=m.status.provider_id, state=GONE))
     if await claim.weighed(m, lambda: m.leaving):

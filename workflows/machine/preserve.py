@@ -1,4 +1,4 @@
-"""Preservation: what is decided is carried out, and the Node is kept as it should be meanwhile (seed 003).
+"""Preservation: decisions are carried out, and the Node is meanwhile kept as it should be (seed 003).
 
 The expiry is a time in the state with a timer; nothing that takes long is waited for, so that it is exact.
 """
@@ -40,7 +40,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 def give_up(m: MachineEntity) -> None:
-    """What is deleted is kept no longer, and its Node goes with it."""
+    """Ends preservation: what is deleted is no longer kept, and its Node goes with it."""
     if m.on_node is not None:
         unheard(m.on_node.handle)
         m.on_node = None
@@ -49,12 +49,12 @@ def give_up(m: MachineEntity) -> None:
 
 
 def failed(m: MachineEntity) -> None:
-    """The cordon of the drain that comes now stays, whatever was to be lifted before."""
+    """Keeps the cordon of the drain that comes now, whatever was to be lifted before."""
     m.status.preserve.uncordon = False
 
 
 def uncordons(m: MachineEntity) -> bool:
-    """A call is under way that lifts a cordon of ours, and would lift that of a drain which began now."""
+    """Whether a call is under way that lifts a cordon of ours, and would lift that of a drain which began now."""
     return m.on_node is not None and m.on_node.uncordon
 
 
@@ -62,7 +62,7 @@ def uncordons(m: MachineEntity) -> bool:
 
 
 def step(m: MachineEntity) -> bool:
-    """Decide, and carry it out. Whether something has changed: who asks, asks again then."""
+    """Decides, and carries it out. Returns whether something has changed: then the caller asks again."""
     _keep_node(m)
     decision = _decide(m)
     match decision:
@@ -130,7 +130,7 @@ def _observed(m: MachineEntity) -> Observed:
 
 
 def _well_again(m: MachineEntity) -> bool:
-    """Of one that Failed while it was preserved: for as long as an Unknown one must be."""
+    """Whether a machine that Failed while it was preserved is well again, for as long as an Unknown one must be."""
     s = m.s
     if m.status.phase is not Phase.FAILED or not s.was_running or m.status.preserve.expiry_time is None:
         return False
@@ -151,7 +151,7 @@ def _preserve(m: MachineEntity, decision: Preserve) -> None:
     p = m.status.preserve
     p.expiry_time, p.source, p.why = decision.expiry, decision.source, decision.cause
     p.since = p.since or workflow.now()
-    p.warned = decision.expiry - workflow.now() <= WARN_BEFORE  # it is said right now
+    p.warned = decision.expiry - workflow.now() <= WARN_BEFORE  # this very message says so
     p.granted, p.release, m.s.repair = PreservedBy.NOBODY, None, None
     m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
     m.note(decision.reason, decision.message)
@@ -168,7 +168,7 @@ def _end(m: MachineEntity, decision: End) -> None:
         cleared=decision.clear or p.cleared,
         node_due=p.node_due or was or bool(decision.clear),
         uncordon=p.uncordon,
-        granted=PreservedBy.NOBODY if was else p.granted,  # a slot that is given is not for who has asked
+        granted=PreservedBy.NOBODY if was else p.granted,  # a given slot is not for a machine that somebody asked for
     )
     for name in KEPT:
         m.deadlines.pop(name, None)
@@ -182,13 +182,13 @@ def _end(m: MachineEntity, decision: End) -> None:
 
 
 def _recover(m: MachineEntity, decision: Recover) -> None:
-    """Failed:Preserved → Running:Preserved. It can be ill again, and drained again."""
+    """Failed:Preserved → Running:Preserved. The machine can fall ill again, and be drained again."""
     s, p = m.s, m.status.preserve
     s.drained, s.look_again, s.drain_began, s.suspicion, s.trouble = False, False, None, None, None
     s.asks_permit = s.permitted = False
     s.illness = None
     if p.release is not None and p.release.slot:
-        p.release = None  # slots are for Failed ones
+        p.release = None  # slots are for Failed machines
     m.drop_condition("Failed")
     m.status.waiting_for = None
     p.node_due = p.uncordon = True
@@ -199,7 +199,7 @@ def _recover(m: MachineEntity, decision: Recover) -> None:
 
 
 def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
-    """When time alone changes the decision, and what a Failed machine waits for."""
+    """Sets when time alone changes the decision, and what a Failed machine waits for."""
     p = m.status.preserve
     for name in ("preserve", "preserve-warning"):
         m.deadlines.pop(name, None)
@@ -212,7 +212,7 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
     else:
         m.drop_condition("PreserveWaits")
     if m.status.phase is not Phase.FAILED or not is_drained(m.s) or "retry" in m.deadlines:
-        return  # what a pause waits for is said already
+        return  # what a pause waits for is already said
     if isinstance(decision, AskPool) and decision.message:
         m.waiting("PreserveUndecided", decision.message)
     elif isinstance(decision, Stay) and decision.reason:
@@ -226,7 +226,7 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
 
 
 def _keep_node(m: MachineEntity) -> None:
-    """Take the answer of the call that is over, and begin the one that is due. Nobody waits for either."""
+    """Takes the answer of the call that is over, and begins the one that is due, without waiting for either."""
     p = m.status.preserve
     if m.due("protect"):
         del m.deadlines["protect"]
@@ -236,7 +236,7 @@ def _keep_node(m: MachineEntity) -> None:
     if m.on_node is not None or not p.node_due or "protect" in m.deadlines:
         return
     if m.s.node is None or not m.s.node.exists:
-        return  # one that registers anew has nothing of ours, and is looked at then
+        return  # one that registers again has nothing of ours, and is looked at then
     on = p.expiry_time is not None
     handle = m.start(
         PreserveActivities.preserve_node,
@@ -273,7 +273,7 @@ def _take_answer(m: MachineEntity, call: NodeCall) -> None:
 
 
 def take_node(m: MachineEntity, facts: NodeFacts) -> None:
-    """What the Node says of preservation. While it is missing, what it said last counts."""
+    """Takes what the Node says of preservation. While the Node is missing, its last word counts."""
     p = m.status.preserve
     if not facts.exists:
         return
@@ -293,11 +293,12 @@ def take_node(m: MachineEntity, facts: NodeFacts) -> None:
     p.last_seen_node_value = value
     if another or facts.annotations.get(SCALE_DOWN_DISABLED, "true") != "true":
         p.protected = False  # a new Node has nothing of ours; and a person's `false` is set back (seed 003, note 6)
-        p.node_due = p.node_due or m.on_node is not None  # the call under way may have come before it
+        p.node_due = p.node_due or m.on_node is not None  # the call under way may have been for the former one
 
 
 def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
-    """A Node that registers anew (field case P07) has lost its annotation, and nobody has taken the request back."""
+    """Carries a request over to a Node that registers again (field case P07): it has lost its annotation, and nobody
+    has taken the request back."""
     p = m.status.preserve
     value = on_node(p.node_value, p.last)
     if value and (p.own is None or p.own.value != value):  # the Node's was stronger

@@ -1,4 +1,4 @@
-"""What people and pools want of a machine's preservation: each by update and by signal, as every intent."""
+"""What people and pools want of a machine's preservation: each by update and by signal, like every intent."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class NotPreserved(Refusal):
 
 
 class Preservable(MachineEntity):
-    """The handlers; what comes of them is preserve.py's."""
+    """The handlers; preserve.py decides what follows."""
 
     def attend(self) -> bool:
         return preserve.step(self)
@@ -51,7 +51,7 @@ class Preservable(MachineEntity):
 
     @workflow.signal
     def preserve_granted(self, grant: PreserveGrant) -> None:
-        """One that comes late changes nothing: the machine is preserved, well again, or leaves."""
+        """Takes the pool's grant. A late one changes nothing: the machine is preserved, well again, or leaves."""
         self.s.messages += 1
         p = self.status.preserve
         if self.s.deletion is None and self.status.phase is Phase.FAILED and p.expiry_time is None:
@@ -60,7 +60,7 @@ class Preservable(MachineEntity):
 
     @workflow.signal
     def slot_taken(self, news: SlotTaken) -> None:
-        """Only of one that nobody has asked for."""
+        """Takes back a slot, only of a machine that nobody has asked for."""
         self.s.messages += 1
         p = self.status.preserve
         if self.status.phase is Phase.FAILED and p.expiry_time is not None and p.source is PreservedBy.AUTO:
@@ -68,8 +68,8 @@ class Preservable(MachineEntity):
 
     @workflow.signal
     def repair(self, intent: RepairIntent) -> None:
-        """It is deleted, unless a fresh look at its Node finds that it is to be preserved. One that comes twice, or
-        when it is well again, changes nothing, and its pool hears how it is."""
+        """Deletes the machine, unless a fresh look at its Node finds that it is to be preserved. An intent that comes
+        twice, or when the machine is well again, changes nothing, and its pool hears how it is."""
         self.s.messages += 1
         if self.s.deletion is not None or (intent.id and intent.id in self.s.intents):
             return
@@ -80,7 +80,7 @@ class Preservable(MachineEntity):
             membership.tell(self, again=True)
 
     def _change(self, intent: PreservationIntent) -> Preservation:
-        """As it is from now on."""
+        """Changes the preservation, and returns it."""
         self.status.preserve = preservation(self.status.preserve, intent, workflow.now())
         return self.status.preserve
 
@@ -127,7 +127,7 @@ class Preservable(MachineEntity):
         return refusal(self.s, intent, workflow.now())
 
     def _no_release(self, intent: PreservationIntent) -> str:
-        """It tells programs that there is nothing to release, or to extend."""
+        """Why nothing can be released or extended, of a type that tells programs so."""
         return NotPreserved(self._no_change(intent))
 
     def _no_extension(self, intent: ExtendIntent) -> str:

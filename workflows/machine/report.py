@@ -20,12 +20,12 @@ with workflow.unsafe.imports_passed_through():
 
 
 NO_VM = "VMGone"
-"""Of an update that will never be: a machine that Failed has lost its VM."""
+"""The reason of an update that will never happen: a Failed machine has lost its VM."""
 
 
 def differs(m: MachineEntity) -> bool:
-    """Whether the VM carries, or may carry, other values of updatable fields than its class has. Waits ask it, so it is
-    reckoned once for two specs."""
+    """Whether the VM carries, or may carry, other values of updatable fields than its class has. Waits ask this, so it
+    is computed once for two specs."""
     applied = m.status.last_applied_provider_spec
     if applied is None or m.s.attempted_specs:
         return applied is not None
@@ -45,7 +45,7 @@ def fields_of(paths: Iterable[str]) -> str:
 
 
 def report(m: MachineEntity) -> None:
-    """Tell the class how far this machine is with it, when that has changed. Nobody waits for it.
+    """Tells the class how far this machine is with it, when that has changed. Nobody waits for it.
 
     The create activity has told it the first time: an undisturbed life has nothing to add.
     """
@@ -105,7 +105,7 @@ def said(generation: int, applied: int, state: UpdateState, reason: str = "") ->
 
 
 def heard(m: MachineEntity) -> tuple[object, ...]:
-    """It differs when a class has spoken."""
+    """A value that differs once a class has spoken."""
     return m.s.machine_class, *m.s.classes, *m.s.reported
 
 
@@ -124,7 +124,7 @@ def _progress(m: MachineEntity) -> tuple[UpdateState, str, str]:
     specs = wanted.provider, applied.provider_spec, wanted.provider_spec
     found, former = compare(*specs), compare(*specs, version=1)
     if bool(found.rolls) != bool(former.rolls) and not workflow.patched("one-spelling"):
-        found = former  # a run whose report called another spelling Outdated does so when it is replayed
+        found = former  # a replay must call another spelling Outdated where the run's report did
     if found.refused:
         return UpdateState.FAILED, "Refused", "; ".join(found.refused)
     if trouble is not None and trouble.next_try is None:

@@ -1,4 +1,4 @@
-"""Running and Unknown, and Failed: until a deletion is wanted."""
+"""Running, Unknown and Failed: until a deletion is wanted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ with workflow.unsafe.imports_passed_through():
 
 
 async def run(m: MachineEntity) -> None:
-    """A node that is not healthy shows as Unknown, and as Running again when it has been healthy for a while; Unknown
-    for too long, and found so by fresh looks, the machine is Failed."""
+    """Shows a node that is not healthy as Unknown, and as Running again when it has been healthy for a while. A machine
+    that is Unknown for too long, and found so by fresh looks, is Failed."""
     s = m.s
     while not m.leaving:
         m.deadlines.pop("settle", None)
@@ -30,7 +30,7 @@ async def run(m: MachineEntity) -> None:
         health = judge(s.node, s.spec.node_conditions, s.vm)
         _show(m, health, plan_health(m.status.phase, health, s.healthy_since, workflow.now(), s.timings.settle))
         _set_clock(m, health)
-        if preserve.step(m):  # once more, by the phase as it is now
+        if preserve.step(m):  # again, by the phase as it is now
             continue
         if m.due("confirm"):
             await confirm.health(m)
@@ -76,7 +76,8 @@ def _change(m: MachineEntity, phase: Phase, health: Health) -> None:
 
 
 def _another_reason(m: MachineEntity, health: Health) -> None:
-    """Unknown for its Node, its VM is believed gone later: whoever reads must not look for the trouble at the Node."""
+    """Says that the reason has changed: where an Unknown machine's VM is later believed gone, readers must not look for
+    the trouble at the Node."""
     former, m.s.ill_for = m.s.ill_for, health.reason
     if former in ("", health.reason) or not workflow.patched("another-reason"):  # "": an older worker did not say
         return
@@ -97,12 +98,13 @@ def _flapping(m: MachineEntity) -> None:
         f"{m.health_timeout}; healthy for {m.health_timeout} at a stretch, it starts again at 0"
     )
     m.condition("Flapping", "Flapping", words)
-    if illness.spells == 2:  # once: a line with each spell would wash the story out of the journal
+    if illness.spells == 2:  # only once: a line for each spell would push the story out of the journal
         m.note("Flapping", words)
 
 
 def _set_clock(m: MachineEntity, health: Health) -> None:
-    """Until it has settled: absolute, from what it was unhealthy for so far, whatever was looked at in between."""
+    """Sets the health clock until the machine has settled: absolute, by how long it was unhealthy so far, whatever was
+    looked at in between."""
     s = m.s
     settled = m.status.phase is Phase.RUNNING or (health.healthy and not workflow.patched(confirm.UNSETTLED))
     if settled or s.illness is None or s.spec.disable_health_timeout:
@@ -120,7 +122,7 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
         if deadline > workflow.now():
             membership.withdraw(m)  # it was given more time
     if health.healthy:
-        return  # that it must settle is said
+        return  # it has been said that it must settle
     if s.asks_permit and not s.permitted and not confirm.undecided(m):
         membership.wait_for_permit(m, health.message)
     elif s.suspicion is None and not confirm.undecided(m):
@@ -129,7 +131,7 @@ def _set_clock(m: MachineEntity, health: Health) -> None:
 
 
 async def fail(m: MachineEntity) -> None:
-    """A machine that fails is drained, stays Failed and says so. Its pool deletes it, or a person where it has none."""
+    """Drains a machine that fails; it stays Failed and says so. Its pool deletes it, or a person where it has none."""
     if m.s.deletion is not None or m.status.phase != Phase.FAILED:
         return
     why = m.status.last_operation
@@ -138,9 +140,9 @@ async def fail(m: MachineEntity) -> None:
     if not m.leaving:
         return
     if m.s.deletion is None:
-        m.status.last_operation = why  # what failed, with its code, is what cluster-autoscaler reads
+        m.status.last_operation = why  # cluster-autoscaler reads what failed, with its code
     (failed,) = (c for c in m.status.conditions if c.type == "Failed")
-    since = failed.since.replace(microsecond=0)  # as Kubernetes tells when a Node was created
+    since = failed.since.replace(microsecond=0)  # the precision in which Kubernetes says when a Node was created
     while m.leaving and m.s.deletion is None:
         claim.keep_up(m)  # first: what is believed of the VM decides whether it is kept
         if preserve.step(m):
@@ -156,7 +158,7 @@ async def fail(m: MachineEntity) -> None:
 
 
 async def _next(m: MachineEntity) -> None:
-    """Wait for news. This is the safe point of a machine that lives: no effect is in flight."""
+    """Waits for news. This is the safe point of a machine that lives: no effect is in flight."""
     report(m)
     seen = _what_counts(m)
     await m.until(

@@ -1,4 +1,5 @@
-"""A Node that its VM would have been mistaken for: its machine is Failed for it, and the next one shall not be."""
+"""A Node that its VM would have been mistaken for: its machine is Failed because of it, and the next one shall not
+be."""
 
 from __future__ import annotations
 
@@ -23,8 +24,9 @@ NOBODY = "nobody has answered in time"
 
 
 async def clear(m: MachineEntity) -> None:
-    """The Node is removed if it is provably nobody's: the account in which this machine's VM was just made has no VM of
-    its id, and its kubelet has been silent for healthTimeout. Asked once; what cannot be proven stays, and is said."""
+    """Removes the Node if it is provably nobody's: the account in which this machine's VM was just made has no VM with
+    its id, and its kubelet has been silent for healthTimeout. This is asked once; a Node that fails the proof stays,
+    and the journal says so."""
     s = m.s
     if s.stale is None:
         return
@@ -41,7 +43,7 @@ async def clear(m: MachineEntity) -> None:
 
 
 async def _remove(m: MachineEntity, stale: StaleNode) -> str:
-    """Why it stays; "" when it is gone. Raises ActivityError."""
+    """Removes the Node; returns why it stays, or "" when it is gone. Raises ActivityError."""
     if not stale.provider_id:
         return "it has no providerID, so nobody can say which VM it was"
     m.waiting("StaleNode", f"is node {stale.name} anybody's? {stale.provider_id} and its Lease are being looked at")
@@ -70,7 +72,7 @@ async def _remove(m: MachineEntity, stale: StaleNode) -> str:
 
 
 async def _answer(m: MachineEntity, handle: workflow.ActivityHandle[T]) -> T | None:
-    """None where nobody answers in time: the machine's own end is not held up for it."""
+    """The answer; None where nobody answers in time: the machine's own end is not held up for it."""
     await m.beside(handle.done, "stale")
     if handle.done():
         return await m.answer(handle)

@@ -1,4 +1,4 @@
-"""A machine's state after an intent, for who reads its history and has nobody to ask.
+"""A machine's state after an intent, for readers of its history who have nobody to ask.
 
 The workflow decides by the same planners when the intent arrives, and does what follows.
 """
@@ -20,7 +20,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:
-    """The same where it is refused, or is no intent that changes what was asked for."""
+    """The state after an intent; unchanged if it is refused, or does not change what was asked for."""
     generation = s.machine_class.generation if s.machine_class else 0
     match intent:
         case ApplyIntent() if not is_older(intent.machine_class.generation, generation, time):
@@ -36,12 +36,12 @@ def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:
 
 
 def _once(s: MachineState, intent: PreservationIntent, time: datetime) -> MachineState:
-    """An intent may come by update and by signal, with another one in between."""
+    """Applies an intent once: it may come by update and by signal, with another one in between."""
     if intent.id in s.intents or refusal(s, intent, time):
         return s
     intents = {**s.intents, intent.id: ""} if intent.id else s.intents
     preserve = preservation(s.status.preserve, intent, time)
-    if preserve.expiry_time is None and preserve.release is not None:  # it has not begun: no end of it will be told
+    if preserve.expiry_time is None and preserve.release is not None:  # it has not begun, so its end will not be told
         preserve = Preservation(node_uid=preserve.node_uid)
     status = s.status.model_copy(update={"preserve": preserve})
     return s.model_copy(update={"intents": intents, "status": status})

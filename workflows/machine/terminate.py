@@ -1,4 +1,4 @@
-"""The way out: drain, delete until gone, forget. Each step asks first whether it is done already."""
+"""The end of a machine: drain, delete until gone, forget. Each step first asks whether it is already done."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ with workflow.unsafe.imports_passed_through():
 
 
 LEFT_SHOWN = 5
-"""Pods and volumes that were not waited for, in words; the activity's result has them all."""
+"""How many pods and volumes that were not waited for the words name; the activity's result has them all."""
 
 
 def begin(m: MachineEntity) -> None:
@@ -47,9 +47,9 @@ def begin(m: MachineEntity) -> None:
 
 
 async def drain(m: MachineEntity) -> None:
-    """Evict until the deadline, which is absolute; then, or when an operator insists, the force pass.
+    """Evicts until the deadline, which is absolute; then, or when an operator insists, comes the force pass.
 
-    A machine that Failed is drained at once, in Failed; a deletion that comes meanwhile goes on with the same drain.
+    A machine that Failed is drained at once, while Failed; a deletion that comes meanwhile continues the same drain.
     """
     s = m.s
     begin(m)
@@ -83,14 +83,15 @@ async def drain(m: MachineEntity) -> None:
         if handle.done():
             await _end_of_pass(m, handle, force)
         else:
-            m.drop(handle)  # the next pass goes on with force, or in Terminating; one under way still does no harm
+            m.drop(handle)  # the next pass continues with force, or in Terminating; one still under way does no harm
             if m.overlong:
                 await m.renew()
     m.deadlines.clear()
 
 
 async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
-    """Until it is over or has to end. A class that speaks meanwhile is answered, and one that Failed is updated."""
+    """Waits until the pass is over or has to end. Meanwhile a class that speaks is answered, and a Failed machine is
+    updated."""
     while not (over() or m.due("drain")):
         claim.keep_up(m)  # first: what is believed of the VM decides whether it is kept
         if preserve.step(m):
@@ -106,7 +107,7 @@ def _or_class(m: MachineEntity, over: Callable[[], bool]) -> Callable[[], bool]:
 
 
 def _what_counts(m: MachineEntity) -> tuple[object, ...]:
-    """For one that Failed and may be preserved."""
+    """What counts for a Failed machine that may be preserved."""
     return m.s.vm, *m.attention()
 
 
@@ -115,14 +116,14 @@ def _insisted(m: MachineEntity) -> bool:
 
 
 def _seen(m: MachineEntity) -> tuple[bool, list[str]]:
-    """Of the VM and its Nodes: what a pass goes by."""
+    """What a pass goes by: the VM and its Nodes."""
     return _dead(m), m.s.node.twins if m.s.node else []
 
 
 def _over_or_asked(
     m: MachineEntity, handle: workflow.ActivityHandle[DrainOutput], force: bool, seen: tuple[bool, list[str]]
 ) -> bool:
-    """Or it has to be done in another way from now on, or in a new run."""
+    """Whether the pass is over, or has to go on in another way, or in a new run."""
     asked = m.s.deletion is not None and m.status.phase != Phase.TERMINATING
     return handle.done() or asked or (not force and _insisted(m)) or _seen(m) != seen or m.overlong
 
@@ -135,9 +136,9 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
         words = describe_failure(failure)
         m.operation(OperationType.DRAIN, OperationState.FAILED, words, failure.info.code)
         if force and (_insisted(m) or failure.info.error_class not in PASSING):
-            # The deadline is where the promise to the pods ends (MCM D12, D14): an API server that refuses the force
-            # pass for good must not keep the machine. One out of reach does, until somebody insists: what runs there is
-            # not known.
+            # The promise to the pods ends at the deadline (MCM D12, D14): an API server that refuses the force pass for
+            # good must not keep the machine. One out of reach does, until somebody insists: what runs there is not
+            # known.
             m.s.drained, m.s.trouble = True, None
             m.note("DrainFailed", f"the force pass failed, and the machine goes on without: {words}")
         else:
@@ -145,9 +146,9 @@ async def _end_of_pass(m: MachineEntity, handle: workflow.ActivityHandle[DrainOu
 
 
 async def _look_again(m: MachineEntity) -> None:
-    """The Node was drained in Failed, or before a hook held the machine for long. Before the VM goes, the volumes that
-    are left are waited for; and somebody may have given it work since, which is evicted as any other. It was drained:
-    a cluster that cannot be asked now holds nothing up."""
+    """Looks at the Node again: it was drained while Failed, or before a hook held the machine for long. Before the VM
+    goes, the volumes that are left are waited for; and somebody may have given it work since, which is evicted like any
+    other. It was drained: a cluster that cannot be asked now holds nothing up."""
     s = m.s
     while s.look_again:
         force = _insisted(m)
@@ -174,7 +175,7 @@ async def _look_again(m: MachineEntity) -> None:
 
 
 def _dead(m: MachineEntity) -> bool:
-    """Nobody on the Node will confirm that a pod has stopped."""
+    """Whether nobody on the Node will confirm that a pod has stopped."""
     return m.s.vm is not None and m.s.vm.state not in WELL
 
 
@@ -225,15 +226,15 @@ def _not_waited_for(left: list[str]) -> str:
 
 
 def _another_class(m: MachineEntity, tried: ClassSnapshot) -> bool:
-    """Its credentials are the deletion's from now on."""
+    """Whether the class has changed: its credentials are the deletion's from now on."""
     return m.snapshot != tried
 
 
 async def delete(m: MachineEntity) -> None:
-    """Until the cloud has confirmed that the VM, its disks and its NICs are gone."""
+    """Deletes until the cloud has confirmed that the VM, its disks and its NICs are gone."""
     s = m.s
     if s.attempt is None:
-        s.vm_gone = True  # nothing was ever asked for
+        s.vm_gone = True  # nothing was ever requested
     if not s.vm_gone:
         held = await hooks.hold(m, HookKind.PRE_TERMINATE, partial(begin, m), partial(_pass, m))
         if held and s.drained:
@@ -244,7 +245,7 @@ async def delete(m: MachineEntity) -> None:
         report(m)
         tried = m.snapshot
         what = m.status.provider_id or f"anything tagged with uid {s.uid}"
-        if m.s.trouble is None:  # else what is in the way stays to be read
+        if m.s.trouble is None:  # else what is in the way remains readable
             m.waiting("DeletingVM", f"{what} is being deleted; over when the cloud says that it is gone")
         m.operation(OperationType.DELETE, OperationState.PROCESSING, f"deleting {what}")
         handle = m.start(
@@ -271,11 +272,12 @@ async def delete(m: MachineEntity) -> None:
 
 
 async def forget(m: MachineEntity) -> None:
-    """The Node, the tokens, and the cluster's memory of the VM: last, so that nothing is forgotten that still lives."""
+    """Removes the Node, the tokens, and the cluster's memory of the VM: last, so that nothing is forgotten that still
+    lives."""
     s = m.s
     if s.attempt is None:
         return
-    # A report that comes after the farewell would make it a user again.
+    # A report that comes after the farewell would make the machine a user again.
     await m.until(lambda: not m.in_flight or _abandons(m), NEVER)
     while True:
         if m.s.trouble is None:
@@ -330,8 +332,8 @@ def _abandons(m: MachineEntity) -> bool:
 
 
 async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutput]) -> bool:
-    """An absent worker is a wait, until an operator says that it has been waited for long enough: one more call's time
-    then."""
+    """Waits for the answer: an absent worker is a wait, until an operator says that the wait was long enough. Then
+    there is time for one more call."""
     await m.beside(lambda: handle.done() or _abandons(m) or m.too_long_for(handle))
     if not (handle.done() or _abandons(m)):
         await m.ask_anew(handle)
@@ -345,7 +347,8 @@ async def _in_time(m: MachineEntity, handle: workflow.ActivityHandle[ForgetOutpu
 
 
 async def _abandon(m: MachineEntity, why: str) -> None:
-    """Its VM is gone: no volume is written to, and no pod runs any more. What needs no cluster is done all the same."""
+    """Ends without the cluster. The VM is gone: no volume is written to, and no pod runs. What needs no cluster is
+    still done."""
     s, name = m.s, m.status.node_name
     twins = s.node.twins if s.node else []
     nodes = [f"node {n}" for n in (name, *twins) if n] if s.joined or (s.node and s.node.exists) else []

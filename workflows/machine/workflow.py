@@ -1,7 +1,8 @@
 """MachineWorkflow: the handlers, and the life as a list of phases.
 
-Identity: `machine/<cluster>/<name>`. Started by the command line or SDK, or by a pool through a client. Ends when
-its VM, disks, NICs, Node and tokens are confirmed gone. Never: a run timeout, a second VM, an end by cancellation.
+Identity: `machine/<cluster>/<name>`. Started by the command line or SDK, or by a pool through a client. Ends when its
+VM, disks, NICs, Node and tokens are confirmed gone. It never has a run timeout or a second VM, and a cancellation does
+not end it.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ with workflow.unsafe.imports_passed_through():
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"
 
-# A machine's life, in order. Each phase returns at once when it has nothing to do (any more).
+# A machine's life, in order. Each phase returns at once when it has nothing to do, or nothing left to do.
 BIRTH: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     ask.ask,
     create.create,
@@ -74,7 +75,7 @@ BIRTH: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     post_start.post_start,
     join.join,
 )
-# Over and over, until a deletion is wanted: a preserved machine that Failed may be well again.
+# Repeated until a deletion is wanted: a preserved machine that Failed may be well again.
 LIFE: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (running.run, running.fail)
 END: tuple[Callable[[MachineEntity], Awaitable[None]], ...] = (
     find.find,
@@ -98,7 +99,8 @@ class MachineWorkflow(Preservable):
         return await self.keep(self._live)
 
     def _begin(self) -> None:
-        """A new machine; one that was started with a uid and a VM is that VM's, which was found by its owner tags."""
+        """Begins a new machine. One that was started with a uid and a VM is that VM's, which was found by its owner
+        tags."""
         s, now = self.s, workflow.now()
         s.created = s.status.phase_since = now
         hooks.show(self)
@@ -116,7 +118,7 @@ class MachineWorkflow(Preservable):
             s.status.applied_generation = made_from.generation
         hot_update.look_anew(self)
         if workflow.patched("adopted-node"):
-            # What its former life may have left of ours on the Node.
+            # Marks of ours that its former life may have left on the Node.
             s.status.preserve.node_due = s.status.preserve.uncordon = True
         confirm.arm(self, s.status.deadlines["creation"])
         words = f"{s.status.provider_id} was found by its owner tags and is this machine's again"
@@ -124,13 +126,13 @@ class MachineWorkflow(Preservable):
         self.note("Adopted", words)
 
     def _own_uid(self) -> str:
-        """A new life's. Chance would give another one after a reset, and the VM would be nobody's."""
+        """A new life's uid. A random one would differ after a reset, and the VM would be nobody's."""
         if self.s.life or workflow.patched("uid-by-run"):
             return uid_of(workflow.info().first_execution_run_id, self.s.life)
         return str(workflow.uuid4())
 
     def _refuse_what_cannot_be(self) -> None:
-        """Before anything is owned, a refusal is the honest end of a workflow started by hand."""
+        """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
         s = self.s
         wrong = [
             f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
@@ -193,8 +195,8 @@ class MachineWorkflow(Preservable):
 
     @workflow.signal
     def observe(self, facts: NodeFacts) -> None:
-        """What the watch saw of the Node. Older news than we have is dropped; so is news of another VM's Node, as of a
-        former life's, and the end of one that has another name than ours, of which the watch cannot say whose it
+        """Takes what the watch saw of the Node. It drops news older than what it has; news of another VM's Node, such
+        as a former life's; and the end of a Node with another name than ours, of which the watch cannot say whose it
         was."""
         self.s.messages += 1
         ours, known = self.status.provider_id, self.s.node
@@ -209,7 +211,7 @@ class MachineWorkflow(Preservable):
 
     @workflow.signal
     def observe_vm(self, facts: VmFacts) -> None:
-        """What the watch of the cloud account saw of the VM."""
+        """Takes what the watch of the cloud account saw of the VM."""
         self.s.messages += 1
         known = newest(self.s)
         ours = facts.provider_id == self.status.provider_id
@@ -220,11 +222,11 @@ class MachineWorkflow(Preservable):
         else:
             claim.believe(self, facts)
             if self.status.phase not in (Phase.RUNNING, Phase.UNKNOWN):
-                membership.tell(self)  # nothing else there hears of it, a drain of hours for one, and the pool must
+                membership.tell(self)  # nothing else there hears of it, such as a drain of hours, and the pool must
 
     @workflow.signal
     def cluster_news(self, api: Reachability) -> None:
-        """Whether the cluster's API server can be reached: it explains a wait, and nothing is decided by it."""
+        """Takes whether the cluster's API server can be reached: it explains a wait, and decides nothing."""
         self.s.messages += 1
         self.s.suspicion = None  # what was seen before or during an outage is old news
         if api.reachable:
@@ -236,12 +238,12 @@ class MachineWorkflow(Preservable):
 
     @workflow.signal
     def account_news(self, news: AccountNews) -> None:
-        """Which account its Secret opens, from the watch of the one that its VM is in. While that is another one the
-        machine lives on, and whoever looks at it must know before it has to be deleted."""
+        """Takes which account its Secret opens, from the watch of the one that its VM is in. While that is another one
+        the machine lives on, and a person who looks at it must know before it has to be deleted."""
         self.s.messages += 1
         ours, ref = self.s.account_id or news.owner, news.secret_ref
         if self.s.machine_class is None or self.credentials != ref:
-            return  # its class has left that Secret
+            return  # its class no longer uses that Secret
         if news.opened in ("", ours):
             self.drop_condition("WrongAccount")
         else:
@@ -252,7 +254,7 @@ class MachineWorkflow(Preservable):
 
     @workflow.signal
     def class_changed(self, news: ClassNews) -> None:
-        """The class has a new generation; an older one is dropped. A class that is not the machine's learns so."""
+        """The class has a new generation; an older one is dropped. A class that is not the machine's is told so."""
         s, wanted = self.s, hot_update.of_pool(self.s, news.machine_class)
         s.messages += 1
         if wanted.name == s.spec.class_.name and wanted != s.machine_class:
@@ -260,20 +262,20 @@ class MachineWorkflow(Preservable):
                 hot_update.take(self, wanted)
             elif s.machine_class and self.is_newer(wanted.generation, s.machine_class.generation):
                 self.note("Refused", refusal)
-        s.reported = []  # who tells it has not heard how far it is
+        s.reported = []  # the sender has not heard how far it is
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
 
     # -- from its pool ------------------------------------------------------------------------------------------------
 
     @workflow.signal
     def permit(self, permit: Permit) -> None:
-        """It may be Failed for its health, if one more fresh look finds it ill."""
+        """The machine may be Failed for its health, if one more fresh look finds it ill."""
         self.s.messages += 1
         membership.permitted(self, permit.reason)
 
     @workflow.signal
     def template_changed(self, news: TemplateNews) -> None:
-        """What the pool's template says now of what needs no new machine."""
+        """Takes the part of the pool's changed template that needs no new machine."""
         s = self.s
         s.messages += 1
         spec = membership.template_of(self, news)
@@ -282,11 +284,11 @@ class MachineWorkflow(Preservable):
         s.template = news.generation
         self._take_spec(spec, news.template.metadata.labels, news.template.metadata.annotations)
         self.note("Applied", f"template of {s.owner}, generation {news.generation}")
-        membership.tell(self)  # of a change that is no work to do nobody else would tell
+        membership.tell(self)  # nothing else would tell of a change that causes no work
 
     @workflow.signal
     def report_again(self) -> None:
-        """The pool does not know the machine, or not any more."""
+        """The pool does not know the machine, or no longer does."""
         self.s.messages += 1
         membership.tell(self, again=True)
 

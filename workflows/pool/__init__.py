@@ -1,4 +1,4 @@
-"""A pool's life: workflow.py has the handlers, life.py the loop; what it does is decided in planners/pool."""
+"""A pool's life: workflow.py has the handlers, life.py the loop; planners/pool decides what it does."""
 
 from workflows.pool.workflow import MachineDeploymentWorkflow
 

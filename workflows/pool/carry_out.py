@@ -1,4 +1,4 @@
-"""What becomes of a plan's steps: state first, then an activity, and what its answer means."""
+"""How a plan's steps are carried out: state first, then an activity, and what its answer means."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.pool import Revision
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
-"""Kubernetes' for names: no vowels, so no words, and nothing that looks like something else."""
+"""Kubernetes' letters for names: no vowels, so no words, and nothing that looks like something else."""
 MARKS = "marks"
 
 
@@ -60,7 +60,7 @@ def _change(p: PoolEntity, names: Iterable[str], **fields: Any) -> None:
 
 
 def _create(p: PoolEntity, count: int, counter: int) -> None:
-    """A machine is a member before it is started: whatever crashes, it is counted."""
+    """Makes machines members before they are started: whatever crashes, they are counted."""
     s, now = p.s, workflow.now()
     revision = p.revision_of(counter)
     names = _new_names(p, count, revision)
@@ -72,10 +72,10 @@ def _create(p: PoolEntity, count: int, counter: int) -> None:
 
 
 def _new_names(p: PoolEntity, count: int, revision: Revision) -> list[str]:
-    """`<pool>-<hash of the revision>-<chance>`: never one that was there before, as far as the pool can know; a machine
-    that was is not started again, and another name is taken then."""
+    """`<pool>-<hash of the revision>-<random>`: never a name that was there before, as far as the pool can know; a
+    machine that was there is not started again, and another name is taken then."""
     chance = workflow.random()
-    # Alike for the machines of one revision, so that a person sees in `get nodes` which are new.
+    # The same for all machines of one revision, so that a person sees in `get nodes` which are new.
     made_from = (revision.machine_class.name, revision.hash, revision.restart)
     digest = hashlib.sha256(f"{revision.counter} {made_from}".encode()).digest()
     middle = "".join(LETTERS[byte % len(LETTERS)] for byte in digest[:5])
@@ -91,8 +91,8 @@ def _new_names(p: PoolEntity, count: int, revision: Revision) -> list[str]:
 
 
 def _delete(p: PoolEntity, step: Delete) -> None:
-    """One without a VM has nothing to refuse for; one that has said nothing of preservation knows no repair: it began
-    with an older worker."""
+    """Deletes machines. One without a VM has no reason to refuse; one that has said nothing of preservation knows no
+    repair, because it began with an older worker."""
     asked = {n: p.s.members[n] for n in step.names if step.repair}
     may_refuse = [n for n, m in asked.items() if m.vm is Vm.LIVES and m.keep is not Wish.UNDECIDED]
     must_go = [n for n in step.names if n not in may_refuse]
@@ -110,8 +110,8 @@ def _delete(p: PoolEntity, step: Delete) -> None:
 
 
 def mark(p: PoolEntity) -> None:
-    """One call at a time: of two on their way, the later one need not be the last. A run may end meanwhile: the next
-    one marks again what is not confirmed."""
+    """Makes one call at a time: of two on their way, the later one need not arrive last. A run may end meanwhile: the
+    next one marks again what is not confirmed."""
     s = p.s
     if p.marking or MARKS in p.later:
         return

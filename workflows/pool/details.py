@@ -16,11 +16,11 @@ with workflow.unsafe.imports_passed_through():
     from resources.reasons import next_step
 
 LINES = 10
-"""Of the journal."""
+"""How many lines of the journal the page shows."""
 
 
 def typed(s: PoolState, command: str) -> Markdown:
-    """A command on the pool, as one copies it: it must not hit another cluster."""
+    """A command on the pool, ready to copy: it must not hit another cluster."""
     return code(f"hostler {command} {s.name} --cluster {s.cluster}")
 
 

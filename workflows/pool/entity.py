@@ -35,7 +35,7 @@ ORDINARY = (
     "SlowStart",
 )
 ORDINARY_KEPT = 4
-"""Of each in the journal, the newest."""
+"""How many of each the journal keeps, the newest."""
 
 
 class PoolEntity(FleetEntity):
@@ -44,20 +44,21 @@ class PoolEntity(FleetEntity):
     def __init__(self, state: PoolState) -> None:
         super().__init__(state)
         self.plans = 0
-        """In a row, without an end."""
+        """How many plans in a row, without an end."""
         self.braked = workflow.patched("pool-brakes")
-        """By planners.pool.brake; a run that began before there were brakes is not. Asked here, before any report."""
+        """Whether planners.pool.brake holds the pool; it does not hold a run that began before there were brakes. Asked
+        here, before any report."""
         self.hashing = HASH_VERSION if workflow.patched("lasting-hashes") else 1
-        """The version of the hash that tells revisions apart; a run that began with version 1 ends with it."""
+        """The version of the hash that distinguishes revisions; a run that began with version 1 ends with it."""
         self.marking = False
-        """Nodes are being marked."""
+        """Whether Nodes are being marked."""
         self.beginning: set[int] = set()
-        """Rollouts whose stories are being begun."""
+        """Rollouts whose stories are being started."""
         self.told_news: RolloutNews | None = None
         """What the story of the rollout was told last."""
 
     def note(self, reason: str, message: str) -> None:
-        """What a rollout says all the time must not wash out what people did: its own story has each step."""
+        """Keeps ordinary lines of a rollout from pushing out what people did: its own story has each step."""
         if reason in ORDINARY:
             own = [h for h in self.journal if h.reason == reason]
             self.journal[:] = [h for h in self.journal if h not in own[: len(own) - ORDINARY_KEPT + 1]]
@@ -66,14 +67,14 @@ class PoolEntity(FleetEntity):
     # -- reading ------------------------------------------------------------------------------------------------------
 
     def revision_of(self, counter: int) -> Revision:
-        """Of machines that are to be started: one that has machines is kept."""
+        """The revision of machines that are to be started: one that has machines is kept."""
         revision = self.s.find(counter)
         assert revision is not None
         return revision
 
     @property
     def spec(self) -> MachineDeploymentSpec:
-        """As it counts: a person's pause goes beside the manifest's."""
+        """The spec that counts: a person's pause adds to the manifest's."""
         spec = self.s.spec
         return spec.model_copy(update={"paused": True}) if self.s.paused and not spec.paused else spec
 
@@ -115,7 +116,7 @@ class PoolEntity(FleetEntity):
     def signalled(self, task: asyncio.Task[None]) -> None:
         super().signalled(task)
         if any(story.outcome for story in self.s.stories.values()):
-            self.news = True  # its end waits for all else to be taken
+            self.news = True  # its end waits until all else is taken
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""What a person's wish makes of a pool, in words for the answer; and what is refused, with what to do instead."""
+"""What a person's wish does to a pool, in words for the answer; and what is refused, with what to do instead."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
 
 ORDINARY = ("paused", "hibernated")
-"""Of the spec: said in words of their own."""
+"""Fields of the spec that have words of their own."""
 
 
 # -- refusals ---------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ def _applied(p: PoolEntity, intent: Intent, words: str) -> None:
 
 
 def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list[str]:
-    """Of what steers the pool."""
+    """Changes to what steers the pool."""
     words = []
     if former.replicas != spec.replicas:
         words.append(f"replicas {former.replicas} → {spec.replicas}")
@@ -132,16 +132,16 @@ def _changes(former: MachineDeploymentSpec, spec: MachineDeploymentSpec) -> list
 
 
 def _take_slots(p: PoolEntity, former: MachineDeploymentSpec) -> list[str]:
-    """Of a lower autoPreserveFailedMax. A higher one takes back what was not told yet, and does nothing else to what is
-    there: who failed before is decided."""
+    """Takes the slots of a lower autoPreserveFailedMax. A higher one takes back what was not told yet, and does nothing
+    else to what is there: machines that failed before are decided."""
     p.s.members, lost, back = changed(p.view(), former.auto_preserve_failed_max)
     words = [f"preserved no longer: {named(lost)}"] if lost else []
     return [*words, f"preserved on: {named(back)}"] if back else words
 
 
 def _mark_for_deletion(p: PoolEntity, annotations: Mapping[str, str]) -> list[str]:
-    """cluster-autoscaler's list of machines that shall go, each with a time; one that cannot be read is now. Those that
-    it names and are not there are gone already."""
+    """cluster-autoscaler's list of machines that shall go, each with a time; one that cannot be read means now.
+    Machines that it names and that are not there are already gone."""
     marked = []
     for entry in filter(None, annotations.get(TRIGGER_DELETION_ANNOTATION, "").split(",")):
         name, _, time = entry.strip().partition("~")
@@ -168,7 +168,7 @@ def scale(p: PoolEntity, intent: ScaleIntent) -> str:
 
 
 def _but(p: PoolEntity, rolls: bool = False, falls_asleep: bool = False) -> str:
-    """Why nothing comes of it for now."""
+    """Why it has no effect for now."""
     s = p.s
     words = []
     if s.spec.hibernated and not falls_asleep:
@@ -188,7 +188,7 @@ def undo(p: PoolEntity, intent: UndoIntent) -> str:
 
 
 def restart(p: PoolEntity, intent: Intent) -> str:
-    """New machines, though nothing else differs."""
+    """Makes new machines, though nothing else differs."""
     s = p.s
     newest = s.revisions[-1] if s.revisions else None
     if newest is None:
@@ -210,8 +210,8 @@ def pause(p: PoolEntity, intent: Intent) -> str:
 
 
 def resume(p: PoolEntity, intent: Intent) -> str:
-    """Past whatever holds it up: a pause, the canary, an abort, lost machines, the deadline, a back-off because
-    machines fail before they have lasted."""
+    """Goes past whatever holds the rollout up: a pause, the canary, an abort, lost machines, the deadline, a back-off
+    because machines fail before they have lasted."""
     s = p.s
     held = [w.reason for w in s.waits]
     s.paused, s.paused_by = False, ""
@@ -271,5 +271,5 @@ def delete(p: PoolEntity, intent: DeleteIntent) -> str:
     by = f" by {intent.requested_by}" if intent.requested_by else ""
     p.note("DeleteAsked", f"with {words}{by}{f': {intent.reason}' if intent.reason else ''}")
     if intent.force:
-        p.deadlines["check"] = workflow.now()  # those that are on their way out hear of it too
+        p.deadlines["check"] = workflow.now()  # those on their way out hear of it too
     return f"pool {s.name} is being deleted{' with force' if intent.force else ''}, with {words}"

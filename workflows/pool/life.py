@@ -26,20 +26,22 @@ with workflow.unsafe.imports_passed_through():
     from resources.names import workflow_queue
 
 AT_ONCE = 500
-"""Machines that are told of a template at the same time, whatever the annotation says: each is remembered by name."""
+"""How many machines are told of a template at the same time, whatever the annotation says: each is remembered by
+name."""
 PLANS_IN_A_TASK = 10
-"""A worker is told that it hangs when a task takes two seconds."""
+"""The SDK reports a worker as hanging when a task takes two seconds."""
 MOST_PLANS = 200
-"""In a row: 5,000 machines are deleted in 50. More would be an error of the planner's, and is stopped as one."""
+"""The most plans in a row: 5,000 machines are deleted in 50. More would be the planner's error, and is stopped as
+one."""
 
 
 async def live(p: PoolEntity) -> None:
-    """Until the pool is deleted and nothing is left of it."""
+    """Runs until the pool is deleted and nothing is left of it."""
     p.bounded = workflow.patched("pool-replayable")
     while not (p.s.revisions or p.s.deleted):
         await neighbours.ask_class(p)
     if workflow.info().continued_run_id and workflow.patched("pool-meets-again"):
-        p.s.searched = False  # a run that somebody has reset to its first task knows only what was before it
+        p.s.searched = False  # a run that somebody has reset to its first task only knows what was before it
     await lost.meet(p)
     members.again(p)
     if p.s.news is None:
@@ -66,11 +68,11 @@ async def live(p: PoolEntity) -> None:
 
 
 def decide(p: PoolEntity) -> None:
-    """Plan and carry out until nothing is left to do now. A plan carried out and made again comes to nothing, so this
-    ends; who is deleted has its signal on the way before the next plan."""
+    """Plans and carries out until nothing is left to do now. A plan that is carried out and made again comes to
+    nothing, so this ends; each deletion's signal is on its way before the next plan."""
     s = p.s
     if s.expected:
-        return  # who is there is not known yet
+        return  # which machines are there is not known yet
     if s.news is None and "news" in p.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
         p.waits_for("ClusterSilent", words)
@@ -99,8 +101,8 @@ def decide(p: PoolEntity) -> None:
 
 
 def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
-    """What is not done now, with since when; the journal gets a line for each new one. The first one is shown in
-    lists: that machines are kept for a look is no trouble, and comes last."""
+    """Records what is not done now, and since when; the journal gets a line for each new wait. Lists show the first
+    one: that machines are kept for a look is no trouble, and comes last."""
     s = p.s
     since = {w.reason: w.since for w in s.waits}
     for wait in made.waits:
@@ -169,8 +171,8 @@ def _timers(p: PoolEntity) -> None:
 
 
 async def _leave(p: PoolEntity) -> None:
-    """Nothing is left: the last story is told to the end, then class and cluster forget the pool, so that no word that
-    is on its way makes it known again."""
+    """Ends the pool. Nothing is left: the last story is told to its end, then class and cluster forget the pool, so
+    that no word still on its way makes it known again."""
     s = p.s
     s.waits = []
     p.later.clear()
@@ -194,7 +196,7 @@ async def _leave(p: PoolEntity) -> None:
 
 
 async def _settle(p: PoolEntity) -> None:
-    """Until nothing is under way, and each story is told."""
+    """Waits until nothing is under way, and each story is told."""
     while True:
         await p.collect()
         story.tell(p, p.view())

@@ -1,7 +1,7 @@
-"""What people and the class want becomes a revision, or a change that machines take without being replaced.
+"""How the wishes of people and the class become a revision, or a change that machines take without being replaced.
 
-What machines are made from is their revision's class; `machine_class` in state is the newest that the class has told.
-The two differ after an undo: a class that changes only in what is updatable does not bring back what was undone.
+Machines are made from their revision's class; `machine_class` in state is the newest that the class has told. The two
+differ after an undo: a class that changes only in what is updatable does not bring back what was undone.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ with workflow.unsafe.imports_passed_through():
 
 
 class Change(NamedTuple):
-    """What a new wish does to machines that run."""
+    """What a new wish does to running machines."""
 
     revision: int = 0
-    """The new one; 0: none."""
+    """The new revision; 0 if there is none."""
     rolls: int = 0
-    """Machines that it replaces."""
+    """How many machines it replaces."""
     hot: int = 0
-    """Machines that take a change and stay."""
+    """How many machines take a change and stay."""
 
     @property
     def words(self) -> str:
@@ -44,7 +44,7 @@ class Change(NamedTuple):
 
 
 def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
-    """Machines shall be made from this from now on."""
+    """From now on, machines are to be made from this."""
     s, now = p.s, workflow.now()
     former = s.revisions[-1] if s.revisions else None
     wanted = replace(wanted, hashing=p.hashing)
@@ -65,7 +65,7 @@ def want(p: PoolEntity, wanted: Wanted, undo: bool = False) -> Change:
 
 
 def _hot(p: PoolEntity, former: MachineTemplate, wanted: MachineTemplate, by: str) -> int:
-    """A new generation of the template, where it differs in what needs no new machine."""
+    """Begins a new generation of the template, where it differs in what needs no new machine."""
     s = p.s
     if but_class(former) == but_class(wanted):
         return 0
@@ -81,7 +81,7 @@ def but_class(template: MachineTemplate) -> object:
 
 
 def take_spec(p: PoolEntity, spec: MachineDeploymentSpec, machine_class: ClassSnapshot, by: str, reason: str) -> Change:
-    """The manifest as applied, with the class that it names."""
+    """Takes the manifest as applied, with the class that it names."""
     s = p.s
     former, s.spec = s.spec, spec
     other_class = former.template.spec.class_ != spec.template.spec.class_
@@ -93,7 +93,7 @@ def take_spec(p: PoolEntity, spec: MachineDeploymentSpec, machine_class: ClassSn
 
 
 def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, another: bool = False) -> Change:
-    """A class's news, or `another` class. An older generation is dropped."""
+    """Takes a class's news, or `another` class. An older generation is dropped."""
     s = p.s
     former = s.machine_class
     same = former is not None and not another and wanted.name == former.name
@@ -107,7 +107,7 @@ def take_class(p: PoolEntity, wanted: ClassSnapshot, by: str, reason: str, anoth
         return want(p, Wanted(template, wanted, restart, by, reason))
     newest = s.revisions[-1]
     if former != wanted:
-        # Machines that are there hear of it from the class itself; those to come are made with it.
+        # Existing machines hear of it from the class itself; those to come are made with it.
         mine = newest.machine_class
         spec = applied_after(wanted.provider, mine.provider_spec, wanted.provider_spec)
         s.revisions[-1] = newest.model_copy(update={"machine_class": wanted.model_copy(update={"provider_spec": spec})})
@@ -123,9 +123,8 @@ def _rolling(p: PoolEntity, of: ClassSnapshot) -> tuple[str, str, str]:
 
 
 def go_back(p: PoolEntity, wanted: Wanted) -> Change:
-    """Undo: of the class as it was then, what only new machines can have. Its tags and credentials are the newest, as
-    far as they are known; of another class, what it has come to meanwhile is not, and brings nothing: its next change
-    may."""
+    """Undo: takes from the former class what only new machines can have. Tags and credentials are the newest known; of
+    another class, what it has become meanwhile is not known, and changes nothing: its next change may."""
     s, then = p.s, wanted.machine_class
     wanted = replace(wanted, template=gone_back_to(wanted.template, s.spec))
     s.spec = s.spec.model_copy(update={"template": wanted.template})

@@ -28,7 +28,7 @@ STORIES = "stories"
 
 
 def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
-    """After each plan: begin the story of a new rollout, keep what is to be told, end those that are over."""
+    """After each plan: begins the story of a new rollout, keeps what is to be told, ends those that are over."""
     s, now, view = p.s, workflow.now(), p.view()
     if s.rollout is not None and s.story < s.revision and not s.deleted:
         s.story = s.revision
@@ -46,7 +46,7 @@ def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
 
 
 def _begin_all(p: PoolEntity) -> None:
-    """Those whose workflow is not there yet; of an older revision nobody would tell it more than its end."""
+    """Begins those whose workflow is not there yet; a story of an older revision would only be told its end."""
     for counter, story in list(p.s.stories.items()):
         if story.started or counter in p.beginning or STORIES in p.later:
             continue
@@ -122,7 +122,7 @@ def _ended(p: PoolEntity, counter: int, story: Story, view: View) -> Story:
 
 
 def tell(p: PoolEntity, view: View) -> None:
-    """What is new. The end only when all else has been taken: it closes the workflow."""
+    """Tells what is new. The end comes only when all else has been taken: it closes the workflow."""
     s = p.s
     for counter, story in list(s.stories.items()):
         if not story.started:
@@ -167,7 +167,7 @@ def _end(story: Story) -> RolloutEnd:
 
 
 def _counts(s: PoolState, view: View) -> RolloutCounts:
-    """Of the newest revision's."""
+    """The counts of the newest revision's rollout."""
     return RolloutCounts(
         replicas=view.limits.replicas,
         updated=len(view.new),
@@ -178,7 +178,7 @@ def _counts(s: PoolState, view: View) -> RolloutCounts:
 
 
 def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
-    """Rollouts of a former workflow of this pool, that nobody tells any more."""
+    """Ends rollouts of a former workflow of this pool, which nobody follows any longer."""
     words = "the pool's former workflow was ended from outside"
     for counter in revisions:
         _send(p, counter, "end", RolloutEnd(outcome=Outcome.FAILED, message=words, time=workflow.now()))

@@ -30,7 +30,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.preservation import PreservedBy
 
 WORK = 200_000
-"""Machines times plans that a rehearsal may look at: a query must answer within a second or two."""
+"""How many machines times plans a rehearsal may look at: a query must answer within a second or two."""
 
 
 def summary(s: PoolState, view: View) -> PoolSummary:
@@ -84,7 +84,7 @@ def _revisions(s: PoolState) -> list[RevisionSummary]:
 
 
 def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int = HASH_VERSION) -> Rehearsal:
-    """`hashing`: the pool's, so that what it would do is what it does."""
+    """Rehearses a change. `hashing`: the pool's, so that what it would do is what it does."""
     spec = question.spec or s.spec
     if question.replicas is not None:
         spec = spec.model_copy(update={"replicas": question.replicas})
@@ -130,7 +130,7 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int =
 
 
 def _wanted(s: PoolState, question: PoolQuestion, now: datetime, hashing: int) -> Wanted | None:
-    """What new machines would be made from, where that changes. Raises ValueError for an undo that cannot be."""
+    """What new machines would be made from, where that changes. Raises ValueError for an undo that is impossible."""
     newest = s.revisions[-1] if s.revisions else None
     if newest is None:
         return None

@@ -48,7 +48,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         await self.keep(self._live)
 
     def _refuse_what_cannot_be(self) -> None:
-        """Before anything is owned, a refusal is the honest end of a workflow started by hand."""
+        """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
         s = self.s
         wrong = [
             f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
@@ -92,10 +92,10 @@ class MachineDeploymentWorkflow(PoolEntity):
         if member is None:
             if (
                 report.hash and report.machine not in self.ended
-            ):  # it was asked: it is ours, of a former workflow of this pool
+            ):  # it was asked, so it is ours, of a former workflow of this pool
                 self._meet(report)
             elif report.machine not in (*self.ended, *s.expected) and workflow.patched("pool-strangers"):
-                # Made by a run of this pool that a reset cut off, as far as anybody knows: it is asked how it is.
+                # As far as anybody knows, a run of this pool that a reset cut off made it: it is asked how it is.
                 s.expected.append(report.machine)
                 self.deadlines.pop("expected", None)
             return
@@ -130,12 +130,13 @@ class MachineDeploymentWorkflow(PoolEntity):
         self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the pool's")
 
     def _outbid(self, generation: int) -> None:
-        """Of the template, which a machine has of a former workflow, or of nobody: ours must be newer to be taken."""
+        """Raises the template's generation: a machine has one from a former workflow, or from nobody, and ours must be
+        newer to be taken."""
         self.s.template, self.s.told = generation + 1, {}
 
     @workflow.signal
     def member_ended(self, name: str) -> None:
-        """A worker has seen that the workflow of a machine did not come to its own end: it cannot tell it."""
+        """A worker has seen that a machine's workflow did not come to its own end, which the machine cannot tell."""
         self._heard()
         if name in self.s.members and name not in self.s.lost:
             self.deadlines["census"] = workflow.now()
@@ -148,7 +149,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         if wanted.name == s.spec.template.spec.class_.name and not s.deleted:
             take_class(self, wanted, news.requested_by, news.reason)
         s.classes = list(dict.fromkeys([*s.classes, wanted.name]))
-        s.class_told = ""  # who tells it has not heard that it is known
+        s.class_told = ""  # the sender has not heard that it is known
 
     @workflow.signal
     def cluster_news(self, news: ClusterNews) -> None:
@@ -168,7 +169,7 @@ class MachineDeploymentWorkflow(PoolEntity):
 
     @workflow.query
     def summary(self) -> PoolSummary:
-        """In numbers, small whatever the pool's size."""
+        """The pool in numbers, small whatever its size."""
         return views.summary(self.s, self.view())
 
     @workflow.query
