@@ -1,8 +1,8 @@
-"""In which cloud account something is true.
+"""The cloud account for which an answer is true.
 
-A driver says "not found" of the account that the credentials open. After a Secret was exchanged for one of another
-account no VM is found there, and none is gone. So that something is not found is passed on only when the credentials
-open the account that the VM was made in; else it is WrongAccount, which waits like every refusal of credentials.
+A driver's "not found" is about the account that the credentials open. Once a Secret has been exchanged for one of
+another account, no VM is found there, yet none is gone. So "not found" is passed on only when the credentials open the
+account that the VM was made in; otherwise it becomes WrongAccount, which waits like every refusal of credentials.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Blocking = Callable[[Callable[[Any], Any], Any], Awaitable[Any]]
 class Cloud:
     """Calls of one driver with the credentials of one Secret.
 
-    `account_id`: where the VM in question was made; "" when nobody knows, or nothing was made yet. `vm`: how messages
+    `account_id`: where the VM in question was made; "" when nobody knows, or nothing was made yet. `vm`: what messages
     call it.
     """
 
@@ -51,7 +51,7 @@ class Cloud:
         self._vm = vm
 
     async def call(self, method: Callable[[A], T], request: Callable[[], Awaitable[A]]) -> T:
-        """One call. Credentials that were refused are read once more: their Secret may just have been rotated.
+        """Makes one call. Refused credentials are read once more: their Secret may just have been rotated.
 
         Raises DriverError, WrongAccount instead of one of class not_found.
         """
@@ -67,7 +67,8 @@ class Cloud:
         return await self._once(method, again)
 
     async def once(self, method: Callable[[A], T], request: A) -> T:
-        """One call with these credentials and no others, whose "not found" is taken at its word. Raises DriverError."""
+        """Makes one call with these credentials and no others, whose "not found" is taken at its word. Raises
+        DriverError."""
         answer: T = await self._blocking(method, request)
         return answer
 
@@ -100,7 +101,7 @@ class Cloud:
 
     def admit(self, opened: str, owner: str, cluster: str) -> None:
         """Raises WrongAccount where the cluster's VMs of this Secret are in another account (`owner`; "": there are
-        none, or nobody knows): a VM that was made in this one would be where nobody looks."""
+        none, or nobody knows): a VM made in this one would be where nobody looks."""
         if owner in ("", opened):
             return
         secret = f"{self._ref.namespace}/{self._ref.name}"

@@ -1,4 +1,5 @@
-"""What each class of activities says of itself: the role of the workers that run it. All else follows from the role."""
+"""The base of all classes of activities. A class states the role of the workers that run it; all else follows from the
+role."""
 
 from __future__ import annotations
 
@@ -11,10 +12,10 @@ from resources.settings import Role
 
 
 class Activities:
-    """Its public methods are its activities. The SDK refuses one that is not decorated."""
+    """A class whose public methods are its activities. The SDK refuses one that is not decorated."""
 
     role: ClassVar[Role]
-    """It decides on which task queues they run (`resources.queues`), and so with which limits."""
+    """It decides which task queues they run on (`resources.queues`), and so which limits apply."""
 
     def __init__(self, deps: Deps) -> None:
         self.deps = deps

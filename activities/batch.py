@@ -1,4 +1,4 @@
-"""One call for each of many things, some at a time."""
+"""One call for each of many things, a few at a time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TypeVar
 from activities.boundary import progress
 
 PARALLEL = 10
-"""At the same time: a large pool must not make everybody else wait."""
+"""Calls at the same time: a large pool must not make everybody else wait."""
 
 A = TypeVar("A")
 T = TypeVar("T")
@@ -18,10 +18,10 @@ T = TypeVar("T")
 async def each(
     items: Sequence[A], call: Callable[[A], Awaitable[T]], words: Callable[[int], str] | None = None
 ) -> list[T]:
-    """The answers, in the order of the items. `words` tell the heartbeat how far it is.
+    """Returns the answers, in the order of the items. `words` tell the heartbeat how far it is.
 
-    All are tried; then the first error is raised, if there was one: one in trouble must not keep the others from being
-    reached, and a repetition finds them done.
+    All are tried, and then the first error is raised, if there was one: an item in trouble must not keep the others
+    from being reached, and a repetition finds them done.
     """
     slots = asyncio.Semaphore(PARALLEL)
     done = 0

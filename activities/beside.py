@@ -1,4 +1,4 @@
-"""What a worker does again and again, beside the activities that it runs."""
+"""Work that a worker repeats beside the activities that it runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from datetime import timedelta
 async def beside(
     call: Callable[[], Awaitable[None]], every: timedelta, log: logging.Logger, trouble: str, well: str
 ) -> AsyncIterator[None]:
-    """`call` is made now and every so often, beside what runs inside. A failure never stops a worker: it is said once
-    (`trouble`, with a %s for the error), tried again, and what follows it is said too (`well`)."""
+    """Makes `call` now and every so often, beside what runs inside. A failure never stops a worker: it is reported once
+    (`trouble`, with a %s for the error) and tried again, and so is the recovery (`well`)."""
     task = asyncio.create_task(_again_and_again(call, every, log, trouble, well), name=log.name)
     try:
         yield

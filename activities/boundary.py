@@ -37,20 +37,21 @@ from resources.errors import (
 )
 from resources.settings import SettingsError
 
-# What Temporal itself tries again: short troubles. All else goes back to the workflow, which waits visibly.
+# What Temporal itself retries: short troubles. All else goes back to the workflow, which waits visibly.
 RETRIED = PASSING
 
 SPREAD = 0.5
-"""The next try comes later by up to so much of the wait: after 1, 2, 4 and 8 s calls of one moment are 7 s apart."""
+"""The next try comes later by up to this share of the wait: after waits of 1, 2, 4 and 8 s, calls that began together
+are up to 7 s apart."""
 
 ACCOUNT = "account"
-"""In an activity's progress: the account in which it is about to make something, or has."""
+"""Key in an activity's progress: the account in which it is about to make something, or has made it."""
 
 _progress: contextvars.ContextVar[dict[str, Any]] = contextvars.ContextVar("progress")
 
 
 def progress(message: str, **details: Any) -> None:
-    """What `describe` shows while this attempt runs, and what the next one starts from. Never a secret."""
+    """Sets what `describe` shows while this attempt runs, and what the next one starts from. Never a secret."""
     now = _progress.get()
     now.clear()
     now.update(message=message, **details)
@@ -58,13 +59,13 @@ def progress(message: str, **details: Any) -> None:
 
 
 def last_progress() -> dict[str, Any]:
-    """The details of the former attempt's last heartbeat; empty when there is none."""
+    """The details of the previous attempt's last heartbeat; empty when there is none."""
     details = activity.info().heartbeat_details
     return dict(details[0]) if details else {}
 
 
 async def remember(client: Client, message: str, **details: Any) -> None:
-    """`progress` that the server has before this returns: intent before effect, within an activity.
+    """Like `progress`, but the server has it before this returns: intent before effect, within an activity.
 
     Raises RPCError where the server has given this attempt up meanwhile.
     """
@@ -74,7 +75,8 @@ async def remember(client: Client, message: str, **details: Any) -> None:
 
 
 class NotYet(Exception):
-    """One pass of a poller found that it is not over. The message is the blocker; `again` is when to look next."""
+    """One pass of a poller found that the work is not over. The message is the blocker; `again` is when to look
+    next."""
 
     def __init__(self, message: str, again: timedelta) -> None:
         super().__init__(message)
@@ -82,11 +84,11 @@ class NotYet(Exception):
 
 
 class NotWanted(Exception):
-    """What was about to be made is not wanted any more. The message says why."""
+    """What was about to be made is no longer wanted. The message says why."""
 
 
 class StillMaking(Exception):
-    """A creation goes on at the cloud for longer than this activity may wait. The message is what is being made."""
+    """A creation at the cloud takes longer than this activity may wait. The message is what is being made."""
 
     def __init__(self, message: str, again: timedelta) -> None:
         super().__init__(message)
@@ -100,7 +102,7 @@ class Boundary(Interceptor):
 
 class _Boundary(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
-        # The details live in one dict, so that the beating task sees what the activity sets.
+        # The details are one dict, so that the beating task sees what the activity sets.
         _progress.set(last_progress())
         beating = asyncio.create_task(_beat(_progress.get()))
         try:
@@ -114,7 +116,7 @@ class _Boundary(ActivityInboundInterceptor):
 
 
 def _count(error: ApplicationError) -> None:
-    """Each failed attempt that has a class; that something is not over yet is no failure."""
+    """Counts each failed attempt that has a class; "not over yet" is no failure."""
     if error.type == IN_PROGRESS:
         return
     info = next((d for d in error.details if isinstance(d, ErrorInfo)), None)
@@ -170,14 +172,14 @@ def translated() -> Iterator[None]:
     except ApplicationError:
         raise
     except Exception as e:
-        # As it is, but for one thing that its workflow must not miss.
+        # Raised unchanged, except for one thing that its workflow must not miss.
         if not _account():
             raise
         raise ApplicationError(str(e), _placed(ErrorInfo.of(ErrorClass.UNKNOWN, str(e))), type=type(e).__name__) from e
 
 
 def _placed(info: ErrorInfo) -> ErrorInfo:
-    """With the account in which the failed activity may have made something."""
+    """The error's info with the account in which the failed activity may have made something."""
     return info.model_copy(update={"account_id": _account()})
 
 
@@ -198,8 +200,8 @@ def _classified(info: ErrorInfo, *details: Any) -> ApplicationError:
 
 
 def _next_try(asked: float | None) -> timedelta | None:
-    """As long as was asked for, else by the activity's retry policy, and later by chance: Temporal's own waits are the
-    same for all, and machines that were throttled together would be throttled together again."""
+    """The wait that was asked for, or else the retry policy's, plus a random share: Temporal's own waits are the same
+    for all, and machines that were throttled together would be throttled together again."""
     policy = activity.info().retry_policy if activity.in_activity() else None
     if asked:
         wait = timedelta(seconds=asked)

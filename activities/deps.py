@@ -42,11 +42,12 @@ class Deps:
         self.settings = settings
         self.client = client
         self.meter: MetricMeter = (client.service_client.config.runtime or Runtime.default()).metric_meter
-        """Of the client's runtime, so that our metrics stand beside Temporal's own; without labels of an activity."""
+        """The client's runtime's meter, so that our metrics stand beside Temporal's own, without labels of an
+        activity."""
         self.clusters = Clusters(settings)
         self.secrets = Secrets(settings, self.clusters)
         self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
-        """What clusters were told by this worker (announce.py): cluster, class, provider and scope, to the life of the
+        """What this worker has told clusters (announce.py): cluster, class, provider and scope, to the life of the
         cluster's workflow and Account.key."""
         self.admitted: dict[tuple[str, str], tuple[str, float]] = {}
         """Where this worker makes VMs (announce.py): cluster and Account.key to the account that was found right, and
@@ -57,7 +58,7 @@ class Deps:
             "hostler_driver_call_wait", "How long calls of drivers waited for a place of their account"
         )
         self._installation = settings.installation
-        # As many as there are activity slots: with asyncio's few, six calls that hang would hold up every other.
+        # As many threads as activity slots: with asyncio's few, six hanging calls would hold up every other.
         self._threads = ThreadPoolExecutor(settings.worker.max_concurrent_activities, thread_name_prefix="driver")
 
     def cloud_settings(self, provider: str) -> CloudSettings:
@@ -71,9 +72,9 @@ class Deps:
         return self._drivers[provider]
 
     async def installation(self) -> str:
-        """Which Hostler this is: by the settings, else the id of Temporal's namespace, which is asked for once.
+        """Which Hostler this is: from the settings, or else the id of Temporal's namespace, which is asked for once.
 
-        "" where a server tells nobody: then no tag says it, and whoever has none is taken for ours.
+        "" where the server does not tell: then no tag says it, and a VM that has none is taken for ours.
         """
         if self._installation is None:
             try:
@@ -88,7 +89,7 @@ class Deps:
         return self._installation
 
     async def identity(self, target: Target) -> Identity:
-        """Raises SettingsError for a cluster that this worker does not know."""
+        """The identity of the target's machine. Raises SettingsError for a cluster that this worker does not know."""
         cluster = self.settings.cluster(target.machine.cluster)
         return Identity(
             cluster=target.machine.cluster,
@@ -100,7 +101,7 @@ class Deps:
         )
 
     async def credentials(self, provider: str, ref: SecretRef) -> Mapping[str, SecretStr]:
-        """Of the Secret, else the account's default. Raises SecretMissing when neither can be had."""
+        """The Secret's credentials, or else the account's default. Raises SecretMissing when neither can be had."""
         try:
             return (await self.secrets.get(ref)).values
         except SecretMissing:
@@ -110,7 +111,7 @@ class Deps:
             return default
 
     def cloud(self, target: Target) -> Cloud:
-        """Calls whose "not found" is of the account that the target's VM was made in, and of no other."""
+        """Makes calls whose "not found" is about the account that the target's VM was made in, and no other."""
         ref = credentials_of(target)
         return Cloud(
             self.driver(target.provider),
@@ -121,8 +122,8 @@ class Deps:
         )
 
     async def call(self, method: Callable[[M], T], kind: type[M], target: Target, **fields: Any) -> T:
-        """A call about the target, with its credentials. Raises DriverError, WrongAccount instead of "not found"
-        anywhere else than in the account that its VM was made in."""
+        """Makes a call about the target, with its credentials. Raises DriverError, and WrongAccount instead of "not
+        found" anywhere but in the account that its VM was made in."""
         return await self.cloud(target).call(method, lambda: self.request(kind, target, **fields))
 
     async def request(self, kind: type[M], target: Target, **fields: Any) -> M:
@@ -135,13 +136,14 @@ class Deps:
         )
 
     def caller(self, provider: str, spec: dict[str, Any], ref: SecretRef) -> Blocking:
-        """Makes a driver's calls with this Secret in this place, in a thread each, and so many at a time (places.py).
+        """Makes a driver's calls with this Secret in this place, each in a thread, and only so many at a time
+        (places.py).
 
         The driver's own timeout bounds them, so that no thread is left behind for ever.
         """
         try:
             account = Account.of(provider, spec, ref, None).key
-        except UnknownScope:  # a stale spec of a VM that says itself where it is
+        except UnknownScope:  # a stale spec, for a VM whose id says where it is
             account = f"{provider}//{ref.namespace}/{ref.name}"
         if account not in self._places:
             cloud = self.cloud_settings(provider)
@@ -157,7 +159,8 @@ class Deps:
                 self._waits.record(timedelta(seconds=time.monotonic() - asked), labels)
 
             def over(done: Future[T]) -> None:
-                """Not when its activity is cancelled: the thread goes on, and the cloud is called all the same."""
+                """Runs when the call ends, not when its activity is cancelled: the thread goes on, and the cloud is
+                called all the same."""
                 with contextlib.suppress(RuntimeError):  # the worker has ended meanwhile
                     loop.call_soon_threadsafe(places.leave, began, done)
 

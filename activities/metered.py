@@ -1,4 +1,4 @@
-"""A driver whose calls are counted and timed: what the cloud answers, and how long it takes."""
+"""A driver that counts and times its calls: what the cloud answers, and how long it takes."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ T = TypeVar("T")
 
 FINE = ""
 UNIMPLEMENTED = "unimplemented"
-"""Not the class of the exception, which is `invalid`: that a cloud has nothing to update is no trouble."""
+"""Not the exception's class, which is `invalid`: a cloud that has nothing to update is no trouble."""
 DEFECT = "defect"
-"""Something else than a DriverError, which the contract does not allow: an error of the driver's own code."""
+"""Any exception but a DriverError, which the contract does not allow: an error in the driver's own code."""
 HOT_UPDATE = "hot_update"
-"""One method of the driver does two things: the post-start update, once, keeps its name."""
+"""One method of the driver does two things; the post-start update, done once, keeps the method's name."""
 
 
 class MeteredDriver:
     """The driver behind `hostler_driver_calls` and `hostler_driver_call_duration`; it changes no answer and no error.
 
-    A call is measured in the thread that makes it: without the wait for a thread, and also when its activity has been
+    A call is measured in the thread that makes it: without the wait for a thread, and even when its activity has been
     cancelled meanwhile, for the cloud was called all the same.
     """
 

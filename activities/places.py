@@ -1,9 +1,9 @@
-"""How many calls of one account a worker makes at the same time, so that one that hangs delays no other.
+"""How many calls of one account a worker makes at the same time, so that one that hangs delays no other account.
 
-A call that hangs keeps a thread and an activity's slot until the driver's time-out, and a burst of machines of one
-account would keep them all. So each account has some places. Who finds none waits, which a healthy account makes short;
-while an account gives no answer at all, nobody waits for it: the attempt fails as one of a cloud that does not answer,
-and gives its slot back. The first place that becomes free is the next try.
+A call that hangs keeps a thread and an activity's slot until the driver's timeout, and a burst of machines of one
+account would keep them all. So each account has a few places. A call that finds none waits, which a healthy account
+makes short. While an account gives no answer at all, nobody waits for it: the attempt fails as for a cloud that does
+not answer, and gives its slot back. The first place that becomes free is the next try.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from drivers.errors import DriverError
 from resources.errors import ErrorClass
 
 PATIENCE = 5.0
-"""Seconds without an answer to any of the calls under way, after which nobody waits for a place. RunInstances, the
+"""Seconds without an answer to any of the calls under way, after which no call waits for a place. RunInstances, the
 slowest call, takes 1 to 3 s."""
 REMEMBERED = 60.0
-"""Seconds that a call which hung is held against its account. Whoever looks after VMs calls far more often."""
+"""Seconds that a call which hung is held against its account. Anything that looks after VMs calls far more often."""
 
 
 class Places:
-    """Of one account (Secret and region) in one worker. To be used from one event loop."""
+    """The places of one account (Secret and region) in one worker. To be used from one event loop."""
 
     def __init__(self, account: str, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._account = account
@@ -34,7 +34,7 @@ class Places:
         self._clock = clock
         self._queue: deque[asyncio.Future[None]] = deque()
         self._patient_from = clock()
-        """Silence counts from the last answer; with an account of which nothing bad is known, from when all of its
+        """Silence counts from the last answer; for an account of which nothing bad is known, from when all of its
         places were taken."""
         self._hung_until = clock()
 
@@ -43,7 +43,7 @@ class Places:
         return len(self._queue)
 
     async def enter(self) -> float:
-        """Take a place, which `leave` gives back. The time, by the clock of `leave`.
+        """Takes a place, which `leave` gives back. Returns the time, by the clock of `leave`.
 
         Raises DriverError, transient, while the account does not answer.
         """
@@ -58,7 +58,7 @@ class Places:
                     raise DriverError(ErrorClass.TRANSIENT, self._words())
                 await asyncio.wait({turn}, timeout=patience)
         except BaseException:
-            if turn.done():  # it was given a place in the same moment
+            if turn.done():  # it was given a place at the same moment
                 self._give_back()
             else:
                 self._queue.remove(turn)
@@ -66,14 +66,14 @@ class Places:
         return self._clock()
 
     def leave(self, began: float, call: Future[Any]) -> None:
-        """The call is over, as late as its thread is."""
+        """The call is over, however late its thread is."""
         now = self._clock()
-        if not call.cancelled():  # else it was not even made
+        if not call.cancelled():  # otherwise it was not even made
             error = call.exception()
             silent = isinstance(error, DriverError) and error.error_class is ErrorClass.TRANSIENT
             if not silent:
                 self._patient_from, self._hung_until = now, now
-            elif now - began >= PATIENCE:  # an error that comes at once keeps nobody
+            elif now - began >= PATIENCE:  # an error that comes at once keeps nobody waiting
                 self._hung_until = now + REMEMBERED
         self._give_back()
 

@@ -22,7 +22,7 @@ from resources.settings import Settings, SettingsError
 
 
 class SecretMissing(Exception):
-    """The message names the Secret, the key and the source; never a value."""
+    """A Secret or key is missing. The message names it and the source; never a value."""
 
 
 class SecretData(BaseModel):
@@ -44,7 +44,7 @@ class Secrets:
         self._clusters = clusters
 
     async def get(self, ref: SecretRef) -> SecretData:
-        """Raises SecretMissing; KubeError when the source cannot be reached."""
+        """Returns the Secret. Raises SecretMissing; KubeError when the source cannot be reached."""
         if not (is_name(ref.namespace) and is_name(ref.name)):  # it becomes a path
             raise SecretMissing(f"Secret {ref.namespace}/{ref.name}: no Secret can have such a name")
         source = self._settings.secrets.source
@@ -91,14 +91,15 @@ class Secrets:
 
 
 def _files(folder: Path) -> dict[str, bytes]:
-    """One generation's: kubelet swaps a mounted Secret as a whole, by the link `..data`, and a key pair of which one
-    half is from before would be refused."""
+    """The files of one generation: kubelet swaps a mounted Secret as a whole, by the link `..data`, and a key pair with
+    one half from before would be refused."""
     one = (folder / "..data").resolve() if (folder / "..data").exists() else folder
     return {f.name: f.read_bytes() for f in sorted(one.iterdir()) if f.is_file()}
 
 
 def _texts(data: Mapping[str, bytes]) -> dict[str, SecretStr]:
-    """Values that are no UTF-8 are left out: none of ours is one, and others' keys may lie in the same Secret."""
+    """The values as text. One that is not UTF-8 is left out: none of ours is, and others' keys may lie in the same
+    Secret."""
     values = {}
     for key, raw in data.items():
         with contextlib.suppress(UnicodeDecodeError):
@@ -107,7 +108,7 @@ def _texts(data: Mapping[str, bytes]) -> dict[str, SecretStr]:
 
 
 def _environment(ref: SecretRef) -> dict[str, SecretStr]:
-    """HOSTLER_SECRET_<NAMESPACE>_<NAME>__<key>, other characters than letters and digits as `_`."""
+    """The variables HOSTLER_SECRET_<NAMESPACE>_<NAME>__<key>, with characters other than letters and digits as `_`."""
     prefix = "HOSTLER_SECRET_" + re.sub(r"[^A-Z0-9]", "_", f"{ref.namespace}_{ref.name}".upper()) + "__"
     return {k.removeprefix(prefix): SecretStr(v) for k, v in os.environ.items() if k.startswith(prefix)}
 

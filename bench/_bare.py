@@ -1,8 +1,8 @@
 """The least that brings a machine to a Ready node on Temporal: three activities, one signal, one search attribute.
 
-The deeds are Hostler's own (activities/), so that driver and Kubernetes API are asked exactly the same; what is left
-out is the life around them: phases, deadlines, journal, details, the watch of the VM, deletion. It has the name of
-Hostler's machines and says which VM it has, since the watch of the nodes finds by that whom to tell.
+The activities call Hostler's own (activities/), so that driver and Kubernetes API get exactly the same requests; what
+is left out is the life around them: phases, deadlines, journal, details, the watch of the VM, deletion. It has the name
+of Hostler's machines and publishes its VM, since the watch of the nodes finds the workflow to tell that way.
 """
 
 from __future__ import annotations
@@ -69,7 +69,8 @@ class BareActivities:
 
 @workflow.defn(name="MachineWorkflow")
 class BareMachine:
-    """Has a machine's id, because the watch signals by it. Completes when its node is Ready and takes work."""
+    """A workflow with a machine's id, because the watch signals by it. It completes when its node is Ready and takes
+    work."""
 
     @workflow.init
     def __init__(self, input: BareInput) -> None:

@@ -1,7 +1,7 @@
 """The worker process of the bare side: `python bench/_bare_worker.py --settings FILE`.
 
 It is Hostler's own worker (settings, clients, pollers, slots, sandbox, boundary, the cluster's watches) that serves the
-bare workflow in place of the machine's, and one more task queue for its deeds.
+bare workflow in place of the machine's, and one more task queue for its activities.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from workflows.machine import MachineWorkflow
 
 
 def deeds_worker(settings: Settings, deps: Deps) -> Worker:
-    """With the options that worker.build gives to every queue of activities."""
+    """A worker with the options that worker.build gives to every queue of activities."""
     deeds = BareActivities(deps)
     return Worker(
         deps.client,

@@ -1,4 +1,4 @@
-"""A benchmark as a program: run to its end or to a signal, a table, and last one line of JSON."""
+"""A benchmark as a program: it runs to its end or to a signal, and prints a table and last one line of JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Say = Callable[[str], None]
 def program(
     bench: Callable[[Say], Awaitable[T]], show: Callable[[T, Console], None], summary: Callable[[T], object]
 ) -> int:
-    """The exit code. `bench` may say how far it is; what it found is shown when its processes have ended."""
+    """Runs `bench` and returns the exit code. `bench` may report how far it is; its findings are shown when its
+    processes have ended."""
     console = Console(highlight=False, soft_wrap=True)
     try:
         found = asyncio.run(_run(bench, lambda words: console.print(words)))
@@ -38,7 +39,7 @@ def program(
 async def _run(bench: Callable[[Say], Awaitable[T]], say: Say) -> T:
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # as Ctrl-C: processes are ended
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # like Ctrl-C: processes are ended
     found = await bench(say)
     await asyncio.sleep(0.1)  # the process may crash at exit right after the last call (temporalio/sdk-python#300)
     return found

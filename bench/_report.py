@@ -1,4 +1,4 @@
-"""What the rounds gave, as a table and as one line of JSON."""
+"""What the rounds found, as a table and as one line of JSON."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Round:
     machines: int
     seconds: float
     cpu: dict[str, float]
-    """Seconds, by process."""
+    """Seconds by process."""
     ec2_calls: int
 
     @property
@@ -82,7 +82,7 @@ def _median(rounds: list[Round], value: Callable[[Round], float]) -> float:
 
 
 def _cpu_ms(rounds: list[Round]) -> dict[str, float]:
-    """Per machine, by process."""
+    """Milliseconds per machine, by process."""
     return {
         name: round(statistics.median(1000 * r.cpu[name] / r.machines for r in rounds), 1) for name in rounds[0].cpu
     }

@@ -2,8 +2,9 @@
 
     python bench/_simulator.py --kubeconfig FILE [--boot 2] [--join 1] [--terminate 2] [--heartbeat 10] [--status 30]
 
-`python -m simulator` has the speeds of the demo and of the tests; the ones heartbeat too slowly to boot at once, the
-others so fast that hundreds of kubelets would measure themselves. Prints one line of JSON with its addresses.
+`python -m simulator` has the speeds of the demo and of the tests; at the demo's speed kubelets heartbeat too slowly to
+boot at once, at the tests' speed so fast that hundreds of kubelets would measure themselves. Prints one line of JSON
+with its addresses.
 """
 
 from __future__ import annotations
@@ -47,9 +48,9 @@ if __name__ == "__main__":
     for name in ("boot", "join", "terminate"):
         parser.add_argument(f"--{name}", type=float, default=0.0, metavar="SECONDS", help="default: at once")
     parser.add_argument("--heartbeat", type=float, default=10.0, metavar="SECONDS", help="default: as a real kubelet")
-    # Of a real kubelet 300: here each node reports several times while idle machines are looked at.
+    # A real kubelet has 300: here each node reports several times while idle machines are looked at.
     parser.add_argument("--status", type=float, default=30.0, metavar="SECONDS", help="default: 30")
     options = parser.parse_args()
     times = {name: getattr(options, name) for name in ("boot", "join", "terminate", "heartbeat", "status")}
-    times["grace"] = 5 * options.heartbeat  # as a real kube-controller-manager, for a real kubelet
+    times["grace"] = 5 * options.heartbeat  # like a real kube-controller-manager, for a real kubelet
     asyncio.run(serve(options.kubeconfig, TIMINGS.model_copy(update=times)))

@@ -1,7 +1,7 @@
 """What one round runs on: Temporal's dev server, the simulator and one worker, each in a process of its own.
 
 Everything is on 127.0.0.1 and in a temporary folder; leaving the stack ends every process, and so does the death of
-this one. Processor time and memory are read from /proc, so that Linux is needed.
+this one. Processor time and memory are read from /proc, so Linux is needed.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ HERE = Path(__file__).parent
 EXAMPLES = HERE.parent / "examples" / "aws"
 HOST = "127.0.0.1"
 CLUSTER = "bench"
-FULL_NAME = "shoot--hostler--demo"  # which the examples' class has among its tags
-KNOBS = {  # as in tests/conftest.py: also one partition, as five pollers serve four badly
+FULL_NAME = "shoot--hostler--demo"  # the examples' class has it among its tags
+KNOBS = {  # as in tests/conftest.py; also one partition, as five pollers serve four badly
     **stack.KNOBS,
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
@@ -53,7 +53,7 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Times:
-    """What a machine takes, in seconds; and between two signs of life of its kubelet."""
+    """What a machine takes, in seconds; and the time between two signs of life of its kubelet."""
 
     boot: float = 0.0
     join: float = 0.0
@@ -68,11 +68,11 @@ class Stack:
     settings: Settings
     manifests: Loaded
     admin: str
-    """Address of the simulator's admin API."""
+    """The address of the simulator's admin API."""
     children: dict[str, Child]
-    """server, simulator and worker."""
+    """The server, the simulator and the worker."""
     troubles: list[str]
-    """What the processes' supervisor said: one that died spoils the numbers."""
+    """What the processes' supervisor reported: a process that died spoils the numbers."""
 
     def cpu_seconds(self) -> dict[str, float]:
         """User and system time of every process so far; `client` is this one."""
@@ -80,7 +80,7 @@ class Stack:
         return {name: _cpu_seconds(pid) for name, pid in {**pids, "client": os.getpid()}.items()}
 
     def rss_kb(self, child: str = "worker") -> int:
-        """Memory of one of the children."""
+        """The memory of one of the children."""
         status = Path(f"/proc/{self.children[child].pid}/status").read_text()
         return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS:"))
 
@@ -93,7 +93,7 @@ class Stack:
         return body["calls"], body["last"]
 
     def check(self) -> None:
-        """Raises BenchError when a process did not live through."""
+        """Raises BenchError when a process has not survived."""
         if self.troubles:
             raise BenchError("; ".join(self.troubles))
 
@@ -150,13 +150,13 @@ def _python(root: Path, name: str, arguments: list[str]) -> Command:
 
 
 def _environment() -> dict[str, str]:
-    """Of the children: no other server, cloud or proxy that this shell may name."""
+    """The environment of the children: without any other server, cloud or proxy that this shell may name."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "HOSTLER_", "AWS_"))}
     return {**kept, "TEMPORAL_CONFIG_FILE": os.devnull, "NO_PROXY": HOST, "no_proxy": HOST}
 
 
 def _write_settings(root: Path, address: str, aws: dict[str, Any], cached: int) -> Path:
-    """A production worker's settings: no timings, which are the workflows' defaults, and the loose sandbox."""
+    """Writes a production worker's settings: no timings, so the workflows' defaults count, and the loose sandbox."""
     content = {
         "temporal": {"address": address},
         "queuePrefix": "bench",

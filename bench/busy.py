@@ -4,10 +4,10 @@ Runs on fresh stacks (Temporal's dev server, the simulator, one worker: three pr
 
     python bench/busy.py [--machines 200] [--members 2000] [--announcements 5000]
 
-- *asked*: a pool comes up with so many machines, which boot at once. Twice a second somebody asks how it is
-  (`hostler get pool`), and once a second somebody scales it to what it has already.
-- *storm*: so many members of a pool report that they are NotReady, within a second or as fast as the server takes it.
-- *announced*: the accounts of so many classes are announced to a cluster, as fast as the server takes it.
+- *asked*: a pool comes up with this many machines, which boot at once. Twice a second somebody asks how it is
+  (`hostler get pool`), and once a second somebody scales it to the size that it has already.
+- *storm*: this many members of a pool report that they are NotReady, within a second or as fast as the server takes it.
+- *announced*: the accounts of this many classes are announced to a cluster, as fast as the server takes it.
 
 In the middle of storm and announcements a person has an intent (pause). Prints a table and, last, one line of JSON:
 
@@ -15,7 +15,7 @@ In the middle of storm and announcements a person has an intent (pause). Prints 
                 intents alike, where `recorded` had no answer within 5 s
     storm       sent_seconds, planned_seconds (from the first report to the plan with the last), intent_seconds,
                 tasks, failed_tasks (workflow tasks that failed or timed out, by their cause)
-    announced   alike
+    announced   the same
 
 What this does not measure: a cloud, and a Temporal cluster with a database. The members of the storm have no workflows
 of their own, whose tasks would take most of the worker's time.
@@ -65,7 +65,7 @@ FAILED = (EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED, EventType.EVENT_TYPE_WORKFL
 
 
 class Waits:
-    """Of one kind of question, in seconds."""
+    """Waits for answers to one kind of question, in seconds."""
 
     def __init__(self, unanswered: str) -> None:
         self.unanswered = unanswered
@@ -115,7 +115,7 @@ async def asked(machines: int) -> dict[str, Any]:
 
 @contextlib.asynccontextmanager
 async def every(seconds: float, act: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Begun so often, whether the last one is over or not: impatience does not wait."""
+    """Begins a call this often, whether the last one is over or not: impatience does not wait."""
     begun: set[asyncio.Task[None]] = set()
 
     async def again() -> None:
@@ -157,7 +157,7 @@ async def storm(members: int) -> dict[str, Any]:
 
 
 def _grown(stack: Stack, members: int) -> PoolState:
-    """A pool that has come up, as a former run hands it over."""
+    """A pool that has come up, as an earlier run hands it over."""
     now, manifest = datetime.now(UTC), stack.manifests.classes[0]
     snapshot, spec = ClassSnapshot.of(manifest), pool_of(manifest, members).spec
     return PoolState(
@@ -233,7 +233,7 @@ async def _burst(
 
 
 async def _tasks(stack: Stack, workflow_id: str) -> tuple[dict[str, int], int]:
-    """Workflow tasks of all runs: those that failed or timed out, by their cause, and all that were completed."""
+    """Workflow tasks of all runs: those that failed or timed out, by their cause, and all completed ones."""
     failed, done = Counter[str](), 0
     async for execution in stack.client.list_workflows(f"WorkflowId='{workflow_id}'"):
         handle = stack.client.get_workflow_handle(workflow_id, run_id=execution.run_id)

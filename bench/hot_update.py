@@ -10,18 +10,18 @@ Prints a table and, last, one line of JSON:
 
     seconds               from the apply until the class knows that every machine is updated
     calls                 EC2 calls of the change, by operation, and `calls_per_machine`
-    changing_per_machine  of them, those that change something; the goal is 1: one CreateTags for a VM with all it has
+    changing_per_machine  those among them that change something; the goal is 1: one CreateTags for a VM with all it has
     replaced              VMs that were launched or ended meanwhile; anything but 0 is an error
-    at_work               machines that were at work on the change at the same time, at most, as the class was seen
+    at_work               the most machines at work on the change at the same time, as seen at the class
     concurrency           how many the class allows (annotation hostler.io/update-concurrency)
-    calls_per_second      the setting clouds.aws.callsPerSecond, which Temporal keeps: driver calls, of which each is a
+    calls_per_second      the setting clouds.aws.callsPerSecond, which Temporal keeps: driver calls, each of which is a
                           few EC2 calls; null: none
-    updates_per_second    machines that were updated within one second, at most; with such a limit it is about that, and
+    updates_per_second    the most machines that were updated within one second; with such a limit it is about that, and
                           more in the first second, since what was not used before may be used at once
     events_per_machine    history events of one machine for the change (median)
 
 What this does not measure: a cloud (the simulator answers in about a millisecond, and limits no rate), and a Temporal
-cluster with a database. Compare calls and events; the time is this machine's, on this day.
+cluster with a database. Compare calls and events; the time is this computer's, on this day.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from starter.sdk.errors import NoAnswer
 
 MOST = 500  # machines
 LOOK_EVERY = 0.1  # seconds between two looks at the class
-SECONDS_EACH = 3  # for a machine, on a busy computer; then something is wrong
+SECONDS_EACH = 3  # for a machine, on a busy computer; after that something is wrong
 TAG = "bench.hostler.io/cost"
 REPLACING = ("RunInstances", "TerminateInstances")
 
@@ -65,7 +65,7 @@ class Numbers:
     calls: Counter[str]
     changing: int
     resources: int
-    """That carry the new value."""
+    """Resources that carry the new value."""
     at_work: int
     concurrency: int
     calls_per_second: float | None
@@ -135,7 +135,8 @@ async def _all_running(stack: Stack, machines: int) -> None:
 
 
 async def _all_done(stack: Stack, hostler: HostlerClient, manifest: MachineClass, machines: int) -> int:
-    """Until the class knows them all, and each is done with the newest generation; the most seen at work at once."""
+    """Waits until the class has every machine as done with the newest generation; returns the most seen at work at
+    once."""
     deadline, most = time.monotonic() + 60 + SECONDS_EACH * machines, 0
     while True:
         state = None
@@ -152,7 +153,7 @@ async def _all_done(stack: Stack, hostler: HostlerClient, manifest: MachineClass
 
 
 def _at_work(state: ClassState) -> int:
-    """Told of the newest generation, and not done with it."""
+    """Machines that were told of the newest generation, and are not done with it."""
     newest = [u for u in state.users.values() if u.told == state.generation]
     return sum(u.generation < state.generation or not u.settled for u in newest)
 
@@ -203,7 +204,7 @@ async def _events(handle: Any) -> int:
 
 
 def _check(numbers: Numbers, tagged: int) -> None:
-    """Numbers of a change that did not reach every VM, or that replaced one, would be worth nothing."""
+    """Checks the change. Numbers of a change that did not reach every VM, or that replaced one, would be worthless."""
     if tagged != numbers.machines:
         raise BenchError(f"{numbers.machines} machines are said to be updated, and {tagged} VMs were tagged")
     if replaced := {o: numbers.calls[o] for o in REPLACING if numbers.calls[o]}:

@@ -1,4 +1,4 @@
-"""How fast machines come to life, what a living one costs, and how much of that is ours.
+"""How fast machines come to life, what a living one costs, and how much of that is our own doing.
 
     python bench/life.py [--machines 200] [--rounds 3] [--idle 30]
 
@@ -94,7 +94,7 @@ async def bench(machines: int, rounds: int, idle: float, say: Callable[[str], No
 
 
 async def burst(stack: Stack, side: Side, prefix: str, machines: int) -> Round:
-    """Start so many at once, and wait until all of them are done."""
+    """Starts that many machines at once, and waits until all of them are done."""
     before = await stack.client.count_workflows(DONE[side])
     _, last = await stack.calls(0, "ec2")
     cpu, started = stack.cpu_seconds(), time.monotonic()
@@ -114,7 +114,7 @@ def _names(prefix: str, machines: int) -> list[str]:
 
 
 def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]]:
-    """A machine of examples/aws, started as `hostler apply` does; the bare one with the cluster alone to find it by."""
+    """Starts a machine of examples/aws as `hostler apply` does; the bare one with only the cluster to find it by."""
     machine, snapshot = stack.manifests.machines[0], ClassSnapshot.of(stack.manifests.classes[0])
     prefix, identity = stack.settings.queue_prefix, names.machine_id(CLUSTER, name)
     found: list[SearchAttributePair[Any]] = [SearchAttributePair(attributes.CLUSTER, CLUSTER)]
@@ -147,7 +147,8 @@ def _starter(stack: Stack, side: Side, name: str) -> Callable[[], Awaitable[Any]
 
 
 async def _all_done(stack: Stack, side: Side, wanted: int, deadline: float) -> None:
-    """By visibility, which the dev server writes with the workflow task itself; the same question for both sides."""
+    """Waits by visibility, which the dev server writes with the workflow task itself; the same question for both
+    sides."""
     while (count := (await stack.client.count_workflows(DONE[side])).count) < wanted:
         stack.check()
         if time.monotonic() > deadline:
@@ -170,12 +171,12 @@ async def together(calls: Iterable[Callable[[], Awaitable[Any]]]) -> list[Any]:
 
 
 async def costs(stack: Stack, machines: int, idle: float, say: Callable[[str], None]) -> Costs:
-    """With the machines of the burst "a" Running: memory, idle events, and the events of lives."""
+    """Measures, with the machines of the burst "a" Running, memory, idle events, and the events of lives."""
     first = [stack.client.get_workflow_handle(names.machine_id(CLUSTER, n)) for n in _names("a", machines)]
     await _quiet(first)
     rss = stack.rss_kb()
-    # The burst has paid for threads, connections and arenas. What as many more machines add, a few at a time, so that
-    # nothing of that grows again, is what they take.
+    # The burst has paid for threads, connections and arenas. Then as many machines again come, a few at a time, so that
+    # none of that grows again: what they add is what they take.
     second = []
     for start in range(0, machines, WAVE):
         size = min(WAVE, machines - start)
@@ -210,13 +211,13 @@ async def costs(stack: Stack, machines: int, idle: float, say: Callable[[str], N
 
 
 async def _events(handles: list[Handle]) -> int:
-    """History events of all of them."""
+    """History events of all of them together."""
     described = await together([handle.describe for handle in handles])
     return sum(d.history_length for d in described)
 
 
 async def _quiet(handles: list[Handle]) -> int:
-    """Wait until what became Running has settled; the number of events then."""
+    """Waits until what became Running has settled; returns the number of events then."""
     deadline, former = time.monotonic() + 60, -1
     while (now := await _events(handles)) != former:
         if time.monotonic() > deadline:
@@ -227,7 +228,7 @@ async def _quiet(handles: list[Handle]) -> int:
 
 
 async def _events_to_running(handle: Handle) -> int:
-    """Up to and including the upsert of HostlerPhase = Running."""
+    """History events up to and including the upsert of HostlerPhase = Running."""
     async for event in handle.fetch_history_events():
         if _says(event, Phase.RUNNING):
             return event.event_id
@@ -243,7 +244,7 @@ def _says(event: HistoryEvent, phase: Phase) -> bool:
 
 
 async def _lives(stack: Stack, handles: list[Handle]) -> list[int]:
-    """Delete them; the events of their whole histories."""
+    """Deletes them; returns the events of their whole histories."""
 
     async def end(handle: Handle) -> int:
         intent = DeleteIntent(id=str(uuid.uuid4()), requested_by="bench")

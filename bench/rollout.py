@@ -1,4 +1,4 @@
-"""How long a pool takes to come up, to roll and to go down, against what the machines themselves take.
+"""How long a pool takes to come up, to roll and to go down, compared with what the machines themselves take.
 
 Runs on a fresh stack (Temporal's dev server, the simulator, one worker: three processes; this one is the client) with
 machines that take their time as a cloud's do: a boot, a join, a termination. The pool is applied with N replicas, then
@@ -13,10 +13,10 @@ Prints a table and, last, one line of JSON:
                    surge and maxUnavailable allow at once; the goal is 1.3
     down_ratio     seconds until no VM is left, ÷ termination
     up_seconds, rollout_seconds, down_seconds, and the ideals they are divided by
-    most_vms       VMs at the same time, at most, as EC2's journal has them; more than N + surge is an error
+    most_vms       the most VMs at the same time, from EC2's journal; more than N + surge is an error
     events         history events of the pool's last run, and of one machine that is Running
     cpu_seconds    of each process, over all
-    load           of this computer, when it began
+    load           of this computer, at the beginning
 
 The ideal knows no slow start (1, 2, 4, … machines on the way to a VM) and no node that has to be marked or drained, so
 1.0 is out of reach. What this does not measure: a cloud, whose calls take 100 ms and more, and a Temporal cluster with
@@ -156,7 +156,7 @@ def pool_of(manifest: MachineClass, machines: int, surge: str = "1", unavailable
 
 
 def rolled_out(machines: int, revision: int) -> Callable[[PoolSummary], bool]:
-    """Nothing left to do, and no VM more than there shall be."""
+    """Nothing is left to do, and there are no more VMs than there should be."""
 
     def done(s: PoolSummary) -> bool:
         return (s.replicas, s.revision, s.machines) == (machines, revision, machines) and s.rolled_out
@@ -171,7 +171,7 @@ async def timed(
     await act()
     last: PoolSummary | None = None
     while True:
-        with contextlib.suppress(NoAnswer, Unreachable):  # what has much to do answers late; `check` knows what is dead
+        with contextlib.suppress(NoAnswer, Unreachable):  # a busy worker answers late; `check` finds dead processes
             last = await hostler.pools.summary(POOL)
             if done(last):
                 return time.monotonic() - started
@@ -182,7 +182,7 @@ async def timed(
 
 
 async def _most_vms(stack: Stack, terminate: float) -> int:
-    """From EC2's journal: a VM lives from its launch until its termination takes effect."""
+    """The most VMs at once, from EC2's journal: a VM lives from its launch until its termination takes effect."""
     changes: list[tuple[float, int]] = []
     since = 0
     while True:
@@ -205,7 +205,7 @@ async def _most_vms(stack: Stack, terminate: float) -> int:
 
 
 async def _events(stack: Stack, workflow_id: str) -> int:
-    """Of the newest run."""
+    """History events of the newest run."""
     return int((await stack.client.get_workflow_handle(workflow_id).describe()).history_length)
 
 

@@ -40,12 +40,13 @@ from resources.manifests import MachineClass
 from starter.sdk.client import HostlerClient
 
 LEASES_A_SECOND = 50
-"""Of all kubelets together, at most."""
+"""Lease renewals of all kubelets together, at most."""
 COLUMNS = ("machines", "up_ms", "down_ms", "pool_events", "machine_events", "state_kb", "worker_kb", "server_kb")
 
 
 async def bench(machines: int, idle: float, say: Callable[[str], None]) -> dict[str, Any]:
-    # One process plays all kubelets: many of them show signs of life more rarely, so that it is not what is measured.
+    # One process plays all kubelets: many of them renew their Leases more rarely, so that this process is not what is
+    # measured.
     beats = max(10.0, machines / LEASES_A_SECOND)
     times = Times(heartbeat=beats, status=3 * beats)
     async with running("hostler", 2 * machines + 100, times=times) as stack:
@@ -86,7 +87,7 @@ async def bench(machines: int, idle: float, say: Callable[[str], None]) -> dict[
 
 
 async def _all_events(client: Any, workflow_id: str) -> int:
-    """Of all runs."""
+    """History events of all runs."""
     found = [e.run_id async for e in client.list_workflows(f"WorkflowId='{workflow_id}'")]
     handles = [client.get_workflow_handle(workflow_id, run_id=run) for run in found]
     return sum([(await handle.describe()).history_length for handle in handles])

@@ -1,11 +1,12 @@
 """The contract of every cloud's driver (seed 000; machine-controller-manager docs/development/cp_support_new.md).
 
-Methods block: the clouds' SDKs do, and activities call them in a thread. Every method is idempotent and its docstring
-says how; get_account, get_machine_status, list_machines and get_volume_ids make no changing call. All raise
+Methods block, as the clouds' SDKs do, and activities call them in a thread. Every method is idempotent and its
+docstring says how; get_account, get_machine_status, list_machines and get_volume_ids make no changing call. All raise
 DriverError.
 
-"Not found" is said of the account that the credentials open, and a Secret may open another one tomorrow. So a VM tells
-its account, and whoever is about to believe that a VM is gone asks get_account first (activities/accounts.py).
+"Not found" is true of the account that the credentials open, and a Secret may open another one tomorrow. So a VM's
+status names its account, and a caller that is about to believe that a VM is gone asks get_account first
+(activities/accounts.py).
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ class Request(BaseModel):
 
 
 class Identity(Request):
-    """Whom a resource belongs to. `cluster_full_name` and `role` make Gardener's must-tags where the class has none."""
+    """The owner of a resource. `cluster_full_name` and `role` make Gardener's must-tags where the class has none."""
 
     cluster: str
     name: str
     uid: str
     installation: str = ""
-    """Which Hostler; "": not said, and then no tag says it either."""
+    """Which Hostler; "": unknown, and then no tag says it either."""
     cluster_full_name: str | None = None
     role: str = "node"
 
@@ -75,13 +76,13 @@ class MachineStatus(Request):
     addresses: list[str] = Field(default_factory=list)
     state: VmState = VmState.PENDING
     impaired: str | None = None
-    """The provider's own health check fails, in its words; read when a diagnosis was asked for."""
+    """What the provider's own health check says when it fails; read when a diagnosis was asked for."""
     uid: str | None = None
     """The machine uid in its tags."""
     name: str | None = None
     """The machine name in its tags."""
     account_id: str = ""
-    """The account that owns it, as the cloud names accounts (AWS: 12 digits); "" where the cloud does not tell."""
+    """The account that owns it, as the cloud names accounts (AWS: 12 digits); "" where the cloud does not say."""
     installation: str | None = None
     """The installation in its tags; None where it was made before there was such a tag."""
     console: str | None = None
@@ -89,7 +90,7 @@ class MachineStatus(Request):
 
 
 class NameTaken(DriverError):
-    """Living VMs carry the machine's name and another uid: of a life that is over, as far as anybody knows."""
+    """Living VMs carry the machine's name and another uid: that of a life that is over, as far as anybody knows."""
 
     def __init__(self, machine: Identity, vms: Sequence[MachineStatus]) -> None:
         found = " and ".join(f"{vm.provider_id} ({vm.state}, uid {vm.uid or 'unknown'})" for vm in vms)
@@ -101,21 +102,23 @@ class NameTaken(DriverError):
 
 
 def is_of(tagged: str | None, installation: str) -> bool:
-    """Whether what carries this tag of an installation, or none, may be this installation's."""
+    """Whether a resource that carries this tag of an installation, or none, may be this installation's."""
     return not tagged or not installation or tagged == installation
 
 
 class GetMachineStatusRequest(MachineRequest):
     provider_id: str | None = None
-    """With it the VM is read by id; without, it is looked up by its tags (cluster, machine, uid) and by `token`."""
+    """With an id the VM is read by id; without one, it is looked up by its tags (cluster, machine, uid) and by
+    `token`."""
     token: str = ""
     diagnose: bool = False
-    """Also read the provider's own health checks and the console: further calls, for a VM that should be up by now."""
+    """Whether to read the provider's own health checks and the console too: further calls, for a VM that should be up
+    by now."""
 
 
 class Making(Request):
-    """Of a creation that takes longer than a call: it is under way. The same request with the same token goes on with
-    it, and makes nothing a second time."""
+    """A creation that takes longer than a call is under way. The same request with the same token continues it, and
+    makes nothing a second time."""
 
     what: str
     """What is being made now, in words that stay the same while it is: `network interface nic-1`."""
@@ -126,33 +129,33 @@ class Making(Request):
 class UpdateMachineRequest(MachineRequest):
     provider_id: str
     last_applied_provider_spec: dict[str, Any] | None = None
-    """None: the post-start update, once after creation. Else: a hot update of the updatable fields from this one to
-    `provider_spec`; in what else the two differ is not looked at."""
+    """None: the post-start update, once after creation. Otherwise a hot update of the updatable fields from this spec
+    to `provider_spec`; other differences between the two are ignored."""
     untagged: bool = False
-    """The VM was seen without the tag of its installation. The post-start update adds it, if it may; a hot update adds
-    it to what it writes tags on anyway."""
+    """The VM was seen without its installation's tag. The post-start update adds it, if it may; a hot update adds it to
+    whatever it writes tags on anyway."""
 
 
 class UpdateMachineResponse(Request):
     changed: list[str] = Field(default_factory=list)
     """What was changed, in words; empty when all was already so."""
     resources: list[ResourceUpdate] = Field(default_factory=list)
-    """Of a hot update: the resources that were changed."""
+    """For a hot update: the resources that were changed."""
 
 
 class DeleteMachineRequest(MachineRequest):
     provider_id: str | None = None
-    """With it the VM of this id, and in any case everything that carries the machine's uid tag."""
+    """The VM of this id, if there is one, and in any case everything that carries the machine's uid tag."""
     token: str = ""
 
 
 class Evidence(StrEnum):
     PRESENT = "present"
-    """Something is still there; it has been told to go."""
+    """Something is still there; its deletion has been requested."""
     TERMINATED = "terminated"
     """The cloud itself says that the VM is terminated, and nothing else is left."""
     NOT_FOUND = "not_found"
-    """Neither by id nor by tag, with credentials that can read: gone, if it is still so after the lag window."""
+    """Found neither by id nor by tag, with credentials that can read: gone, if it is still so after the lag window."""
 
 
 class DeleteMachineResponse(Request):
@@ -165,12 +168,12 @@ class DeleteMachineResponse(Request):
     """The account that owns the VM which was found; "" when none was."""
     vms: dict[str, str] = Field(default_factory=dict)
     """providerID of each VM of the machine that the cloud still shows, in whatever state, to its node_name (as in
-    MachineStatus), which many clouds tell only of one that lives."""
+    MachineStatus), which many clouds give only for a living one."""
 
 
 class ListMachinesRequest(Request):
-    """All VMs of a cluster in the account and region of a provider spec, by owner tag, whatever the installation: who
-    asks says which are its own (`is_of`)."""
+    """All VMs of a cluster in the account and region of a provider spec, by owner tag, whatever the installation: the
+    caller decides which are its own (`is_of`)."""
 
     cluster: str
     provider_spec: dict[str, Any]
@@ -182,11 +185,11 @@ class ListMachinesResponse(Request):
 
 
 class GetAccountRequest(Request):
-    """Whose the credentials are, asked where a provider spec's machines are."""
+    """Asks whose the credentials are, in the place of a provider spec's machines."""
 
     provider_spec: dict[str, Any]
     provider_id: str | None = None
-    """Of a machine there, for a spec that does not say where."""
+    """The id of a machine there, for a spec that does not say where."""
     secret: Mapping[str, SecretStr] = Field(default_factory=dict)
 
 
@@ -203,26 +206,27 @@ class GetVolumeIDsResponse(Request):
 
 class Driver(Protocol):
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
-        """Make the VM with its disks and NICs, tagged in the same call where the cloud takes tags.
+        """Makes the VM with its disks and NICs, tagged in the same call where the cloud takes tags.
 
         Idempotent by token: a repeated call answers with the same VM. Raises IdempotencyMismatch when the token is
         bound to something else.
 
         A cloud that makes a NIC or a disk apart from the VM, or that takes minutes for the VM, is not waited for: each
         call is one pass, which begins what is due and answers Making, until it answers with the VM. Nothing is kept
-        between two passes: what is there already is found by names that follow from uid and token, or by tags. It is
-        told as the VM once the cloud has given it an id; whether it then runs, get_machine_status says. What was made
-        apart is the machine's from its first moment: delete_machine finds it by uid, also where no VM ever came.
+        between two passes: what is there already is found by names that follow from uid and token, or by tags. The
+        answer is the VM once the cloud has given it an id; whether it then runs, get_machine_status says. What was made
+        separately is the machine's from its first moment: delete_machine finds it by uid, even where no VM was ever
+        made.
         """
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
-        """Bring a VM to its spec without replacing it. Idempotent: it looks first and changes only what differs.
+        """Brings a VM to its spec without replacing it. Idempotent: it looks first and changes only what differs.
 
         Raises Unimplemented where the cloud's driver has nothing to update.
         """
 
     def delete_machine(self, request: DeleteMachineRequest) -> DeleteMachineResponse:
-        """One pass: tell everything of the machine to go, release what is kept, and say what is left.
+        """Makes one pass: it has everything of the machine deleted, releases what is kept, and says what is left.
 
         Idempotent: called until it answers `terminated`, or `not_found` twice, further apart than the lag window.
         """
@@ -230,21 +234,22 @@ class Driver(Protocol):
     def get_machine_status(self, request: GetMachineStatusRequest) -> MachineStatus:
         """Read only. Raises DriverError of class not_found when there is no living VM, conflict when there are two.
 
-        Without an id, raises NameTaken when none of this uid is there, but a living one of the same cluster and machine
-        name, of this installation or of none that is told: one on its way out takes no name.
+        Without an id, raises NameTaken when there is no VM of this uid, but a living one of the same cluster and
+        machine name, of this installation or with no installation's tag: a VM on its way out takes no name.
         """
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
-        """Read only. Living VMs, all pages."""
+        """Read only. Lists living VMs, all pages."""
 
     def get_account(self, request: GetAccountRequest) -> str:
-        """Read only. The account that the credentials open, in the words of MachineStatus.account_id; never empty.
+        """Read only. Returns the account that the credentials open, in the words of MachineStatus.account_id; never
+        empty.
 
-        It may be remembered for the very credentials that it was asked with, for some minutes at most.
+        It may be remembered for those very credentials, for some minutes at most.
         """
 
     def get_volume_ids(self, request: GetVolumeIDsRequest) -> GetVolumeIDsResponse:
-        """No call at all: the ids are in the specs."""
+        """Makes no call at all: the ids are in the specs."""
 
 
 class DriverSettings(Request):
@@ -252,11 +257,11 @@ class DriverSettings(Request):
 
     endpoint: str | None = None
     timeout: timedelta = timedelta(seconds=20)
-    """Of one call to the cloud."""
+    """The timeout of one call to the cloud."""
 
 
 def parsed(model: type[S], provider_spec: dict[str, Any]) -> S:
-    """Raises DriverError of class invalid with the path of every wrong field, never its value."""
+    """The spec, parsed. Raises DriverError of class invalid with the path of every wrong field, never its value."""
     try:
         return model.model_validate(provider_spec)
     except ValidationError as e:
@@ -266,7 +271,7 @@ def parsed(model: type[S], provider_spec: dict[str, Any]) -> S:
 
 
 def load_driver(provider: str, settings: DriverSettings | None = None) -> Driver:
-    """The driver of a provider. Its SDK is imported here and not before: it costs up to 1.6 s."""
+    """Loads a provider's driver. Its SDK is imported here and not before: it costs up to 1.6 s."""
     try:
         module = provider_of(provider).driver
     except UnknownProvider as e:

@@ -49,8 +49,8 @@ class IdempotencyMismatch(DriverError):
 
 
 class WrongAccount(DriverError):
-    """The credentials open another account (`opened`) than the one in question: what is not found there says nothing,
-    and nothing is made there."""
+    """The credentials open another account (`opened`) than the one in question: "not found" there says nothing, and
+    nothing is made there."""
 
     def __init__(self, message: str, opened: str = "") -> None:
         super().__init__(ErrorClass.AUTH, message)
@@ -58,8 +58,8 @@ class WrongAccount(DriverError):
 
 
 class PartialUpdate(DriverError):
-    """A hot update failed on some resources and went on with the others: one error, of the class that is waited for
-    longest, with what became of each."""
+    """A hot update failed on some resources and went on with the others: one error, of the class with the longest wait,
+    with what became of each."""
 
     def __init__(self, error: DriverError, resources: list[ResourceUpdate]) -> None:
         super().__init__(

@@ -1,4 +1,4 @@
-"""What becomes of failed calls, the same for every cloud: what may be said of one, and several as one."""
+"""What becomes of failed calls, the same for every cloud: what may be quoted of one, and how several become one."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ LONGER_WAIT = (
     ErrorClass.THROTTLED,
     ErrorClass.TRANSIENT,
 )
-"""Classes by how long they are waited for, longest first: several errors at once wait as the longest of them."""
+"""Classes ordered by their wait, longest first: several errors together wait as the one with the longest wait does."""
 MESSAGE_LENGTH = 500
 _WORD = re.compile(r"[^\s\"'`,;:=]{16,}")
 
 
 def combine(errors: Iterable[DriverError]) -> DriverError:
-    """Several failures as one: the class whose wait is the longest, every message (seed 002: a combined error)."""
+    """Combines several failures into one: the class with the longest wait, and every message (seed 002: a combined
+    error)."""
     ordered = sorted(errors, key=lambda e: LONGER_WAIT.index(e.error_class))
     first = ordered[0]
     if len(ordered) == 1:
@@ -42,7 +43,7 @@ def combine(errors: Iterable[DriverError]) -> DriverError:
 
 
 def about(error: DriverError, resources: Iterable[str]) -> DriverError:
-    """The same, with the ids of the resources that the call was for."""
+    """The same error, with the ids of the resources that the call was for."""
     return DriverError(
         error.error_class,
         f"{', '.join(resources)}: {error.message}",
@@ -53,7 +54,7 @@ def about(error: DriverError, resources: Iterable[str]) -> DriverError:
 
 
 def words_of(user_data: str) -> list[str]:
-    """The whole of it, encoded, and every longer word, in case that an error quotes it."""
+    """The whole of the user data, encoded too, and every longer word in it, in case an error quotes it."""
     if not user_data:
         return []
     words = sorted(_WORD.findall(user_data), key=len, reverse=True)
@@ -61,8 +62,8 @@ def words_of(user_data: str) -> list[str]:
 
 
 def scrub(text: str, hide: Sequence[str] = (), own: Callable[[str], str] = str) -> str:
-    """One line, bounded, without the values of `hide` and without what looks like a secret; `own` takes out what looks
-    like one of the cloud's own."""
+    """The text in one line, bounded, without the values of `hide` and without what looks like a secret; `own` removes
+    what looks like one of the cloud's own secrets."""
     for value in hide:
         text = text.replace(value, "***")
     text = " ".join(hide_secrets(own(text)).split())

@@ -28,7 +28,8 @@ from resources.names import (
 
 
 def must_tags(spec: ProviderSpec, machine: Identity) -> Tags:
-    """Cluster and role as the class has them, else as the settings have them; the cluster's name where they do not.
+    """The must-tags: cluster and role as the class has them, else as the settings have them; the cluster's name where
+    neither does.
 
     Raises DriverError of class invalid when the class names two clusters, or another one than the settings.
     """
@@ -53,8 +54,8 @@ def must_tags(spec: ProviderSpec, machine: Identity) -> Tags:
 
 
 def check_must_tags(last: ProviderSpec, goal: ProviderSpec, machine: Identity) -> None:
-    """Before a hot update. Raises DriverError of class invalid where a must-tag would change; a class that named no
-    cluster or role so far may name the one that its machines carry."""
+    """Checks a hot update beforehand. Raises DriverError of class invalid where a must-tag would change; a class that
+    has named no cluster or role so far may name the one that its machines carry."""
     if refused := list(goal.TAGS.refusals(last.must_tags(), goal.must_tags())):
         raise DriverError(ErrorClass.INVALID, f"nothing is changed: {'; '.join(refused)}")
     carried, named = must_tags(last, machine), must_tags(goal, machine)
@@ -73,13 +74,13 @@ def class_tags(spec: ProviderSpec, resource: str) -> Tags:
 
 
 def launch_tags(spec: ProviderSpec, machine: Identity, resource: str, called: str = "") -> Tags:
-    """What a new resource carries, sorted: a repeated request must match its token. `called`: the cloud's name of it.
+    """What a new resource carries, sorted: a repeated request must match its token. `called`: the cloud's name for it.
 
     Raises DriverError of class invalid, with the count, when it would carry more than the cloud takes.
     """
     must, rules = must_tags(spec, machine), spec.TAGS
     wanted = {**spec.tags_for(resource), **must}
-    wanted.pop(rules.key(TAG_RELEASED), None)  # it would say of a living machine's disk that it belongs to nobody
+    wanted.pop(rules.key(TAG_RELEASED), None)  # it would mark a living machine's disk as nobody's
     if (over := len(wanted) - rules.limit) > 0:
         raise DriverError(
             ErrorClass.INVALID,
@@ -100,8 +101,8 @@ def released_value(rules: TagRules, machine: Identity) -> str:
 def plan_update(
     last: ProviderSpec, goal: ProviderSpec, machine: Identity, resource: str, carried: Mapping[str, str]
 ) -> TagPlan:
-    """The changes of one resource in a hot update, with the tag of its installation where it shows other tags and not
-    that one: it was made before there was such a tag, and one call writes both.
+    """The changes of one resource in a hot update. The installation's tag is added where the resource shows other tags
+    but not that one: it was made before there was such a tag, and one call writes both.
 
     Raises DriverError of class invalid when it would carry more tags than the cloud takes.
     """
@@ -122,8 +123,8 @@ def believed(last: Tags, desired: Tags, actual: Tags) -> Tags:
     """What a resource carries, as far as a read can be believed: reads may lag behind the update before.
 
     A class that goes from `a` to `b` and back within seconds would otherwise find its `a` still there, skip the call,
-    and leave `b` for ever. So for keys that differ between the specs the last applied one is believed: a repeated
-    update makes the same, idempotent call once more.
+    and leave `b` for ever. So where keys differ between the specs, the last applied spec is believed: a repeated update
+    makes the same, idempotent call once more.
     """
     differing = {k for k in {*last, *desired} if last.get(k) != desired.get(k)}
     return {**{k: v for k, v in actual.items() if k not in differing}, **{k: last[k] for k in differing if k in last}}
@@ -152,17 +153,17 @@ class TooManyTags(ValueError):
 
 
 def plan_tags(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
-    """From what was applied last, what is desired and what the resource carries, the changes that are needed.
+    """The changes that are needed, given what was applied last, what is desired and what the resource carries.
 
-    A key is ours when the spec names it, now or last: only such are changed, and only last's are removed. What carries
-    a desired key by somebody else's hand gets our value from now on. `protected` are keys of must-tags, which every
-    resource carries: never in a plan, whatever the specs say. Raises TooManyTags.
+    A key is ours when the spec names it, now or last: only such keys are changed, and only those of the last spec are
+    removed. A desired key that somebody else has set gets our value from now on. `protected` holds the keys of
+    must-tags, which every resource carries: they are never in a plan, whatever the specs say. Raises TooManyTags.
     """
     wanted = {k: desired[k] for k in sorted(desired) if k not in protected}
     changes = {k: v for k, v in wanted.items() if actual.get(k) != v}
     removed = tuple(sorted(k for k in last if k in actual and k not in desired and k not in protected))
     carried = {*actual, *protected}
     count = len((carried | {*changes}) - {*removed})
-    if count > limit and {*changes} - carried:  # a plan that adds nothing cannot be what is too much
+    if count > limit and {*changes} - carried:  # a plan that adds nothing cannot exceed the limit
         raise TooManyTags(count, limit)
     return TagPlan(set=changes, remove=removed)

@@ -20,9 +20,9 @@ class Target:
 
     id: str
     kind: str
-    """As the cloud calls it: instance, volume, network-interface."""
+    """The cloud's name for the kind: instance, volume, network-interface."""
     tags: Tags
-    """As they are read."""
+    """Tags as they were read."""
     plan: TagPlan = field(default_factory=TagPlan)
     changed: list[str] = field(default_factory=list)
     """What was changed, in words."""
@@ -35,7 +35,7 @@ class Target:
 
 
 def answer(targets: Iterable[Target], errors: Sequence[DriverError] = ()) -> UpdateMachineResponse:
-    """Of resources that were changed or failed. `errors` are of what belongs to no single resource, such as reads.
+    """The answer for resources that were changed or failed. `errors` belong to no single resource, such as reads.
 
     Raises PartialUpdate when there was any error.
     """

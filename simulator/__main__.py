@@ -88,7 +88,7 @@ async def _run(settings: SimulatorSettings, kubeconfig: Path | None, die_with_pa
 
 
 def _write_secret(path: Path, text: str) -> None:
-    """Readable for the owner only: the kubeconfig holds the administrator's token."""
+    """Writes a file that only the owner may read: the kubeconfig holds the administrator's token."""
     path.parent.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as file:
@@ -96,7 +96,7 @@ def _write_secret(path: Path, text: str) -> None:
 
 
 def _until_stdin_closes(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    # os.read, not sys.stdin: a thread that holds the lock of sys.stdin would hinder the interpreter's exit.
+    # os.read, not sys.stdin: a thread that holds the lock of sys.stdin would prevent the interpreter's exit.
     while os.read(0, 4096):
         pass
     loop.call_soon_threadsafe(stop.set)

@@ -1,4 +1,5 @@
-"""The simulator's own HTTP API: faults, lag, the journal of calls, knobs, and what befalls a VM from behind.
+"""The simulator's own HTTP API: faults, lag, the journal of calls, knobs, and what happens to a VM behind everyone's
+back.
 
 JSON in and out, on a loopback port of its own and without authentication. A request with an unknown field is refused
 with 422 and the field's name: a misspelt fault rule that strikes nothing would make a test pass for no reason.
@@ -23,7 +24,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class CallsQuery(BaseModel):
-    """What of the journal is asked for: calls after number `since` whose operation fits a shell pattern."""
+    """What part of the journal is asked for: calls after number `since` whose operation fits a shell pattern."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -83,7 +84,7 @@ class Admin:
         return _dumped(self._frame.faults)
 
     async def _post_faults(self, request: web.Request) -> web.Response:
-        """Add one rule, or a list of them; answers them with their ids."""
+        """Adds one rule, or a list of them; answers with their ids."""
         rules = [FaultRule.model_validate(item) for item in await _items(request)]
         for rule in rules:
             self._check_service(rule.service)
@@ -97,7 +98,7 @@ class Admin:
         return _dumped(self._frame.faults)
 
     async def _delete_fault(self, request: web.Request) -> web.Response:
-        """404 when there is no such rule: it may have struck for the last time."""
+        """Deletes a rule. 404 when there is no such rule: it may have struck for the last time."""
         kept = [rule for rule in self._frame.faults if rule.id != request.match_info["id"]]
         if len(kept) == len(self._frame.faults):
             return _error(404, f"no fault rule {request.match_info['id']!r}")
@@ -109,7 +110,7 @@ class Admin:
         return web.json_response(self._frame.lag.model_dump())
 
     async def _post_lag(self, request: web.Request) -> web.Response:
-        """Set the fields that are given, leave the others."""
+        """Sets the fields that are given and leaves the others."""
         given = Lag.model_validate(await _body(request)).model_dump(exclude_unset=True)
         self._frame.lag = self._frame.lag.model_copy(update=given)
         self._changed()
@@ -118,7 +119,7 @@ class Admin:
     # -- journal
 
     async def _get_calls(self, request: web.Request) -> web.Response:
-        """`last` is the number to ask from next time, also when nothing fits."""
+        """Answers with the calls. `last` is the number to ask from next time, even when nothing fits."""
         query = CallsQuery.model_validate(dict(request.query))
         self._check_service(query.service or ANY)
         later = self._frame.calls(since=query.since)
@@ -129,7 +130,7 @@ class Admin:
         return web.json_response({"calls": [call.model_dump(mode="json") for call in calls], "last": last})
 
     def _check_service(self, name: str) -> None:
-        """Raises HTTPUnprocessableEntity: a rule for a service that there is not would strike nothing."""
+        """Raises HTTPUnprocessableEntity for an unknown service: its rule would strike nothing."""
         known = [*self._frame.services, ANY]
         if name not in known:
             message = f"there is no service {name!r}; there are {', '.join(known)}"
@@ -142,7 +143,7 @@ class Admin:
         return _dumped(self._kubelets.knobs, exclude_unset=True)
 
     async def _post_knobs(self, request: web.Request) -> web.Response:
-        """Add one rule or a list of them; a rule takes the place of one with the same `match`."""
+        """Adds one rule or a list of them; a rule replaces one with the same `match`."""
         rules = [KnobRule.model_validate(item) for item in await _items(request)]
         replaced = {rule.match for rule in rules}
         self._kubelets.set_knobs([*(r for r in self._kubelets.knobs if r.match not in replaced), *rules])
@@ -155,7 +156,7 @@ class Admin:
         return _dumped(self._kubelets.knobs)
 
     async def _reset(self, request: web.Request) -> web.Response:
-        """Faults, journal, lag and knobs as on the first day; the cloud and the cluster stay as they are."""
+        """Resets faults, journal, lag and knobs to their initial state; the cloud and the cluster stay as they are."""
         self._frame.clear_faults()
         self._frame.reset_journal()
         self._frame.lag = Lag()
@@ -166,7 +167,7 @@ class Admin:
     # -- VMs
 
     def _add_cloud(self, cloud: Cloud) -> None:
-        """`/<service>/console`, `/impair` and `/kill`: what befalls its VMs from behind."""
+        """Adds `/<service>/console`, `/impair` and `/kill`: what happens to its VMs behind everyone's back."""
 
         async def console(request: web.Request) -> web.Response:
             asked = _Console.model_validate(await _body(request))

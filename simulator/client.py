@@ -80,10 +80,10 @@ class WatchEvent:
 
 
 class ConnectionPool:
-    """The connections of many clients, to be made in the loop that uses them, and closed by whoever made it.
+    """The connections of many clients, to be made in the loop that uses them, and closed by its maker.
 
     Calls share few connections: a TLS connection costs half a megabyte in one process with its server. A watch keeps
-    one for itself, so these have a pool of their own, without a bound: behind a bound heartbeats would starve.
+    one for itself, so watches have a pool of their own, without a limit: with a limit heartbeats would starve.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class KubeClient:
         uid: str | None = None,
         grace: int | None = None,
     ) -> Obj:
-        """Delete; with `uid` only that very object, never a namesake that took its place meanwhile."""
+        """Deletes an object; with `uid` only that very object, never a namesake that took its place meanwhile."""
         options: Obj = {"kind": "DeleteOptions", "apiVersion": "v1"}
         if uid is not None:
             options["preconditions"] = {"uid": uid}
@@ -203,7 +203,7 @@ class KubeClient:
         """Events after `resource_version` until the server ends the watch; then the iterator ends.
 
         Raises `ApiError` with status 410 when the version is too old (list again), and with status 0 when the
-        connection breaks; what was half written then is thrown away.
+        connection breaks; a half-written event is thrown away.
         """
         seconds = random.randint(*WATCH_SECONDS)
         query = {
@@ -280,7 +280,7 @@ def server_trust(ca_pem: str | None) -> ssl.SSLContext:
 
 
 def present_certificate(tls: ssl.SSLContext, certificate_pem: str, key_pem: str) -> None:
-    """Make `tls` show this client certificate. OpenSSL loads it from files only; they exist for that moment."""
+    """Makes `tls` present this client certificate. OpenSSL loads it from files only; they exist for that moment."""
     with tempfile.TemporaryDirectory(prefix="kubelet-") as folder:  # created with mode 0700
         certificate, key = Path(folder, "tls.crt"), Path(folder, "tls.key")
         certificate.write_text(certificate_pem)

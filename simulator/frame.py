@@ -34,7 +34,7 @@ class FaultRule(BaseModel):
 
     id: str = Field(default_factory=lambda: uuid.uuid4().hex[:8])
     service: str = "*"
-    """Of the services that the frame serves (`Frame.services`); "*": any."""
+    """One of the services that the frame serves (`Frame.services`); "*": any."""
     operation: str = "*"
     """A shell pattern: `Describe*`; for Kubernetes `verb resource[/subresource]`: `patch nodes`."""
     match: str | None = None
@@ -64,7 +64,7 @@ class Call(BaseModel):
     service: str
     operation: str
     caller: str = ""
-    """Who called: an access key id, or a Kubernetes user name."""
+    """The caller: an access key id, or a Kubernetes user name."""
     request: dict[str, Any] = Field(default_factory=dict)
     """The parameters that matter for assertions; never a secret (user data and tokens are left out)."""
     result: dict[str, Any] = Field(default_factory=dict)
@@ -82,9 +82,9 @@ class Lag(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     describe_after_create: float = Field(default=0.0, ge=0.0)
-    """A cloud's new resource is unknown to describe calls by id and by filter for so long."""
+    """A cloud's new resource is unknown to describe calls by id and by filter for this long."""
     tags: float = Field(default=0.0, ge=0.0)
-    """A cloud's tags that were written are unknown to filters and describe calls for so long."""
+    """A cloud's written tags are unknown to filters and describe calls for this long."""
 
 
 class Frame:
@@ -100,11 +100,11 @@ class Frame:
 
     @property
     def services(self) -> list[str]:
-        """Those that have joined."""
+        """The services that have joined."""
         return sorted(self._journals)
 
     def join(self, service: str) -> None:
-        """A service says that it is there, before anything else."""
+        """A service announces itself, before anything else."""
         self._journals.setdefault(service, deque(maxlen=JOURNAL_LENGTH))
 
     def intercept(self, service: str, operation: str, text: str) -> FaultRule | None:
@@ -163,7 +163,7 @@ class Frame:
         return dict(state.get("services", {}))
 
     def save(self, services: dict[str, Any], journal: Iterable[Call] | None = None) -> None:
-        """Write the state beside the old one and rename: a crash leaves one of the two, never a half."""
+        """Write the state beside the old one and rename: a crash leaves one of the two, never half of one."""
         if self.state_file is None:
             return
         kept = self._kept() if journal is None else journal

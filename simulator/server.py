@@ -59,7 +59,7 @@ class SimulatorSettings(BaseModel):
     timings: Timings = Field(default_factory=Timings.demo)
     world: World = Field(default_factory=World)
     knobs: list[KnobRule] = Field(default_factory=list)
-    """For a fresh state; a saved state brings its own."""
+    """Knobs for a fresh state; a saved state brings its own."""
 
 
 class Simulator:
@@ -87,7 +87,7 @@ class Simulator:
             terminate_delay=timings.terminate,
         )
         self.clouds: dict[str, Cloud] = {self.ec2.service: self.ec2}
-        """By service; each is served at a port of its own."""
+        """Clouds by service; each is served on a port of its own."""
         for service, cloud in self.clouds.items():
             if service in self._saved:
                 cloud.load(self._saved[service])
@@ -207,7 +207,7 @@ class Simulator:
         wanted = int(getattr(self.settings, setting))
         before = self._ports.get(setting, 0)
         if wanted == 0 and before:
-            # Kubeconfigs that were given away lead to this port; when somebody else has it now, they are lost.
+            # Kubeconfigs that were handed out lead to this port; if somebody else has it now, they are lost.
             with contextlib.suppress(OSError):
                 return socket.create_server((HOST, before))
         try:
@@ -233,7 +233,7 @@ class Simulator:
         return changed
 
     async def _save_in_time(self) -> None:
-        """Save while there are changes, and once more at the end, when everything else has stopped.
+        """Saves while there are changes, and once more at the end, when everything else has stopped.
 
         It is never cancelled: a write that goes on in its thread would put an old picture over the last one.
         """
@@ -254,7 +254,7 @@ class Simulator:
             pause = 9 * (time.monotonic() - started)
 
     def _picture(self) -> Callable[[], None]:
-        """Take a picture now; the function that it answers writes it, in any thread: nothing in it changes later."""
+        """Takes a picture now; the returned function writes it, in any thread: nothing in it changes later."""
         services: dict[str, Any] = {
             "kubernetes": {} if self.kube is None else self.kube.dump(),
             **{service: cloud.dump() for service, cloud in self.clouds.items()},
@@ -320,7 +320,7 @@ class SimulatorThread:
     @overload
     def call(self, fn: Callable[[], T]) -> T: ...
     def call(self, fn: Callable[[], Any]) -> Any:
-        """Run a function, or a coroutine function, inside the simulator's loop and wait for what it gives."""
+        """Runs a function, or a coroutine function, inside the simulator's loop and returns its result."""
 
         async def inside() -> Any:
             result = fn()

@@ -1,1 +1,1 @@
-"""The way in: the `hostler` command and the HostlerClient SDK. Starts, signals, queries. No decisions."""
+"""The entry points: the `hostler` command and the HostlerClient SDK. They start, signal and query. No decisions."""

@@ -39,7 +39,7 @@ class Lazy:
     hidden: bool = False
 
     def load(self) -> Any:
-        """The command, made of its function; a group of its `app`."""
+        """The command, made from its function; or a group's `app`."""
         found = getattr(importlib.import_module(f"starter.commands.{self.module}"), self.name)
         if self.group:
             return get_command(found)
@@ -84,7 +84,8 @@ COMMANDS = {
 
 
 class LazyGroup(typer.core.TyperGroup):
-    """Knows its commands by name and one line of help; every error of theirs becomes one line and an exit code."""
+    """A group that knows its commands by name and one line of help; every error of theirs becomes one line and an exit
+    code."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
@@ -113,7 +114,7 @@ class LazyGroup(typer.core.TyperGroup):
 
 @contextmanager
 def _visible() -> Iterator[None]:
-    """What typer itself says of a wrong usage may quote a word of the command line."""
+    """Makes typer's message visible: what it says of a wrong usage may quote a word of the command line."""
     try:
         yield
     except TyperException as e:
@@ -122,7 +123,7 @@ def _visible() -> Iterator[None]:
 
 
 def explain(error: Exception) -> int:
-    """Says it in a line (one for each thing that is wrong) and answers with the exit code."""
+    """Prints the error in one line (one for each thing that is wrong) and returns the exit code."""
     from resources.manifests import ManifestError
     from resources.settings import SettingsError
     from starter.sdk.errors import HostlerError
@@ -172,7 +173,7 @@ def root(
     """Looks after the hosts of a Kubernetes cluster: every machine is one durable Temporal workflow."""
     ctx.obj = Globals(settings, cluster, requested_by)
     if settings is not None:
-        os.environ["HOSTLER_SETTINGS"] = str(settings)  # the commands that run child processes hand it on
+        os.environ["HOSTLER_SETTINGS"] = str(settings)  # commands that run child processes pass it on
 
 
 def main() -> None:

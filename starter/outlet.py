@@ -1,8 +1,8 @@
-"""The one way from Hostler to a terminal, a pipe or a file: whatever was sent in by strangers is safe to look at here.
+"""The one way from Hostler to a terminal, a pipe or a file: here, whatever strangers have sent in is safe to look at.
 
-Consoles, kubelets, API servers and those who name a reason decide what stands in messages. What would act on a terminal
-is written as an escape (resources/visible.py). A newline is given as a further argument: one within a line is a
-stranger's, who would like to write a line of ours. Nothing else in this folder prints; tests/test_outlet.py holds that.
+Consoles, kubelets, API servers and people who give a reason decide what messages contain. What would act on a terminal
+is written as an escape (resources/visible.py). Separate lines are separate arguments: a newline within one comes from a
+stranger who would like to write a line of ours. Nothing else in this folder prints; tests/test_outlet.py ensures that.
 What rich draws goes through starter/screen.py.
 """
 
@@ -18,7 +18,7 @@ from resources.visible import visible, visible_lines
 
 
 def say(*lines: str, err: bool = False, keep: str = "") -> None:
-    """Each of `lines` as one line, on standard output or (`err`) standard error.
+    """Prints each of `lines` as one line, on standard output or (`err`) standard error.
 
     `keep`: characters that the layout itself is made of, in lines whose other parts are visible already.
     """
@@ -31,27 +31,29 @@ def warn(message: str) -> None:
 
 
 def complain(text: str) -> None:
-    """An error: one line, or one for each thing that is wrong."""
+    """Prints an error: one line, or one for each thing that is wrong."""
     say(*(f"error: {line}" for line in visible_lines(text)), err=True)
 
 
 def say_trace(error: BaseException) -> None:
-    """Where it comes from, for developers."""
+    """Prints the traceback, for developers."""
     say(*visible_lines("".join(traceback.format_exception(error))), err=True)
 
 
 def say_script(text: str) -> None:
-    """A text of our own, byte by byte, that a shell is to read."""
+    """Prints a text of our own, byte by byte, that a shell is to read."""
     typer.echo(text, nl=False)
 
 
 def say_text(text: str) -> None:
-    """A text whose lines are its own layout, as those of YAML and JSON: a stranger's newline is an escape in it."""
+    """Prints a text whose lines are its own layout, like those of YAML and JSON: a stranger's newline is an escape in
+    it."""
     say(*text.split("\n"))
 
 
 class Formatter(logging.Formatter):
-    """Of log lines for people: a record is a line, and what belongs to it, a trace, is indented below it."""
+    """The format of log lines for people: a record is one line, and what belongs to it, such as a traceback, is
+    indented below it."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         return visible(super().formatMessage(record))
@@ -61,6 +63,6 @@ class Formatter(logging.Formatter):
 
 
 def speak_for_libraries() -> None:
-    """Their warnings, of which Python writes the bare message to standard error where no logging is configured."""
+    """Prints libraries' warnings, whose bare message Python writes to standard error where no logging is configured."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(Formatter("warning: %(message)s"))

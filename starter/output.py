@@ -19,7 +19,7 @@ from starter.screen import screen, words
 
 GAP = 3
 NONE = "<none>"
-"""What kubectl shows of an empty column, so that columns can be cut out by number."""
+"""What kubectl shows for an empty column, so that columns can be cut out by number."""
 PATIENCE = 1.0
 """Seconds of silence that nobody minds."""
 LINE_EVERY = 10.0
@@ -27,7 +27,7 @@ LINE_EVERY = 10.0
 
 
 def age(span: timedelta) -> str:
-    """As kubectl (apimachinery, duration.HumanDuration): 45s, 5m20s, 37m, 3h5m, 47h, 5d3h, 400d."""
+    """The age as kubectl shows it (apimachinery, duration.HumanDuration): 45s, 5m20s, 37m, 3h5m, 47h, 5d3h, 400d."""
     seconds = max(0, int(span.total_seconds()))
     minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
     if seconds < 120:
@@ -50,7 +50,7 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 def moment(time: datetime | None, now: datetime) -> str:
-    """Absolute and relative: `2026-03-01 14:05:00 UTC (in 12m)`."""
+    """The time, absolute and relative: `2026-03-01 14:05:00 UTC (in 12m)`."""
     if time is None:
         return ""
     return f"{time.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC ({relative(time, now)})"
@@ -70,7 +70,7 @@ class Table:
     widths: list[int] = field(default_factory=list)
 
     def lines(self, rows: Sequence[Sequence[str]], *, header: bool = True) -> list[str]:
-        # A row is a line, and as wide as it will be seen.
+        # A row is one line, and as wide as it will look.
         filled = [[" ".join(visible_lines(cell)) or NONE for cell in row] for row in rows]
         shown = [self.header, *filled] if header else filled
         wide = [max(len(row[i]) for row in [self.header, *filled]) for i in range(len(self.header))]
@@ -79,14 +79,14 @@ class Table:
 
 
 def dump(objects: Sequence[dict[str, Any]], form: str, *, single: bool) -> str:
-    """YAML or JSON; several objects are a List, as kubectl prints them. Nothing is hidden in it, and it parses to the
-    true values."""
+    """YAML or JSON; several objects are a List, as kubectl prints them. It hides nothing, and parses to the true
+    values."""
     whole: Any = objects[0] if single else {"apiVersion": "v1", "kind": "List", "items": list(objects)}
     return visible_json(whole, indent=4) if form == "json" else _yaml(whole)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts that hide something stand in double quotes, where YAML has escapes for them."""
+    """A dumper that puts texts which hide something in double quotes, where YAML has escapes for them."""
 
     def text(self, value: str) -> yaml.ScalarNode:
         style = None if is_visible(value, keep="\n") else '"'

@@ -1,4 +1,5 @@
-"""What rich draws on a terminal, made safe as `starter.outlet` makes lines: no markup in texts, nothing that acts."""
+"""What rich draws on a terminal, made safe as `starter.outlet` makes lines safe: no markup in texts, nothing that
+acts."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from resources.visible import visible
 
 
 class _Screen(Console):
-    """Every piece of text passes here before it is written; what rich itself steers the terminal with is marked so."""
+    """Every piece of text passes here before it is written; rich's own control codes are marked as such."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         for text, style, control in super().render(renderable, options):
@@ -26,6 +27,6 @@ def screen(err: bool = False) -> Console:
 
 
 def words(*parts: str | tuple[str, str], style: str = "") -> Text:
-    """A line, as wide as it will be seen; a part may come with its style."""
+    """A line, as wide as it will look; a part may come with its style."""
     made: list[Any] = [visible(p) if isinstance(p, str) else (visible(p[0]), p[1]) for p in parts]
     return Text.assemble(*made, style=style)

@@ -1,4 +1,4 @@
-"""Looking for secrets where none may be: in every byte that Temporal keeps of a workflow (I11).
+"""Looks for secrets where none may be: in every byte that Temporal keeps of a workflow (I11).
 
 A canary is found as it is, JSON- and URL-escaped, in base64 at every alignment, and in all of these inside gzip.
 """
@@ -54,7 +54,7 @@ def layers(data: bytes, depth: int = NESTING) -> Iterator[bytes]:
 
 
 def found_in(canaries: Iterable[str], texts: Iterable[bytes]) -> list[str]:
-    """The canaries that are in the texts."""
+    """The canaries that occur in the texts."""
     forms = {c: disguises(c) for c in canaries}
     seen = [layer for text in texts for layer in layers(text)]
     return [c for c, shapes in forms.items() if any(s in layer for s in shapes for layer in seen)]
@@ -66,12 +66,12 @@ def assert_no_canary(canaries: Iterable[str], texts: list[bytes]) -> None:
 
 
 async def canaries_of(stack: Stack) -> list[str]:
-    """The values of the machines' Secret that are secret: credentials, and the marked line of the user data."""
+    """The secret values of the machines' Secret: credentials, and the marked line of the user data."""
     return [stack.canary, stack.secret_key]
 
 
 async def tokens_of(stack: Stack) -> list[str]:
-    """The secret parts of the bootstrap tokens that there are now."""
+    """The secret parts of the bootstrap tokens that exist now."""
     found = json.loads(stack.kubectl("get", "secrets", "-n", "kube-system", "-o", "json"))["items"]
     return [base64.b64decode(s["data"]["token-secret"]).decode() for s in found if "token-secret" in s.get("data", {})]
 

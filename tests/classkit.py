@@ -1,4 +1,4 @@
-"""A class and the machines of it on a stack: started, changed and asked as the command line does."""
+"""A class and its machines on a stack: started, changed and asked as the command line does."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class LiveClass:
         return answer.message
 
     async def delete(self) -> str:
-        """Fails while it is used."""
+        """Deletes the class; it fails while the class is used."""
         intent = Intent(id=uuid.uuid4().hex, requested_by="test")
         answer: Answer = await self.handle.execute_update(MachineClassWorkflow.delete, intent, id=intent.id)
         return answer.message
@@ -79,11 +79,11 @@ class LiveClass:
         return await asked(self.handle, MachineClassWorkflow.describe)
 
     async def known(self, machine: str) -> ClassState:
-        """When it has heard that a machine was made of it."""
+        """Waits until the class has heard that a machine was made from it."""
         return await eventually(self.state, lambda s: machine in s.users and s.users[machine].applied, "the user")
 
     async def updated(self, generation: int) -> ClassState:
-        """When every user is done with a generation."""
+        """Waits until every user is done with a generation."""
         return await eventually(
             self.state, lambda s: s.generation == generation and s.users and s.updated, f"generation {generation}"
         )
@@ -92,7 +92,7 @@ class LiveClass:
 async def start_by_hand(
     stack: Stack, name: str, of: LiveClass, waits: Mapping[ErrorClass, timedelta] | None = None
 ) -> None:
-    """A machine, with the few words that a person types in Temporal's web UI, and the tests' short waits."""
+    """Starts a machine with the few words that a person types in Temporal's web UI, and the tests' short waits."""
     id = machine_id(stack.cluster, name)
     await stack.client.start_workflow(
         "MachineWorkflow",
@@ -116,7 +116,7 @@ def waiting(stack: Stack, waits: Mapping[ErrorClass, timedelta]) -> Timings:
 
 
 def refuse(stack: Stack, uid: str, code: str, times: int | None = None) -> FaultRule:
-    """The machine's volume takes no new tags; of calls that name others too, none of them does."""
+    """The machine's volume takes no new tags; a call that names other resources too tags none of them."""
     (volume,) = stack.leftovers(uid)["volumes"]
     rule = FaultRule(service="ec2", operation="CreateTags", code=code, match=volume, times=times)
     stack.simulator.call(lambda: stack.simulator.simulator.frame.faults.append(rule))

@@ -1,5 +1,6 @@
 """What the tests of the command line and of the SDK share: a stand-in for MachineWorkflow with the same contract (its
-messages, attributes and result), so that they test the way in alone, and the real `hostler` in a process of its own.
+messages, attributes and result), so that they test only the entry point, and the real `hostler` in a process of its
+own.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class PlayedMachine:
         return f"{snapshot.name}/{snapshot.generation}" if snapshot else ""
 
     async def report(self) -> None:
-        """As the real one does it through an activity, which would stand among the pending ones here."""
+        """Reports directly. The real one does so through an activity, which would stand among the pending ones here."""
         snapshot, state = self.state.machine_class, self.state
         if snapshot is None or self.reported == self.generation():
             return
@@ -185,7 +186,7 @@ class PlayedMachine:
         self.state.journal.append(Happening(time=workflow.now(), reason=reason, message=message))
 
     def once(self, intent: Intent, answer: str) -> str:
-        """The first answer, however often and by whatever way it comes."""
+        """The first answer to an intent, however often and by whatever way it comes."""
         return self.state.intents.setdefault(intent.id, answer)
 
     @workflow.query
@@ -197,12 +198,12 @@ class PlayedMachine:
 
     @workflow.signal
     def turn(self, phase: Phase) -> None:
-        """Ill, or well again."""
+        """The machine falls ill, or is well again."""
         self.become(phase)
 
     @workflow.signal
     def take_node(self, name: str) -> None:
-        """It says that this Node is its own."""
+        """The machine says that this Node is its own."""
         self.state.status.node_name = name
         workflow.upsert_search_attributes([attributes.NODE.value_set(name)])
 
@@ -353,7 +354,7 @@ class PlayedCluster:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no worker is, nothing is gained by waiting for it as long as a person would."""
+    """Where there is no worker, nothing is gained by waiting for it as long as a person would."""
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 0.3)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 0.3)
 
@@ -411,7 +412,7 @@ class Place:
         return self.folder / "settings.yaml"
 
     def environment(self) -> dict[str, str]:
-        """Of the `hostler` process: nothing of the person's own settings."""
+        """The environment of the `hostler` process: nothing of the person's own settings."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOSTLER_", "TEMPORAL_"))}
         return kept | {"HOSTLER_SETTINGS": str(self.settings_file), "HOME": str(self.folder), "COLUMNS": "120"}
 
@@ -430,7 +431,7 @@ class Place:
         self.settings_file.write_text(yaml.safe_dump(content | more))
 
     async def run(self, *args: str, stdin: str = "", **variables: str) -> Ran:
-        """The command in this process, which saves the second that its imports take."""
+        """Runs the command in this process, which saves the second that its imports take."""
         from starter.main import app
 
         def invoke() -> Ran:
@@ -442,7 +443,7 @@ class Place:
         return await asyncio.wait_for(asyncio.to_thread(invoke), DEADLINE)
 
     async def hostler(self, *args: str, stdin: str = "", **variables: str) -> Ran:
-        """The real command, to its end."""
+        """Runs the real command, to its end."""
         process = await self.start(*args, **variables)
         try:
             out, err = await asyncio.wait_for(process.communicate(stdin.encode()), DEADLINE)
@@ -463,7 +464,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def worker(self) -> AsyncIterator[None]:
-        """Machines and clusters are played, classes are real."""
+        """A worker: machines and clusters are played, classes are real."""
         deps = Deps(load_settings(self.settings_file), self.client)
         classes = ClassActivities(deps)
         try:
@@ -479,7 +480,7 @@ class Place:
             await deps.close()
 
     async def end_all(self) -> None:
-        """No workflow of the test is left on the server."""
+        """Leaves no workflow of the test on the server."""
         async for execution in self.client.list_workflows(f"TaskQueue='{self.queue}' AND ExecutionStatus='Running'"):
             with contextlib.suppress(Exception):
                 await self.client.get_workflow_handle(execution.id).terminate()

@@ -1,4 +1,4 @@
-"""Fixtures that every test may use: one Temporal dev server a session."""
+"""Fixtures that every test may use: one Temporal dev server per session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KNOBS = {
     "frontend.WorkflowTimeSkippingEnabled": "true",
     "matching.numTaskqueueReadPartitions": "1",
     "matching.numTaskqueueWritePartitions": "1",
-    # Five minutes, without it: a call that is just being sent then fails with "operation was canceled".
+    # Without it, five minutes: a call that is just being sent then fails with "operation was canceled".
     "frontend.keepAliveMaxConnectionAge": '"24h"',
 }
 
@@ -38,22 +38,22 @@ LIMIT = 900
 """Seconds for one test. The longest, a flow of the complete fault matrix, take a third of it."""
 
 APART = ("test_matrix.py", "test_matrix_later.py", "test_matrix_pool.py")
-"""Each has ten processes that keep two cores busy."""
+"""Files to keep apart: each has ten processes that keep two cores busy."""
 
 
 DEADLOCK = 30
-"""Seconds after which the SDK takes a workflow task for deadlocked. Its own two are of the wall's clock, and the whole
-process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
+"""Seconds after which the SDK takes a workflow task for deadlocked. Its own two seconds are wall-clock time, and the
+whole process shares them: where two cores are busy it interrupts healthy tasks, whose second try waits ten seconds."""
 
 
 def pytest_configure() -> None:
-    # An example takes as long as a busy machine makes it: its own deadline is 200 ms of the wall's clock.
+    # An example takes as long as a busy machine makes it: its own deadline is 200 ms of wall-clock time.
     hypothesis.settings.register_profile("any machine", deadline=None)
     hypothesis.settings.load_profile("any machine")
-    # Who starts the tests in the background of a shell has it ignored, and children inherit that.
+    # Tests started in the background of a shell have it ignored, and children inherit that.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    # The SDK has no option for it, except to have none and to run workflows on the event loop (debug_mode).
+    # The SDK has no option for it, except to have no limit and to run workflows on the event loop (debug_mode).
     patience = property(lambda self: DEADLOCK, lambda self, seconds: None)
     _workflow._WorkflowWorker._deadlock_timeout_seconds = patience  # type: ignore[assignment]
 
@@ -76,7 +76,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _bounded(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., Coroutine[Any, Any, None]]:
-    """Cancelled when it takes longer than any should: the traceback says where it waits."""
+    """Cancels a test that takes longer than any should: the traceback says where it waits."""
 
     @functools.wraps(test)
     async def bounded(*args: Any, **fixtures: Any) -> None:

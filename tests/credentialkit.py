@@ -45,7 +45,7 @@ class Plugin:
 
     def user(self, **more: Any) -> dict[str, Any]:
         arguments = [str(self._script), str(self.folder)]
-        # Without what a Python of a test environment imports at its start: a plugin that is slow to begin is no test.
+        # Without what a test environment's Python imports at its start: a plugin that is slow to begin tests nothing.
         program = {"command": sys.executable, "args": ["-I", "-S", *arguments], "interactiveMode": "Never"}
         return {"exec": {"apiVersion": VERSION, **program, **more}}
 
@@ -60,13 +60,13 @@ class Plugin:
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        """What it was told at each run."""
+        """What it was asked at each run."""
         file = self.folder / "asked"
         return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
 
 
 def new_certificate(ca_file: Path, name: str) -> tuple[str, str]:
-    """Of a client, with its key, as PEM. The authority's key, ca.key, lies beside its certificate."""
+    """A client's certificate with its key, as PEM. The authority's key, ca.key, lies beside its certificate."""
     authority = x509.load_pem_x509_certificate(ca_file.read_bytes())
     ca_key = serialization.load_pem_private_key(ca_file.with_name("ca.key").read_bytes(), None)
     assert isinstance(ca_key, ec.EllipticCurvePrivateKey)

@@ -40,7 +40,7 @@ CONSISTENCY = timedelta(seconds=60)
 
 
 class _Call(ActivityInboundInterceptor):
-    """The innermost of the interceptors: the activity itself."""
+    """The innermost interceptor: the activity itself."""
 
     def __init__(self) -> None:
         pass
@@ -50,21 +50,21 @@ class _Call(ActivityInboundInterceptor):
 
 
 class NoServer:
-    """In place of Temporal's client: it writes down what it is asked to do."""
+    """Stands in place of Temporal's client and writes down what it is asked to do."""
 
     def __init__(self) -> None:
         self.service_client = SimpleNamespace(config=SimpleNamespace(runtime=None))
         self.started: list[str] = []
         self.signals: list[tuple[Any, ...]] = []
         self.owners: dict[str, str] = {}
-        """What the memo of clusters says; Temporal's own are asked by `described`."""
+        """What the memo of clusters says; `described` asks for Temporal's own."""
         self.described: list[str] = []
         self.vms: dict[str, str] = {}
-        """Workflows of machines that run, and their VMs."""
+        """Workflows of machines that run, with their VMs."""
         self.beats: list[Any] = []
         """Heartbeats that were sent and awaited."""
         self.phase, self.status = str(Phase.PENDING), WorkflowExecutionStatus.RUNNING
-        """Of the machine whose activities run."""
+        """Phase and status of the machine whose activities run."""
 
     async def start_workflow(self, workflow: str, *_: Any, **options: Any) -> Any:
         self.started.append(options["id"])
@@ -112,7 +112,7 @@ class Deeds:
     deps: Deps
     client: NoServer
     heartbeat: tuple[Any, ...] = ()
-    """The last attempt's, which the next one finds."""
+    """The last attempt's heartbeat, which the next one finds."""
     tried: int = field(default=0)
     policy: RetryPolicy | None = None
 
@@ -123,7 +123,7 @@ class Deeds:
         at: datetime | None = None,
         scheduled: datetime | None = None,
     ) -> R:
-        """One attempt that the server starts at a time by its own clock, by default the worker's."""
+        """Makes one attempt, which the server starts at a time by its own clock, by default the worker's."""
         self.tried += 1
         started = at or datetime.now(UTC)
         environment = ActivityEnvironment()
@@ -143,7 +143,7 @@ class Deeds:
         return output
 
     async def waits(self, method: Callable[[P], Awaitable[Any]], input: P, at: datetime | None = None) -> str:
-        """The words of an attempt that found that it is not over."""
+        """The words of an attempt that found that the work is not over."""
         failure = await self.fails(method, input, at)
         assert failure.type == NOT_YET, failure
         return failure.message
@@ -176,13 +176,13 @@ class Deeds:
         )
 
     def runs(self, given: Given, provider_id: str) -> None:
-        """Its machine has a workflow, and knows its VM."""
+        """The machine has a workflow, and knows its VM."""
         self.client.vms[machine_id(CLUSTER, given.machine.name)] = provider_id
 
     # -- its node
 
     async def node(self, name: str, provider_id: str = "", ready: str = "", **metadata: Any) -> Obj:
-        """It registers, with a providerID and a Ready condition where they are given."""
+        """A node registers, with a providerID and a Ready condition where they are given."""
         spec = {"providerID": provider_id} if provider_id else {}
         status = {"conditions": [{"type": "Ready", "status": ready}]} if ready else {}
         body = {"metadata": {"name": name, **metadata}, "spec": spec, "status": status}

@@ -38,7 +38,7 @@ NODE, VM = "n-1", "aws:///eu-west-1/i-1"
 
 
 class _Call(ActivityInboundInterceptor):
-    """The innermost of the interceptors: the activity itself."""
+    """The innermost interceptor: the activity itself."""
 
     def __init__(self) -> None:
         pass
@@ -49,7 +49,7 @@ class _Call(ActivityInboundInterceptor):
 
 @contextlib.asynccontextmanager
 async def new_drain(client: Client, folder: Path) -> AsyncIterator[Drain]:
-    """Of a Node in a simulated cluster of its own."""
+    """The drain of a Node in a simulated cluster of its own."""
     async with new_world() as world:
         kubeconfig = folder / "kubeconfig"
         kubeconfig.write_text(world.kube.kubeconfig())
@@ -64,7 +64,7 @@ async def new_drain(client: Client, folder: Path) -> AsyncIterator[Drain]:
 
 
 class Drain:
-    """The activity, one attempt at a time, with the last attempt's heartbeat and a clock that a test moves on."""
+    """The activity, one attempt at a time, with the last attempt's heartbeat and a clock that a test moves."""
 
     def __init__(self, world: World, activities: DrainActivities) -> None:
         self.world = world
@@ -74,13 +74,13 @@ class Drain:
         self.attempt = 0
         self.made: list[str] = []
         self.now = datetime.now(UTC)
-        """When the next pass takes place. The API server's own times are the wall's, some moments later."""
+        """When the next pass takes place. The API server's own times are wall-clock times, some moments later."""
 
     def later(self, seconds: float) -> None:
         self.now += timedelta(seconds=seconds)
 
     def again(self) -> None:
-        """The workflow starts the activity anew."""
+        """The workflow starts the activity again."""
         self.heartbeat, self.attempt = (), 0
 
     def killed(self) -> None:
@@ -111,7 +111,7 @@ class Drain:
         return output
 
     async def waits(self, **fields: Any) -> str:
-        """The words of a pass that found that it is not over."""
+        """The words of a pass that found that the drain is not over."""
         with pytest.raises(ApplicationError) as caught:
             await self.once(**fields)
         error = caught.value
@@ -120,14 +120,14 @@ class Drain:
         return error.message
 
     async def fails(self, **fields: Any) -> ApplicationError:
-        """Of a pass that fails."""
+        """The error of a pass that fails."""
         with pytest.raises(ApplicationError) as caught:
             await self.once(**fields)
         assert caught.value.type != NOT_YET
         return caught.value
 
     async def forget(self, **fields: Any) -> ForgetOutput:
-        """What comes when the cloud has confirmed that the VM is gone."""
+        """What follows when the cloud has confirmed that the VM is gone."""
         machine = MachineRef(cluster="demo", name="m-1", uid="u-1")
         input = ForgetInput(**{"machine": machine, "node_name": NODE, "provider_id": VM, **fields})
         output: ForgetOutput = await ActivityEnvironment().run(
@@ -137,7 +137,7 @@ class Drain:
 
     @property
     def _deadline(self) -> datetime:
-        """14:05 of the day on which the next pass takes place."""
+        """14:05 on the day on which the next pass takes place."""
         return self.now.replace(hour=14, minute=5, second=0, microsecond=0)
 
     def _beat(self, *details: Any) -> None:
@@ -146,7 +146,7 @@ class Drain:
     # -- the cluster
 
     async def node(self, ready: str = "True", since: timedelta = timedelta(0), volumes: tuple[str, ...] = ()) -> None:
-        """Its Ready condition, for how long it has been so, and the volumes attached to it."""
+        """The Node, with its Ready condition, for how long it has been so, and the volumes attached to it."""
         changed = (self.now - since).strftime("%Y-%m-%dT%H:%M:%SZ")
         status = {
             "conditions": [{"type": "Ready", "status": ready, "lastTransitionTime": changed}],
@@ -198,7 +198,7 @@ class Drain:
         return name
 
     async def claim(self, name: str, source: Obj | None = None) -> None:
-        """Bound to its PersistentVolume pv-<name>, which is not attached anywhere yet."""
+        """A claim bound to its PersistentVolume pv-<name>, which is not attached anywhere yet."""
         some = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
         wants = {**some, "volumeName": f"pv-{name}", "resources": {"requests": {"storage": "1Gi"}}}
         await self._make(CLAIMS, {"metadata": {"name": name}, "spec": wants})
@@ -207,13 +207,14 @@ class Drain:
         await self._make(VOLUMES, {"metadata": {"name": f"pv-{name}"}, "spec": {**some, **bound, **disk}})
 
     async def unclaim(self, name: str) -> None:
-        """And its PersistentVolume. What protects them while they are in use is none of a drain's business."""
+        """Removes the claim and its PersistentVolume. What protects them while they are in use does not concern a
+        drain."""
         for path in (f"{CLAIMS}/{name}", f"{VOLUMES}/pv-{name}"):
             await self.kube.call("DELETE", path)
             await self.kube.call("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)
 
     async def attach(self, *claims: str, node: str = NODE, attached: bool = True) -> None:
-        """What the attach-detach controller does, and then the CSI driver's attacher."""
+        """Does what the attach-detach controller does, and then the CSI driver's attacher."""
         for name in claims:
             source = {"persistentVolumeName": f"pv-{name}"}
             spec = {"attacher": CSI, "nodeName": node, "source": source}
@@ -232,11 +233,11 @@ class Drain:
         return {a["spec"]["source"]["persistentVolumeName"] for a in found if a["spec"]["nodeName"] == NODE}
 
     async def stopped(self, name: str) -> None:
-        """What its kubelet does when the containers have ended."""
+        """Does what its kubelet does when the containers have ended."""
         (await self.kube.call("DELETE", f"{PODS}/{name}", {"gracePeriodSeconds": 0})).ok()
 
     async def budget(self, name: str, selector: Obj, allowed: int = 0, **status: Any) -> None:
-        """As its controller would write it where one of the pods is not healthy; or with another status."""
+        """A budget as its controller would write it where one of the pods is not healthy; or with another status."""
         body = {"metadata": {"name": name}, "spec": {"minAvailable": 1, "selector": selector}}
         if not (await self.kube.call("GET", f"{BUDGETS}/{name}")).status < 300:
             await self._make(BUDGETS, body)
@@ -256,7 +257,7 @@ class Drain:
         return f"default/{name} is terminating, {grace} {moment(end, self.now)}"
 
     async def clean_up(self) -> None:
-        """Where the cluster goes on after the test."""
+        """Cleans up where the cluster is used after the test."""
         for path in reversed(self.made):
             await self.kube.call("DELETE", path, {"gracePeriodSeconds": 0})
             await self.kube.call("PATCH", path, {"metadata": {"finalizers": None}}, content_type=MERGE)

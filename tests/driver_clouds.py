@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class Cloud(Protocol):
-    """A running simulator with a driver at it."""
+    """A running simulator with a driver connected to it."""
 
     provider: str
     endpoint: str | None
@@ -64,12 +64,12 @@ class Cloud(Protocol):
     """For each class, a code that the create operation may answer."""
     secret: dict[str, SecretStr]
     account: str
-    """That `secret` opens."""
+    """The account that `secret` opens."""
     other_secret: dict[str, SecretStr]
     other_account: str
-    """That `other_secret` opens."""
+    """The account that `other_secret` opens."""
     whose: str
-    """The operation that tells whose credentials are."""
+    """The operation that tells whose the credentials are."""
     wrong_secret: dict[str, SecretStr]
 
     def driver_with(self, settings: DriverSettings) -> Driver: ...
@@ -135,7 +135,7 @@ class AwsCloud:
         return {k: v for k, v in {**plain, **changes}.items() if v is not None}
 
     def do(self, work: Callable[[], T]) -> T:
-        """Run it where the simulator runs."""
+        """Runs it where the simulator runs."""
 
         async def run() -> T:
             return work()
@@ -167,7 +167,7 @@ class AwsCloud:
         self.do(work)
 
     def rotate(self, key: str) -> dict[str, SecretStr]:
-        """Another key pair in place of the account's, which is deleted."""
+        """Replaces the account's key pair with another; the old one is deleted."""
 
         def work() -> None:
             keys = self.ec2.authenticator.access_keys
@@ -366,7 +366,7 @@ def calls(cloud: Cloud, operation: str = "*", since: int = 0) -> list[Call]:
 
 
 def until(condition: Callable[[], T], seconds: float = 10.0) -> T:
-    """Asks again until the answer is true, and gives it."""
+    """Asks again until the answer is true, and returns it."""
     deadline = time.monotonic() + seconds
     while not (value := condition()):
         assert time.monotonic() < deadline, "it did not happen in time"

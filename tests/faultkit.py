@@ -1,8 +1,8 @@
 """Faults at activity boundaries: a worker that kills itself, loses a reply, or lets an activity fail, once.
 
-A flow says from where on (`arm`): the beginning that many flows share is struck in the flow that is about it.
+A flow says where faults begin (`arm`): the beginning that many flows share is struck in the flow that is about it.
 
-The worker is a process of its own, killed by SIGKILL: nothing of it is left, neither heartbeats nor cached workflows.
+The worker is a process of its own, killed with SIGKILL: nothing of it is left, neither heartbeats nor cached workflows.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ KINDS: tuple[Kind, ...] = (*CRASHES, *ERRORS)
 
 @dataclass(frozen=True)
 class Fault:
-    """Strikes the first attempt of the n-th call of an activity since the flow is armed, once."""
+    """Strikes the first attempt of the n-th call of an activity since the flow was armed, once."""
 
     activity: str
     kind: Kind
@@ -60,11 +60,12 @@ class Fault:
 
 
 def arm(stack: Stack, *workflows: str) -> None:
-    """From here on boundaries count; with types of workflows, those of the activities that such a workflow calls."""
+    """From here on boundaries count; with types of workflows given, only those of the activities that such workflows
+    call."""
     armed = _armed(stack.settings_file)
     written = armed.with_suffix(".new")
     written.write_text(" ".join(workflows))
-    written.rename(armed)  # whole or not at all: an empty one arms every workflow
+    written.rename(armed)  # whole or not at all: an empty file arms every workflow
 
 
 def _armed(settings_file: Path) -> Path:
@@ -80,18 +81,18 @@ def _counts(armed: Path, info: activity.Info) -> bool:
 
 
 def disturbed(stack: Stack) -> bool:
-    """Whether its worker is one that is struck. In a flow that is run to find its boundaries, whatever is repeated
-    when it is late must have more time: a boundary that only a slow run has would never be struck."""
+    """Whether the stack's worker is one to be struck. In a flow that is run to find its boundaries, whatever is
+    repeated when it is late must have more time: a boundary that only a slow run has would never be struck."""
     return _ready(stack.settings_file).exists()
 
 
 def _ready(settings_file: Path) -> Path:
-    """There from when the first worker polls."""
+    """The file that is there once the first worker polls."""
     return settings_file.with_name("ready")
 
 
 class Recorder(Interceptor):
-    """The boundaries of a flow that nothing disturbs, in order."""
+    """Records the boundaries of an undisturbed flow, in order."""
 
     def __init__(self, settings_file: Path) -> None:
         self.armed = _armed(settings_file)
@@ -121,7 +122,7 @@ class _Recorder(ActivityInboundInterceptor):
 
 
 class Striker(Interceptor):
-    """Strikes once over all processes: the marker file is what is remembered."""
+    """Strikes once over all processes: the marker file remembers it."""
 
     def __init__(self, fault: Fault, marker: Path, armed: Path) -> None:
         self.fault, self.marker, self.armed = fault, marker, armed
@@ -159,20 +160,21 @@ class _Striker(ActivityInboundInterceptor):
         finally:
             if self.fault.kind == "killed after":
                 os.kill(os.getpid(), signal.SIGKILL)
-            # Silent until the server has given this attempt up: what is answered then, nobody hears.
+            # Silent until the server has given this attempt up: nobody hears what is answered then.
             assert info.heartbeat_timeout is not None
             await asyncio.sleep(2 * info.heartbeat_timeout.total_seconds())
 
 
 def _failure(error_class: ErrorClass) -> ApplicationError:
-    """As the boundary raises it."""
+    """The failure as the boundary raises it."""
     retried = error_class in (ErrorClass.TRANSIENT, ErrorClass.THROTTLED)
     info = ErrorInfo(error_class=error_class, code=CODE_OF[error_class], message=f"{error_class} by fault")
     wait = timedelta(seconds=1) if error_class == ErrorClass.THROTTLED else None
     return ApplicationError(info.message, info, type=str(error_class), non_retryable=not retried, next_retry_delay=wait)
 
 
-# Every worker process would hash all code and parse EC2's model for itself; forked from one that has, they have it.
+# Every worker process would hash all code and parse EC2's model for itself; forked from one that has done so, they have
+# it already.
 load_default_build_id()
 new_session().get_service_model("ec2")
 
@@ -239,7 +241,7 @@ async def faulty_worker(stack: Stack, fault: Fault, sabotage: str | None = None)
 
     keeper = asyncio.create_task(keep())
     try:
-        await eventually(polls, what="the worker")  # its start is not to count against a machine's deadlines
+        await eventually(polls, what="the worker")  # its start should not count against a machine's deadlines
         yield marker
     finally:
         keeper.cancel()

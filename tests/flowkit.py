@@ -36,8 +36,8 @@ class Flow:
 
 
 def flow(flows: dict[str, Flow], *about: str) -> Callable[[Callable[[Stack], Awaitable[None]]], Flow]:
-    """Register. Its boundaries count from where it says `arm`. `about`: which of them are its own, an activity's first
-    call ("drain_node") or a later one ("drain_node 2")."""
+    """Registers a flow. Its boundaries count from where it calls `arm`. `about`: which of them are its own, an
+    activity's first call ("drain_node") or a later one ("drain_node 2")."""
 
     def register(run: Callable[[Stack], Awaitable[None]]) -> Flow:
         own = [(activity, int(call or 1)) for activity, _, call in (word.partition(" ") for word in about)]
@@ -56,14 +56,14 @@ async def running(stack: Stack, name: str, **spec: Any) -> Witness:
 
 
 async def give(stack: Stack, secret: str, key: str, value: str) -> None:
-    """A Secret as the examples', with these credentials from now on."""
+    """Writes a Secret like the examples', with these credentials from now on."""
     (example,) = examples().secrets
     keys = {"providerAccessKeyId": key.encode(), "providerSecretAccessKey": value.encode()}
     await write_secret(stack, secret, {**example.plain(), **keys})
 
 
 def knobs(stack: Stack, name: str, **knobs: object) -> None:
-    """What is unusual about the kubelet of this machine, from now on."""
+    """Sets what is unusual about the kubelet of this machine, from now on."""
     kubelets = stack.simulator.simulator.kubelets
     rule = KnobRule.model_validate({"match": name, "knobs": knobs})
     stack.simulator.call(lambda: kubelets.set_knobs([*kubelets.knobs, rule]))
@@ -83,8 +83,8 @@ async def run_pod(stack: Stack, seen: Witness) -> str:
 
 
 async def deafen(stack: Stack, seen: Witness) -> int:
-    """Tell the machine that its Node is ill, as news of a watch that begins now: what its own one tells is older, until
-    a worker that was killed begins another. Returns when that watch began, as its epoch."""
+    """Tells the machine that its Node is ill, as news of a watch that begins now: what its own watch tells is older,
+    until a worker that was killed begins another. Returns when that watch began, as its epoch."""
     node, epoch = seen.last.node, in_ms(datetime.now(UTC))
     assert node is not None
     news = {"epoch": epoch, "ready": False, "reason": "KubeletNotReady: it has stopped"}
@@ -106,7 +106,7 @@ def new_name() -> str:
 
 
 def mark(stack: Stack, seen: Witness) -> None:
-    """What is not ours: a tag on VM, disk and NIC, a label, an annotation and a cordon on the Node."""
+    """Marks what is not ours: a tag on VM, disk and NIC, a label, an annotation and a cordon on the Node."""
     state: MachineState = seen.last
     node = str(state.status.node_name)
     seen.resources = stack.leftovers(state.uid)

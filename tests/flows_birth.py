@@ -1,4 +1,4 @@
-"""Flows of a machine's beginning, and its whole life: each boundary of them is struck, also by `make test`."""
+"""Flows of a machine's beginning, and its whole life: each of their boundaries is struck, even by `make test`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def delete_during_create(stack: Stack) -> None:
     seen = Witness([await eventually(lambda: stack.state(name), lambda s: bool(s.uid and s.attempt))])
 
     async def called() -> bool:
-        """Also one that came to an error of its own."""
+        """Finished calls, including one that came to an error of its own."""
         return slow.hits > 0 or (await stack.state(name)).create_failures > 0
 
     await eventually(called, what="the create call")

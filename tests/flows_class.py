@@ -30,11 +30,12 @@ from resources.names import class_id, machine_id
 
 BEFORE, AFTER = {"team": "a", "old": "1"}, {"team": "b"}
 HOPS = 3
-"""The option after the change; 2 before."""
+"""The hop limit after the change; 2 before."""
 TRIED_AGAIN, LATER = timedelta(seconds=4), timedelta(seconds=12)
-"""After a failure; in a run that nothing disturbs, which must not fail twice, later."""
+"""The wait after a failure; later in an undisturbed run, which must not fail twice."""
 SILENT = timedelta(seconds=4)
-"""A class asks a machine again that it has heard nothing of; in such a run after minutes, as ever."""
+"""After this time a class asks a machine again that it has not heard from; in an undisturbed run after minutes, as
+usual."""
 
 CLASSES: dict[str, Flow] = {}
 
@@ -52,7 +53,7 @@ async def hot_update(stack: Stack) -> None:
 
 @flow(CLASSES, "update_machine", "report_to_class", "report_to_class 2", "update_machine 2", "report_to_class 3")
 async def hot_update_of_a_failing_kind(stack: Stack) -> None:
-    """One resource of three refuses for a while: the others have their change, and it is tried again in time."""
+    """One resource of three refuses for a while: the others get their change, and it is tried again in time."""
     wait = TRIED_AGAIN if disturbed(stack) else LATER
     of, seen = await machine_of_class(stack, waits=dict.fromkeys(ErrorClass, wait))  # a fault may be the first failure
     rule = refuse(stack, seen.last.uid, "UnauthorizedOperation")
@@ -68,7 +69,7 @@ async def hot_update_of_a_failing_kind(stack: Stack) -> None:
 
 @flow(CLASSES, "update_machine", "update_machine 2")
 async def hot_update_set_back(stack: Stack) -> None:
-    """It fails half-way, and the class becomes what it was: so does what was changed already."""
+    """It fails half-way, and the class becomes what it was: what was changed already is changed back."""
     of, seen = await machine_of_class(stack, waits={ErrorClass.INVALID: timedelta(hours=1)})
     rule = refuse(stack, seen.last.uid, "TagLimitExceeded")
     arm(stack)
@@ -119,7 +120,7 @@ async def machine_of_class(stack: Stack, waits: dict[ErrorClass, timedelta] | No
 
 
 async def failure(stack: Stack, seen: Witness) -> Happening:
-    """The first one of a hot update, when it has come."""
+    """Waits for the first failure of a hot update."""
 
     async def look() -> Happening | None:
         journal = (await stack.state(seen.last.name)).journal
@@ -131,7 +132,7 @@ async def failure(stack: Stack, seen: Witness) -> Happening:
 
 
 async def updated(stack: Stack, seen: Witness, of: LiveClass, generation: int) -> None:
-    """The class knows its one user, and what it carries."""
+    """Waits until the class knows its one user, and what it carries."""
     name = seen.last.name
     state = await of.updated(generation)
     assert (set(state.users), state.users[name].state) == ({name}, UpdateState.UPDATED)
@@ -156,7 +157,7 @@ def check_carries(stack: Stack, seen: Witness, tags: dict[str, str], hops: int =
 
 
 async def end(stack: Stack, seen: Witness, of: LiveClass) -> None:
-    """The machine is deleted: nothing of it is left, and its class does not know it any more."""
+    """The machine is deleted: nothing of it is left, and its class no longer knows it."""
     name = seen.last.name
     await stack.delete(name)
     state = await of.state()

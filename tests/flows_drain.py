@@ -48,7 +48,7 @@ async def volumes_moved(stack: Stack) -> None:
 
 
 def database(name: str, node: str) -> list[dict[str, Any]]:
-    """A pod on the node with a volume of its own, which takes a moment to be detached."""
+    """A pod on the node with a volume of its own, which takes a moment to detach."""
     modes = {"accessModes": ["ReadWriteOnce"], "storageClassName": ""}
     disk = {"csi": {"driver": "ebs.csi.aws.com", "volumeHandle": name}, "capacity": {"storage": "1Gi"}}
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": name}}]
@@ -85,6 +85,6 @@ async def attached(stack: Stack, node: str) -> list[str]:
 
 
 def attachment(stack: Stack, volume: str) -> str:
-    """Its name."""
+    """The attachment's name."""
     bodies = [c.request["body"] for c in stack.calls("create volumeattachments", "kubernetes")]
     return str(next(b["metadata"]["name"] for b in bodies if b["spec"]["source"]["persistentVolumeName"] == volume))

@@ -1,4 +1,4 @@
-"""Flows of a machine that lives: they begin with one that is Running, and boundaries count from there."""
+"""Flows of a living machine: they begin with one that is Running, and boundaries count from there."""
 
 from __future__ import annotations
 
@@ -110,8 +110,8 @@ async def health_failure(stack: Stack) -> None:
 
 @flow(LATER, "drain_node", "drain_node 2")
 async def hostile_input(stack: Stack) -> None:
-    """Messages that nobody meant so, to a machine and its cluster, and annotations that mean nothing on its Node: all
-    goes on, and its neighbour hears nothing of it."""
+    """Malformed messages to a machine and its cluster, and meaningless annotations on its Node: all goes on, and its
+    neighbour hears nothing of it."""
     name, neighbour = new_name(), new_name()
     seen, beside = await asyncio.gather(running(stack, name), running(stack, neighbour))
     arm(stack)
@@ -158,7 +158,7 @@ async def recovery_unheard(stack: Stack) -> None:
     assert left.status.phase == Phase.RUNNING, f"I5: {name} is Failed, and a fresh look would have found it well"
     reasons = [h.reason for h in left.journal]
     assert left.node is not None
-    if left.node.epoch <= lie:  # else a newer watch has told it
+    if left.node.epoch <= lie:  # otherwise a newer watch has told it
         assert reasons.index("NotConfirmed") < reasons.index("Recovered")
     check_i5(stack, seen)
     check_ready(stack, seen)
@@ -215,7 +215,7 @@ async def adopt(stack: Stack) -> None:
     client = HostlerClient(stack.client, stack.settings, cluster=stack.cluster, requested_by="test")
 
     async def try_it() -> str:
-        """As a person does: what could not be looked for is looked for again. Answers why it was not adopted."""
+        """Tries as a person does: what could not be looked for is looked for again. Returns why it was not adopted."""
         try:
             await client.adopt(name)
         except HostlerError as e:
@@ -266,12 +266,13 @@ async def another_account(stack: Stack) -> None:
 
 @flow(LATER, "join_node")
 async def changed_template(stack: Stack) -> None:
-    """A template that changes on a living Node: a three-way merge, and what others own or removed stays so."""
+    """A template changes on a living Node: a three-way merge; what others own, or have removed, stays so."""
     name = new_name()
     first = template({"example.com/pool": "a", "example.com/old": "1"}, "example.com/kept", "example.com/removed")
     seen = await running(stack, name, node_template=first)
     node = str(seen.last.status.node_name)
-    # One call, and before the cordon: kubectl writes the list of taints as a whole, and so does who taints a cordon.
+    # One call, and before the cordon: kubectl writes the list of taints as a whole, and so does the controller that
+    # taints a cordon.
     stack.kubectl("taint", "node", node, f"{USER_KEY}=1:NoSchedule", "example.com/removed-")
     seen.tainted = True
     mark(stack, seen)

@@ -47,13 +47,15 @@ OURS = ("MachineDeploymentWorkflow", "RolloutWorkflow")
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 ILL = {"healthTimeout": "5s"}
 WELL = {"healthTimeout": "5m"}
-"""Where no machine is to be repaired: on a busy machine a kubelet may be silent for seconds."""
+"""A health timeout for flows in which no machine is to be repaired: on a busy machine a kubelet may be silent for
+seconds."""
 CALM = 0.25
 """Seconds between two questions."""
 
 
 class CalmPool(Pool):
-    """Asked as often as others are, it would take more of the machine than the flow does: many run side by side."""
+    """A pool that is asked less often: asked as often as others, it would take more of the machine than the flow does,
+    as many run side by side."""
 
     async def state(self) -> PoolState:
         await asyncio.sleep(CALM)
@@ -73,7 +75,7 @@ class Live:
     seen: Watched
 
     async def up(self, replicas: int, **spec: Any) -> None:
-        """So many machines, before anything is struck."""
+        """Starts it with this many machines, before anything is struck."""
         await self.pool.start(pool_spec(replicas, **{"machine": WELL, **spec}), self.of.wanted)
         await self.pool.rolled_out(replicas)
         await self.known()
@@ -82,7 +84,7 @@ class Live:
         arm(self.pool.stack, *OURS)
 
     async def known(self) -> None:
-        """Class and cluster know the pool."""
+        """Waits until class and cluster know the pool."""
         cluster = self.pool.stack.client.get_workflow_handle(cluster_id(self.pool.stack.cluster))
 
         async def pools() -> dict[str, Any]:
@@ -92,7 +94,7 @@ class Live:
         await eventually(pools, lambda found: found.get(self.pool.name), "the pool among the cluster's")
 
     async def end(self, machines: int, ceiling: int, rollouts: int = 0) -> None:
-        """The pool is deleted: nothing is left of the machines that it ever had, and nobody knows it any more."""
+        """The pool is deleted: nothing is left of the machines that it ever had, and nobody knows it any longer."""
         pool, seen, stack = self.pool, self.seen, self.pool.stack
         await settled(pool)
         await pool.delete()
@@ -131,7 +133,7 @@ def pool_flow(*about: str) -> Callable[[Callable[[Live], Awaitable[None]]], Flow
 
 
 async def settled(pool: Pool) -> PoolState:
-    """When nothing that the pool has begun is under way, or is to be tried again."""
+    """Waits until nothing that the pool has begun is under way, or is to be tried again."""
 
     async def look() -> PoolState | None:
         described = await pool.handle.describe()
@@ -156,7 +158,7 @@ async def settled(pool: Pool) -> PoolState:
     "forget_pool",
 )
 async def pool_life(it: Live) -> None:
-    """Started with plain JSON and no class: from nothing to two machines, and to nothing again."""
+    """The pool is started with plain JSON and no class: from nothing to two machines, and to nothing again."""
     pool = it.pool
     arm(pool.stack, *OURS)
     await start_by_hand(pool)
@@ -166,7 +168,7 @@ async def pool_life(it: Live) -> None:
 
 
 async def start_by_hand(pool: Pool) -> None:
-    """With the few words that a person types in Temporal's web UI, and the tests' short waits."""
+    """Starts it with the few words that a person types in Temporal's web UI, and the tests' short waits."""
     stack = pool.stack
     spec = pool_spec(2, machine=WELL)
     await stack.client.start_workflow(
@@ -196,7 +198,7 @@ async def pool_scaled_in(it: Live) -> None:
 
 @pool_flow("mark_nodes", "start_rollout", "tell_members", "start_machines 2")
 async def pool_rolled_out(it: Live) -> None:
-    """The class gets another image: each of two machines is replaced, and never are there fewer."""
+    """The class gets another image: each of two machines is replaced, and there are never fewer."""
     await it.up(2)
     await it.of.apply(ami=OTHER_IMAGE)
     await it.pool.rolled_out(2, revision=2)
@@ -238,7 +240,7 @@ async def rollout_undone(it: Live) -> None:
 
 
 def touched(stack: Stack, state: MachineState) -> Witness:
-    """A person's marks on a machine, and that no autoscaler may remove its Node."""
+    """Sets a person's marks on a machine, and forbids autoscalers to remove its Node."""
     seen = Witness([state])
     stack.kubectl("annotate", "node", str(state.status.node_name), f"{SCALE_DOWN_DISABLED}=true")
     mark(stack, seen)
@@ -246,7 +248,7 @@ def touched(stack: Stack, state: MachineState) -> Witness:
 
 
 async def vms(it: Live, count: int) -> None:
-    """When so many VMs were made."""
+    """Waits until this many VMs were made."""
 
     async def made() -> int:
         return sum(map(len, it.seen.launches().values()))
@@ -288,8 +290,8 @@ async def pool_with_one_slot(it: Live) -> None:
 
 @pool_flow("tell_members", "start_machines 3")
 async def pool_whose_vms_die(it: Live) -> None:
-    """Each VM is terminated as soon as it can be described. The pool backs off and says so; once nobody does it any
-    more, a person lets it go on."""
+    """Each VM is terminated as soon as it can be described. The pool backs off and says so; once nobody does that any
+    longer, a person lets it go on."""
     pool, lost = it.pool, pace.patience(2) + 1
     arm(pool.stack, *OURS)
     async with killing(pool):
@@ -313,8 +315,8 @@ async def pool_whose_vms_die(it: Live) -> None:
 
 @pool_flow("look_at_vm 2", "look_at_node 2")
 async def not_found_lies(it: Live) -> None:
-    """A read by id does not find the VM of a Ready Node, and the watch of the account says so: a contradiction, and
-    said. No VM is terminated or made for it."""
+    """A read by id does not find the VM of a Ready Node, and the watch of the account says so: a contradiction, which
+    is reported. No VM is terminated or made for it."""
     pool, stack = it.pool, it.pool.stack
     await it.up(2)
     arm(stack, "MachineWorkflow")

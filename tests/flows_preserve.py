@@ -1,4 +1,4 @@
-"""Flows of the fault matrix that are about preservation: on request, until its time; of a machine that failed."""
+"""Flows of the fault matrix that are about preservation: on request, until its end; and of a machine that failed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PRESERVED: dict[str, Flow] = {}
 
 @flow(PRESERVED, "preserve_node", "preserve_node 2")
 async def preserved_by_annotation(stack: Stack) -> None:
-    """Running and annotated with `now`: protected from cluster-autoscaler until its time, and as before then."""
+    """Running and annotated with `now`: protected from cluster-autoscaler until its end, and then as before."""
     name = new_name()
     seen = await running(stack, name, machine_preserve_timeout=TIMEOUT)
     mark(stack, seen)
@@ -59,7 +59,8 @@ async def preserved_by_annotation(stack: Stack) -> None:
 
 @flow(PRESERVED, "drain_node", "preserve_node", "preserve_node 2", "drain_node 2")
 async def preserved_when_it_failed(stack: Stack) -> None:
-    """Asked for before; drained once when it fails, kept until its time, then deleted by itself."""
+    """Preservation is asked for beforehand; the machine is drained once when it fails, kept until the end, then deleted
+    on its own."""
     name = new_name()
     seen = await running(
         stack, name, machine_preserve_timeout=TIMEOUT, health_timeout=HEALTH_TIMEOUT, drain_timeout=timedelta(seconds=2)

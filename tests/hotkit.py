@@ -27,15 +27,15 @@ from workflows.machine_class import MachineClassWorkflow
 
 MUST = {"kubernetes.io/cluster/shoot--hostler--demo": "1", "kubernetes.io/role/node": "1"}
 COST_A = {"tags": {**MUST, "cost": "a", "team": "x"}, "vmTags": None, "nicTags": None, "diskTags": None}
-"""Every resource carries the same."""
+"""The same tags on every resource."""
 COST_B = {"tags": {**MUST, "cost": "b"}}
 """One tag changed, one removed."""
 A, B = {"cost": "a", "team": "x"}, {"cost": "b"}
-"""What a resource carries then, beside its must-tags."""
+"""What a resource carries then, besides its must-tags."""
 CALM = Timings.fast().model_copy(update={"heartbeat": timedelta(seconds=30)})
-"""Where calls are counted: a heartbeat that is late on a busy machine would repeat them."""
+"""Timings where calls are counted: a heartbeat that is late on a busy machine would repeat them."""
 PATIENT = CALM.model_copy(update={"retry": {}})
-"""With the waits of production after a failure, which nobody waits for here."""
+"""Production's waits after a failure, which nobody waits for here."""
 
 
 @dataclass
@@ -72,7 +72,7 @@ class Hot:
         return (await self.client.apply(self.manifest))[-1]
 
     async def everywhere(self, **fields: Any) -> ClassState:
-        """Apply the change, and wait until every machine says that it has it."""
+        """Applies the change, and waits until every machine says that it has it."""
         await self.apply(**fields)
         return await self.done()
 
@@ -85,7 +85,7 @@ class Hot:
     # -- machines -----------------------------------------------------------------------------------------------------
 
     async def machines(self, *names: str, **spec: Any) -> list[MachineState]:
-        """Of the class as it was applied last, when they are Running and the class knows it."""
+        """Machines of the class as it was last applied, once they are Running and the class knows it."""
         await self.client.apply(self.manifest, *(examples(name, **spec).machines[0] for name in names))
         for name in names:
             self.stack.started[name] = self.stack.client.get_workflow_handle_for(
@@ -100,7 +100,7 @@ class Hot:
         return running
 
     async def failed(self, reason: str, name: str = "m-1") -> MachineState:
-        """When its hot update has failed for this reason."""
+        """Waits until its hot update has failed for this reason."""
 
         def has_failed(s: MachineState) -> bool:
             return s.status.update_trouble is not None and s.status.update_trouble.reason == reason
@@ -108,7 +108,7 @@ class Hot:
         return await eventually(lambda: self.stack.state(name), has_failed, f"the update of {name} failed")
 
     async def mended(self, name: str = "m-1") -> MachineState:
-        """When nothing troubles its hot update any more."""
+        """Waits until nothing troubles its hot update any longer."""
         return await eventually(
             lambda: self.stack.state(name), lambda s: s.status.update_trouble is None, f"{name} updated after all"
         )
@@ -123,14 +123,14 @@ class Hot:
         return sorted(id for ids in self.of(machine).values() for id in ids)
 
     def extra(self, resource: str) -> dict[str, str]:
-        """Without must-tags."""
+        """The tags without must-tags."""
         return {k: v for k, v in self.stack.tags(resource).items() if not is_must(k)}
 
     def must(self, resource: str) -> dict[str, str]:
         return {k: v for k, v in self.stack.tags(resource).items() if is_must(k)}
 
     def each(self, machine: MachineState) -> list[dict[str, str]]:
-        """Of all that it has."""
+        """The extra tags of each resource that it has."""
         return [self.extra(id) for id in self.all(machine)]
 
     def extras(self, machine: MachineState) -> dict[str, list[dict[str, str]]]:
@@ -164,7 +164,7 @@ class Hot:
         return str(made["VolumeId"])
 
     def make_nic(self, machine: MachineState, **tags: str) -> str:
-        """In the machine's subnet, attached to nothing."""
+        """Makes a NIC in the machine's subnet, attached to nothing."""
         subnet, specification = self.instance(machine)["SubnetId"], _specification("network-interface", tags)
         made = self.stack.ec2().create_network_interface(SubnetId=subnet, TagSpecifications=specification)
         return str(made["NetworkInterface"]["NetworkInterfaceId"])
@@ -237,4 +237,4 @@ def gate(monkeypatch: pytest.MonkeyPatch, operation: str) -> Iterator[Gate]:
     try:
         yield held
     finally:
-        held.open()  # its thread ends before its worker does
+        held.open()  # its thread must end before its worker does

@@ -1,4 +1,4 @@
-"""Workflows taken to any point of a recorded life, without a server, and what is then sent to them.
+"""Workflows taken to any point of a recorded life, without a server, and messages then sent to them.
 
 A replay of the recorded histories is taped as what the SDK gives a workflow, activation by activation. A case plays the
 beginning of a tape to a new workflow, in the sandbox that users have, and goes on with a message of its own; what the
@@ -95,7 +95,7 @@ async def tape(name: str, history: WorkflowHistory) -> Tape:
 
 
 class TaskFailed(Exception):
-    """The workflow task, which Temporal would give out again for ever."""
+    """A failed workflow task, which Temporal would hand out again for ever."""
 
 
 class Player:
@@ -112,7 +112,8 @@ class Player:
 
     @staticmethod
     async def of(tape: Tape, id: str = "") -> Player:
-        """Made where an event loop runs, as in a worker. `id`: of a first start, where that is what is played."""
+        """Makes a player where an event loop runs, as in a worker. `id`: of a first start, where that is what is
+        played."""
         details = tape.details
         if id:
             info = replace(details.info, workflow_id=id, first_execution_run_id=details.info.run_id)
@@ -120,7 +121,7 @@ class Player:
         return Player(tape, worker.sandbox(strict=False).create_instance(details))
 
     def play(self, share: float) -> None:
-        """From the beginning up to this share of the tape, but not to the end."""
+        """Plays from the beginning up to this share of the tape, but not to the end."""
         count = max(1, round(share * (len(self.tape.activations) - 1)))
         for act in self.tape.activations[:count]:
             self._step(_copy(act))
@@ -139,11 +140,11 @@ class Player:
         return self._step(first)
 
     def send(self, **job: Any) -> list[Any]:
-        """One job in a task of its own; returns the commands."""
+        """Sends one job in a task of its own; returns the commands."""
         return self._step(self._next(WorkflowActivationJob(**job), 1.0))
 
     def ring(self) -> None:
-        """Its earliest timer."""
+        """Fires its earliest timer."""
         if self.timers:
             seq = min(self.timers, key=lambda s: self.timers[s])
             delay = self.timers.pop(seq)
@@ -198,7 +199,7 @@ class Player:
 
 
 def unlawful(command: Any) -> str:
-    """Which of the server's limits it breaks; "": none."""
+    """Which of the server's limits a command breaks; "": none."""
     texts = {"summary": (len(command.user_metadata.summary.data), SUMMARY_BYTES)}
     if command.HasField("schedule_activity"):
         texts["task queue"] = (len(command.schedule_activity.task_queue.encode()), ID_BYTES)
@@ -235,7 +236,7 @@ TIMES = [
 DURATIONS = ["0s", "1ns", "-PT5S", "-5h", "87600000h", "80000000h", "P999999999D", "-P999999999D", "1h", 5, "0.000001s"]
 NUMBERS = [0, 1, -1, 2**31, 2**63, -(2**63), 2**63 - 1, 10**18, 5000, 10**30, 2**53, 4 * 10**12]
 FAR: list[list[Any]] = [[2**53, 4 * 10**12], ["2199-06-01T00:00:00Z", "2030-01-01T00:00:00Z"]]
-"""Orders of the future: numbers, times."""
+"""Values of the far future: numbers, times."""
 ANYTHING = [None, 1, "s", [], {"a": {"b": [1]}}, {"region": "eu-west-1"}, "x" * 2000, 10**30, {"region": "x" * 3000}]
 PLAIN: list[tuple[type, Any, list[Any]]] = [
     (str, "demo", TEXTS),
@@ -264,9 +265,9 @@ class Fuzz:
 
     chance: random.Random
     odd: float = 1.0
-    """How many of the values are extreme; one that is all odd is refused for the first of them."""
+    """The share of extreme values; a message in which all are odd is refused for the first of them."""
     ahead: bool = False
-    """Each order is one of the far future."""
+    """Whether each number and time is one of the far future."""
 
     def payloads(self, hints: Sequence[Any], how: str) -> list[Payload]:
         """`how`: missing, extra, wrong, extreme or ahead."""
@@ -332,7 +333,7 @@ class Fuzz:
 
 
 async def in_thread(tape: Tape, deed: typing.Callable[[Player], None], id: str = "") -> None:
-    """As a worker does it: made on the event loop, run in a thread."""
+    """Runs it as a worker does: made on the event loop, run in a thread."""
     player = await Player.of(tape, id)
 
     def done() -> None:

@@ -1,4 +1,4 @@
-"""The invariants of a machine, asked of the cloud's and the cluster's own books, and of the history."""
+"""The invariants of a machine, checked against the cloud's and the cluster's own records, and the history."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from simulator.clouds.ec2 import Vm
 from simulator.frame import Call
 
 LATE = timedelta(seconds=20)
-"""What a deadline may be late where a worker was killed: the next one starts, and the sticky queue times out.
-Long enough for a machine that is busy with other tests, too."""
+"""How late a deadline may be where a worker was killed: the next one starts, and the sticky queue times out. Long
+enough for a computer that is busy with other tests, too."""
 HEARD = 20.0
-"""Seconds within which a machine hears of its Node: less than a watch that has failed rests."""
+"""Seconds within which a machine hears of its Node: less than the pause of a failed watch."""
 OWN_FAULTS = [
     value for name, value in WorkflowTaskFailedCause.items() if "RESET" not in name and "FORCE_CLOSE" not in name
 ]
-"""Why a workflow task failed, but for what people and the server do."""
+"""Reasons for a failed workflow task, except those that people and the server cause."""
 FOREIGN_TAG = ("somebody", "else's")
 USER_KEY = "example.com/mine"
 
@@ -45,11 +45,11 @@ class Witness:
 
     states: list[MachineState] = field(default_factory=list)
     resources: dict[str, list[str]] = field(default_factory=dict)
-    """By kind, ids of what carries its uid at the cloud, and since then FOREIGN_TAG."""
+    """By kind, ids of what carries its uid at the cloud, and FOREIGN_TAG since then."""
     touched: int | None = None
     """Number of the last call with which a user had labelled and annotated the Node with USER_KEY and cordoned it."""
     tainted: bool = False
-    """The user's taint USER_KEY is on the Node, too."""
+    """Whether the user's taint USER_KEY is on the Node, too."""
 
     @property
     def last(self) -> MachineState:
@@ -115,7 +115,7 @@ def check_i5(stack: Stack, seen: Witness) -> None:
 
 
 def check_looks(stack: Stack, seen: Witness) -> None:
-    """I5 of a machine that is Failed of its health: two fresh looks at Lease and VM, `confirm` apart, came first."""
+    """I5 for a machine that is Failed for its health: two fresh looks at Lease and VM, `confirm` apart, came first."""
     state = seen.last
     assert state.illness is not None
     began = state.illness.began.timestamp()
@@ -160,14 +160,14 @@ def check_i8(stack: Stack, seen: Witness) -> None:
 
 
 def _is_must(key: str) -> bool:
-    """By seed 002, and our own five."""
+    """Whether it is a must-tag: by seed 002, or one of our own five."""
     ours = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID, "Name")
     return key in ours or key.startswith(MUST_PREFIXES)
 
 
 def check_tags(stack: Stack, seen: Witness, wanted: dict[str, str]) -> None:
-    """I8 and the right end, asked of the cloud itself: each resource carries the must-tags that it was launched with,
-    somebody's, and what the class wants of all kinds; nothing else."""
+    """I8 and the right end, checked at the cloud itself: each resource carries the must-tags that it was launched with,
+    somebody's own, and what the class wants on all kinds; nothing else."""
     (launch,) = [c for c in stack.calls("RunInstances") if launch_tags(c.request).get(TAG_UID) == seen.last.uid][:1]
     must = {k: v for k, v in launch_tags(launch.request).items() if _is_must(k)}
     assert seen.resources, "no resource was witnessed"
@@ -213,7 +213,7 @@ def check_i10(stack: Stack, seen: Witness) -> None:
 
 
 def check_marks(stack: Stack, seen: Witness) -> None:
-    """I10, asked of the Node itself: the user's label, annotation, cordon and taint are there."""
+    """I10, checked on the Node itself: the user's label, annotation, cordon and taint are there."""
     found = json.loads(stack.kubectl("get", "node", str(seen.last.status.node_name), "-o", "json"))
     metadata, spec = found["metadata"], found["spec"]
     assert metadata["labels"].get(USER_KEY), "I10: a user's label is gone"
@@ -240,7 +240,7 @@ def check_i12(stack: Stack, seen: Witness, pod: str, deadline: datetime) -> None
 
 
 def _by_cluster(call: Call) -> bool:
-    """By a kubelet, which removes a pod that has stopped, or by a controller."""
+    """Whether a kubelet did it, which removes a pod that has stopped, or a controller."""
     return call.caller.startswith("system:")
 
 

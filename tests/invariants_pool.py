@@ -1,4 +1,4 @@
-"""The invariants of a pool, asked of the cloud's and the cluster's own books at each of their changes."""
+"""The invariants of a pool, checked against the cloud's and the cluster's own records at each of their changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from simulator.kube.selectors import Selector
 
 
 class Watched(Crowd):
-    """A pool from before it is started. A Crowd counts its VMs."""
+    """A pool watched from before its start. A Crowd counts its VMs."""
 
     def __init__(self, pool: Pool) -> None:
         self.stack = pool.stack
@@ -57,8 +57,8 @@ class Watched(Crowd):
         return store[NODES].subscribe(Selector(), store.version)
 
     def in_service(self) -> list[int]:
-        """How many of its Nodes took work after each change of one, since this was asked before: they have joined, and
-        no drain of ours has begun. That a kubelet is silent for a moment, or a person cordons, is nobody's here."""
+        """How many of its Nodes took work after each change of one, since this was last asked: they have joined, and no
+        drain of ours has begun. A kubelet's short silence or a person's cordon does not count here."""
         return self.stack.simulator.call(self._count)
 
     def _count(self) -> list[int]:
@@ -80,7 +80,7 @@ class Watched(Crowd):
     # -- machines, as they were launched ------------------------------------------------------------------------------
 
     def launches(self) -> dict[tuple[str, str], set[str]]:
-        """By name and uid of each machine that a VM was ever asked for, the VMs that were made."""
+        """The VMs that were made, by name and uid of each machine that one was ever asked for."""
         found: dict[tuple[str, str], set[str]] = defaultdict(set)
         for call in self.stack.calls("RunInstances"):
             tags = launch_tags(call.request)
@@ -94,7 +94,7 @@ class Watched(Crowd):
 
 
 def check_pool_i1(watched: Watched, machines: int) -> None:
-    """Each machine had one VM in its life, and there were no more machines than the flow is to make."""
+    """Each machine had one VM in its life, and there were no more machines than the flow should make."""
     launches = watched.launches()
     twice = {name: vms for (name, _), vms in launches.items() if len(vms) > 1}
     assert not twice, f"I1: more than one VM was made for {twice}"
@@ -105,12 +105,13 @@ def check_pool_i1(watched: Watched, machines: int) -> None:
 
 
 def check_i2(watched: Watched, ceiling: int) -> None:
-    """Replicas and maxSurge (a repair: one more where that is 0)."""
+    """No more than replicas and maxSurge (for a repair one more where that is 0)."""
     assert watched.most <= ceiling, f"I2: {watched.most} VMs at the same time, {ceiling} allowed"
 
 
 def check_i3(watched: Watched, floor: int) -> None:
-    """Replicas less maxUnavailable. Asked once the pool is up, and again after what must not take it lower."""
+    """No fewer than replicas less maxUnavailable. Checked once the pool is up, and again after what must not take it
+    lower."""
     counts = watched.in_service()
     assert min(counts, default=floor) >= floor, f"I3: in service {counts}, at least {floor} needed"
 
@@ -130,8 +131,8 @@ def check_i4(watched: Watched, journal: list[Happening], budget: int) -> None:
 
 
 def check_i15(watched: Watched, wanted: int, losses: int) -> None:
-    """Whatever takes them away, and however fast: as many VMs as are wanted, and as its back-off or its losses allow
-    before the first window is over."""
+    """Whatever takes them away, and however fast: only as many VMs as are wanted, and as its back-off or its losses
+    allow before the first window is over."""
     made = sum(map(len, watched.launches().values()))
     assert made <= wanted + losses, f"I15: {made} VMs were made, {wanted} wanted and {losses} to be lost"
 
@@ -161,8 +162,8 @@ def check_pool_i6(watched: Watched) -> None:
 
 
 async def check_ends(watched: Watched, workflows: list[str]) -> None:
-    """The machines' workflows, and these, come to their own end: a machine has told its last word before, so it may be
-    a moment later than its pool. No secret is in any of them (I11)."""
+    """The machines' workflows, and these, come to their own end: a machine has sent its last report before, so it may
+    end a moment later than its pool. No secret is in any of them (I11)."""
     stack = watched.stack
     ids = [machine_id(stack.cluster, name) for name, _ in watched.launches()] + workflows
     for id in ids:

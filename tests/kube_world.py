@@ -1,4 +1,4 @@
-"""A simulated API server of a test's own, with its frame in reach, and nodes that join it."""
+"""A simulated API server of a test's own, with access to its frame, and nodes that join it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of whole lives share: a simulated cloud and cluster, a Temporal server, workers, and words to ask with.
+"""What tests of whole lives share: a simulated cloud and cluster, a Temporal server, workers, and helpers to ask with.
 
 A `Stack` has its own task queues and its own simulator, so that stacks do not meet on the one Temporal server.
 """
@@ -52,7 +52,7 @@ async def eventually(
     what: str = "it",
     within: float = DEADLINE,
 ) -> T:
-    """Look again and again until it is as wanted; `within` so many seconds."""
+    """Looks again and again until the answer is as wanted; `within` this many seconds."""
     deadline = time.monotonic() + within
     while True:
         seen = await look()
@@ -63,7 +63,7 @@ async def eventually(
 
 
 async def asked(handle: WorkflowHandle[Any, Any], query: Callable[[Any], T]) -> T:
-    """The answer of a query; asked again while a worker that was to answer is being killed."""
+    """The answer to a query; asked again while a worker that was to answer is being killed."""
     give_up = time.monotonic() + DEADLINE
     while True:
         try:
@@ -91,7 +91,7 @@ class Stack:
     settings_file: Path
     cluster: str = CLUSTER
     canary: str = ""
-    """A line of the machines' user data that no one may see."""
+    """A line of the machines' user data that nobody may see."""
     secret_key: str = ""
     started: dict[str, WorkflowHandle[Any, Any]] = field(default_factory=dict)
 
@@ -106,7 +106,7 @@ class Stack:
         secret: str = "",
         **spec: Any,
     ) -> WorkflowHandle[Any, Any]:
-        """Start a machine of the examples' class, as the command line does; `secret`: with one of its own."""
+        """Starts a machine of the examples' class, as the command line does; `secret`: with one of its own."""
         loaded = examples(name, **spec)
         snapshot = ClassSnapshot.of(loaded.classes[0])
         if provider_spec:
@@ -140,7 +140,7 @@ class Stack:
         return await eventually(lambda: self.state(name), lambda s: s.status.phase == phase, f"{name} {phase}")
 
     async def born(self, name: str = "m-1") -> MachineState:
-        """When it is decided whether it comes to life: Running or Failed."""
+        """Waits until it is decided whether it comes to life: Running or Failed."""
         decided = (Phase.RUNNING, Phase.FAILED)
         return await eventually(lambda: self.state(name), lambda s: s.status.phase in decided, f"{name} born")
 
@@ -166,12 +166,12 @@ class Stack:
         return {kind: ids for kind, ids in found.items() if ids}
 
     def launched(self) -> list[str]:
-        """Instances that the cloud ever made."""
+        """Instances that the cloud has ever made."""
         ids = [i for c in self.calls("RunInstances") if not c.error for i in c.result.get("instanceIds", ())]
         return sorted(set(ids))
 
     def tags(self, resource: str) -> dict[str, str]:
-        """As they are at the cloud, whatever reads see."""
+        """Tags as they are at the cloud, whatever reads show."""
         return dict(self.simulator.call(lambda: self.simulator.simulator.ec2._tags.of(resource)))
 
     def ec2(self) -> Any:
@@ -282,8 +282,8 @@ async def write_secret(stack: Stack, name: str, values: dict[str, bytes]) -> Non
 
 
 async def end_all(stack: Stack) -> None:
-    """No trace is left of the workflows of a test that is over. The next stack has the same names, and a cluster that
-    was only terminated would be begun again there with its last words: its pause, its journal, its troubles."""
+    """Leaves no trace of the workflows of a test that is over. The next stack has the same names, and a cluster that
+    was only terminated would be begun again there with its last state: its pause, its journal, its troubles."""
     ids = {handle.id for handle in stack.started.values()} | {cluster_id(stack.cluster)}
     ids |= {class_id(stack.cluster, c.metadata.name) for c in examples().classes}
     await asyncio.gather(*(forget(stack.client, id) for id in ids))
@@ -291,7 +291,8 @@ async def end_all(stack: Stack) -> None:
 
 
 async def end_running(stack: Stack) -> None:
-    """Also what nobody here has started: machines of pools, stories of rollouts. Their histories can still be read."""
+    """Ends what runs, also what nobody here has started: machines of pools, stories of rollouts. Their histories can
+    still be read."""
     query = f"TaskQueue='{stack.settings.queue_prefix}' AND ExecutionStatus='Running'"
     with contextlib.suppress(Exception):
         async for found in stack.client.list_workflows(query):
@@ -300,10 +301,12 @@ async def end_running(stack: Stack) -> None:
 
 
 async def forget(client: Client, workflow_id: str) -> None:
-    """Ends it, and returns when the server knows nobody of this id; one that came to its own end is left as it is.
+    """Ends the workflow, and returns when the server knows nobody of this id; one that came to its own end is left as
+    it is.
 
-    The server deletes at once what runs, and only after a minute what is closed: so one that somebody has terminated
-    gets a successor first, which nobody serves."""
+    The server deletes a running workflow at once, and a closed one only after a minute: so one that somebody has
+    terminated gets a successor first, which nobody serves.
+    """
     handle = client.get_workflow_handle(workflow_id)
     execution = WorkflowExecution(workflow_id=workflow_id)
     request = DeleteWorkflowExecutionRequest(namespace=client.namespace, workflow_execution=execution)

@@ -1,4 +1,4 @@
-"""Machines that together go through every phase in every way, and what their histories tell of it. Stubs; real time."""
+"""Machines that together go through every phase in every way, and what their histories say of it. Stubs; real time."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from workflows.machine import MachineWorkflow
 Edge = tuple[str, str, str]
 """From, to, reason."""
 Reasons = Mapping[str, set[str]]
-"""What a phase can be entered by."""
+"""The reasons with which a phase can be entered."""
 START, END = "begin", "end"
 SOON, NEVER = timedelta(seconds=0.3), timedelta(hours=1)
 TIMINGS = Timings(
@@ -42,7 +42,7 @@ TIMINGS = Timings(
 
 
 class PerMachine(deque[Any]):
-    """Answers of one activity for many machines; it stands where `Stubs` has the answers for all."""
+    """Answers of one activity for many machines; it takes the place of the answers for all in `Stubs`."""
 
     def __init__(self, usual: Any) -> None:
         super().__init__([None])  # never empty
@@ -115,7 +115,7 @@ class Life:
         await self.phase(Phase.RUNNING)
 
     async def time_is_up(self, **timeouts: timedelta) -> None:
-        """A changed timeout counts at once: no machine waits for it, and none has it too early."""
+        """A changed timeout counts at once: no machine waits for it, and for none it comes too early."""
         state = await self.state()
         assert state.machine_class is not None
         intent = ApplyIntent(
@@ -131,7 +131,7 @@ class Life:
 
 
 def failed_creations() -> dict[str, Exception]:
-    """By the reason that it gives."""
+    """Failed creations, by the reason that it gives."""
     info = ErrorInfo.of(ErrorClass.CONFLICT, "terminated")
     secret = ErrorInfo.of(ErrorClass.AUTH, "Secret default/s is missing")
     return {
@@ -220,7 +220,7 @@ async def ill_in_every_way(m: Life) -> None:
         await m.phase(Phase.UNKNOWN)
         await m.node()
         await m.phase(Phase.RUNNING)
-    m.then("look_at_vm", VmLook(state="gone"))  # and there is no Node that speaks against it
+    m.then("look_at_vm", VmLook(state="gone"))  # and no Node contradicts it
     for state in ("stopped", "gone"):
         await m.vm(state)
         await m.phase(Phase.UNKNOWN)
@@ -290,7 +290,7 @@ LIVES: dict[str, Callable[[Life], Awaitable[None]]] = {
 
 
 async def lives(client: Client, reasons: Reasons) -> set[Edge]:
-    """All of them side by side; every change of a phase that their histories tell."""
+    """Plays all of them side by side; returns every change of a phase that their histories show."""
     usual = {
         "create_machine": CreateOutput(provider_id=VM, node_name=NODE),
         "watch_machine": not_yet("no node yet", NEVER),
@@ -315,7 +315,8 @@ async def lives(client: Client, reasons: Reasons) -> set[Edge]:
 
 
 async def edges(client: Client, life: Life, journal: list[Happening], reasons: Reasons) -> AsyncIterator[Edge]:
-    """Over all runs. A phase shows when its search attribute is written; why is what the journal says of that time."""
+    """Edges over all runs. A phase shows when its search attribute is written; the reason is what the journal says of
+    that time."""
     assert life.handle is not None
     run, phase = life.handle.result_run_id, START
     last: datetime | None = None
@@ -323,11 +324,11 @@ async def edges(client: Client, life: Life, journal: list[Happening], reasons: R
     while run:
         history = await client.get_workflow_handle(life.id, run_id=run).fetch_history()
         times = {event.event_id: event.event_time.ToDatetime(UTC) for event in history.events}
-        # What a new run begins with, the last task of the former one may have said.
+        # The last task of the former run may have said what a new run begins with.
         moments, run = [last] if last else [], None
         for event in history.events:
             task, then = event.workflow_task_completed_event_attributes, None
-            if task.started_event_id:  # what a workflow calls now is when its task began
+            if task.started_event_id:  # a workflow's "now" is when its task began
                 now = times[task.started_event_id]
                 moments = [*moments, now] if now != last and moments == [last] else [now]
             elif event.HasField("workflow_execution_continued_as_new_event_attributes"):

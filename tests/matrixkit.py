@@ -1,8 +1,8 @@
 """Every activity boundary of a flow, under every kind of fault, many cases side by side.
 
-`make test` runs a covering subset: every crash at every boundary of a whole life; of the flows of a machine's beginning
-every boundary and every kind at least once; of the flows of its later life, and of a pool, the boundaries that they are
-about, with the kinds taken in turn. `make faults` runs all.
+`make test` runs a covering subset: every crash at every boundary of a whole life; for the flows of a machine's
+beginning every boundary and every kind at least once; for the flows of its later life, and of a pool, the boundaries
+that they are about, with the kinds taken in turn. `make faults` runs all.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ EVERYTHING = os.environ.get("HOSTLER_FAULTS") == "all"
 async def side_by_side(
     shared: Stack, deeds: Mapping[str, Callable[[Stack], Awaitable[T]]]
 ) -> dict[str, T | BaseException]:
-    """Each with a cluster name and task queues of its own; answers or errors by the deeds' names."""
+    """Runs each with a cluster name and task queues of its own; returns answers or errors by the cases' names."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(deed: Callable[[Stack], Awaitable[T]]) -> T:
@@ -45,8 +45,8 @@ def new_cluster() -> str:
 
 
 def to_find(flows: Mapping[str, Flow]) -> dict[str, Flow]:
-    """Those whose boundaries must be found by running them; of the others the covering subset strikes what they are
-    about, and a boundary that is none is seen: it is never struck."""
+    """The flows whose boundaries must be found by running them. For the others the covering subset strikes what they
+    are about; a wrong boundary there is noticed, as it is never struck."""
     return {name: flow for name, flow in flows.items() if EVERYTHING or flow.about is None}
 
 
@@ -54,7 +54,7 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
     """The activities that each flow calls, in order, found by running it once undisturbed."""
 
     async def one(stack: Stack, flow: Flow) -> list[Boundary]:
-        # An attempt that a busy machine lets time out could be a call more for whoever is told twice.
+        # An attempt that times out on a busy machine could cost one more call where something is told twice.
         _patient(stack, 5)
         recorder = Recorder(stack.settings_file)
         async with stack.worker([recorder]):
@@ -69,13 +69,13 @@ async def boundaries_of(client: Client, flows: Mapping[str, Flow]) -> dict[str, 
 
 
 def _patient(stack: Stack, seconds: float) -> None:
-    """With attempts that send no heartbeat: of a killed worker, or on a busy machine."""
+    """Gives more time to attempts that send no heartbeat: of a killed worker, or on a busy machine."""
     timings = stack.settings.timings.model_copy(update={"heartbeat": timedelta(seconds=seconds)})
     stack.settings = stack.settings.model_copy(update={"timings": timings})
 
 
 def cases(flows: Mapping[str, Flow], name: str, found: Sequence[Boundary]) -> list[Fault]:
-    """`found`: all boundaries of the flow, where they are asked for (`to_find`)."""
+    """The cases of a flow. `found`: all its boundaries, where they are needed (`to_find`)."""
     if EVERYTHING:
         return [Fault(a, k, n) for a, n in found for k in KINDS]
     if name == "whole life":
@@ -89,7 +89,7 @@ def cases(flows: Mapping[str, Flow], name: str, found: Sequence[Boundary]) -> li
 
 
 async def case(stack: Stack, flow: Flow, fault: Fault) -> float:
-    """Seconds that it took."""
+    """Runs one case; returns the seconds that it took."""
     began = time.monotonic()
     async with faulty_worker(stack, fault) as marker:
         await flow(stack)
@@ -98,7 +98,7 @@ async def case(stack: Stack, flow: Flow, fault: Fault) -> float:
 
 
 async def strike(shared: Stack, flows: Mapping[str, Flow], name: str, found: Sequence[Boundary]) -> None:
-    """One flow under the faults that are its part."""
+    """Runs one flow under the faults that are its part."""
     began = time.monotonic()
     struck = {str(f): partial(case, flow=flows[name], fault=f) for f in cases(flows, name, found)}
     ended = await side_by_side(shared, struck)
@@ -109,7 +109,7 @@ async def strike(shared: Stack, flows: Mapping[str, Flow], name: str, found: Seq
 
 
 def check_subset(flows: Mapping[str, Flow]) -> None:
-    """The covering subset has every boundary that it is to have, and every kind."""
+    """The covering subset has every boundary that it should have, and every kind."""
     later: list[Fault] = []
     for name, made in flows.items():
         found = made.about or [(a, n) for a in "abcdefghi" for n in (1, 2)]
@@ -123,7 +123,7 @@ def check_subset(flows: Mapping[str, Flow]) -> None:
 
 
 async def with_lag(shared: Stack, flows: Mapping[str, Flow]) -> None:
-    """Not found though it exists: new instances and their tags are unknown to reads for a while."""
+    """The cloud with lag: new instances and their tags are unknown to reads for a while, though they exist."""
     frame = shared.simulator.simulator.frame
     lag = frame.lag.model_copy(update={"describe_after_create": 1.0, "tags": 1.0})
     shared.simulator.call(lambda: setattr(frame, "lag", lag))
@@ -145,7 +145,7 @@ class Sabotage(NamedTuple):
     flow: str
     fault: Fault
     words: str
-    """How the check begins that must see it."""
+    """How the error of the check begins that must see it."""
 
 
 SABOTAGE = [
@@ -180,7 +180,7 @@ SABOTAGE = [
 
 async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> str:
     """What the checks said."""
-    _patient(stack, 3)  # an attempt that is given up before it does harm is no saboteur's
+    _patient(stack, 3)  # an attempt that is given up before it does harm is no sabotage
     try:
         async with faulty_worker(stack, fault, sabotage):
             await flow(stack)
@@ -190,8 +190,8 @@ async def sabotaged(stack: Stack, flow: Flow, fault: Fault, sabotage: str) -> st
 
 
 async def check_saboteurs(shared: Stack, flows: Mapping[str, Flow]) -> None:
-    """Each is seen by the invariant that it breaks. What was not seen is done once more, with less beside it: an
-    attempt that timed out on a busy machine may have come to nothing."""
+    """Each is seen by the invariant that it breaks. What was not seen is run once more, with less beside it: an attempt
+    that timed out on a busy machine may have had no effect."""
     rows = [row for row in SABOTAGE if row.flow in flows]
     for _ in range(2):
         deeds = {row.name: partial(sabotaged, flow=flows[row.flow], fault=row.fault, sabotage=row.name) for row in rows}

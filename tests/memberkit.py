@@ -50,7 +50,7 @@ class Pool:
         return self.machines.client.get_workflow_handle(pool_id(self.machines.prefix, self.name))
 
     async def come(self) -> None:
-        """It begins to listen; of what was told before it knows nothing."""
+        """It begins to listen; what was told before, it does not know."""
         await self.machines.client.start_workflow(Listener.run, id=self.handle.id, task_queue=self.queue)
 
     async def leave(self) -> None:
@@ -81,11 +81,11 @@ class Pool:
     # -- what it has heard --------------------------------------------------------------------------------------------
 
     async def heard(self) -> list[MemberReport]:
-        """By their numbers: two that were sent in one breath may overtake each other."""
+        """Reports by their numbers: two that were sent at once may overtake each other."""
         return sorted(await self.handle.query(Listener.heard), key=lambda r: r.seq)
 
     async def told(self, told: Callable[[MemberReport], object], what: str = "a report") -> MemberReport:
-        """The newest report, when it is so."""
+        """Waits until the newest report is as wanted."""
         heard = await eventually(self.heard, lambda all: all and told(all[-1]), what)
         return heard[-1]
 

@@ -17,7 +17,7 @@ def parse(text: str) -> Samples:
 
 
 def value(samples: Samples, name: str, **labels: str) -> float | None:
-    """Of the only series with these labels (and perhaps others); None when there is none."""
+    """The value of the only series with these labels (and perhaps others); None when there is none."""
     found = [n for (known, having), n in samples.items() if known == name and set(labels.items()) <= having]
     assert len(found) < 2, f"{name} {labels} is ambiguous: {found}"
     return found[0] if found else None

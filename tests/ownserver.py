@@ -44,14 +44,14 @@ class OwnServer:
         await self.client()
 
     async def client(self) -> Client:
-        """When it serves."""
+        """A client, once the server answers."""
         give_up = time.monotonic() + DEADLINE
         while True:
             try:
                 client = await Client.connect(self.address, data_converter=data_converter)
                 await client.count_workflows()
                 return client
-            except Exception:  # it does not serve yet: refused, no namespace yet, no visibility yet
+            except Exception:  # it does not serve yet: connection refused, no namespace, no visibility
                 if time.monotonic() > give_up:
                     raise AssertionError((self.folder / "temporal.log").read_text()[-3000:]) from None
                 await asyncio.sleep(0.1)

@@ -27,7 +27,7 @@ def at(seconds: int) -> datetime:
 
 
 def pool(*counts: int, phase: Phase = R) -> dict[str, Member]:
-    """So many machines of revisions 1, 2, …; the newest is the last."""
+    """This many machines of revisions 1, 2, …; the newest is the last."""
     made = [(r, n) for r, count in enumerate(counts, start=1) for n in range(count)]
     return {f"r{r}-{n:02d}": member(r, phase, age=1000 - r) for r, n in made}
 
@@ -70,16 +70,16 @@ def asking(seconds: int = 0) -> Member:
 
 
 def failing(**more: Any) -> Member:
-    """By permit, after a life that lasted."""
+    """A machine that is Failed by permit, after a life that lasted."""
     return member(2, F, **{"trouble": Trouble.HEALTH, "permit": Permit.GRANTED, "lasted": True, **more})
 
 
 def drained(keep: Wish = Wish.SLOT, **more: Any) -> Member:
-    """Failed, and waits to hear whether it is preserved."""
+    """A machine that is Failed, and waits to hear whether it is preserved."""
     return failing(drained=True, keep=keep, **more)
 
 
 def kept(by: PreservedBy = PreservedBy.AUTO, **more: Any) -> Member:
-    """Failed, and preserved."""
+    """A machine that is Failed, and preserved."""
     given = {"drained": True, "preserved_until": LATER, "preserved_by": by, "trouble": Trouble.HEALTH, "lasted": True}
     return member(2, F, **{**given, **more})

@@ -1,7 +1,7 @@
 """A pool in a world without clouds: machines that are made, join and end after some turns, or fail by script.
 
-What the workflow will do with a plan is done here in a few lines, and after each plan the invariants are asserted. The
-log reads like a story; tests compare it with a golden one.
+A few lines here do what the workflow will do with a plan, and after each plan the invariants are asserted. The log
+reads like a story; tests compare it with a golden one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def spec(replicas: int, surge: int | str = 1, unavailable: int | str = 0, **more
 
 
 def member(revision: int = 1, phase: Phase = Phase.RUNNING, age: int = 0, **more: Any) -> Member:
-    """`age`: seconds before EPOCH. It has a VM unless told otherwise."""
+    """A member. `age`: seconds before EPOCH. It has a VM unless told otherwise."""
     born = EPOCH - timedelta(seconds=age)
     return Member(revision, born, born, phase, **{"vm": Vm.LIVES, **more})
 
@@ -66,17 +66,17 @@ class Broken(AssertionError):
 class World:
     spec: MachineDeploymentSpec
     seed: int | None = None
-    """None: everything in order; else in an order of its own."""
+    """None: everything in order; otherwise in an order of its own."""
     bad_images: set[int] = field(default_factory=set)
-    """Machines of them never join."""
+    """Images whose machines never join."""
     never_join: set[str] = field(default_factory=set)
     stuck: set[str] = field(default_factory=set)
-    """Their VMs stay in shutting-down."""
+    """Machines whose VMs stay in shutting-down."""
     no_capacity: bool = False
     asked_for: set[str] = field(default_factory=set)
-    """They shall be preserved when they fail."""
+    """Machines that should be preserved when they fail."""
     expired: set[str] = field(default_factory=set)
-    """They are preserved no longer, by their own clocks."""
+    """Machines that are no longer preserved, by their own clocks."""
     timeout_turns: int = 12
     """creationTimeout, in turns."""
 
@@ -90,7 +90,7 @@ class World:
     made: int = 0
     replaced: int = 0
     lowest: int = 10**6
-    """Fewest available at any time."""
+    """The fewest available at any time."""
     _waits: tuple[str, ...] = ()
     _line: str = ""
     _pending: dict[str, int] = field(default_factory=dict)
@@ -135,7 +135,7 @@ class World:
         self.say(f"*** rollout {gate or 'open'}")
 
     def set(self, name: str, why: str = "", **changes: Any) -> None:
-        """As the pool hears it: of the newest revision's machines it learns how fast it may go on."""
+        """Sets it as the pool hears it: from the newest revision's machines it learns how fast it may go on."""
         former = self.members[name]
         member = former._replace(**changes)
         if member.phase is not Phase.RUNNING and pace.has_lasted(former, self.now):
@@ -148,7 +148,7 @@ class World:
             self.say(f"*** {name} {why}")
 
     def fill(self) -> None:
-        """As many Running machines of the newest revision as there shall be, without a story."""
+        """Makes as many Running machines of the newest revision as there should be, without a story."""
         for _ in range(self.spec.replicas):
             self.members[self.name()] = member(self.revision, age=3600)
 
@@ -181,7 +181,7 @@ class World:
         return View(self.observed, self.spec, self.now)
 
     def turn(self) -> Plan:
-        """The pool plans, the plan is carried out, the machines move on; in chance's order, and not all."""
+        """The pool plans, the plan is carried out, the machines move on; in random order, and not all."""
         names = sorted(self.members)
         if self.seed is None:
             made = self.pool()
@@ -358,11 +358,11 @@ class World:
 
 
 Act = tuple[str, Callable[[World], bool], Callable[[World], None]]
-"""What, when it may happen, and how."""
+"""A name, a condition for it, and what it does."""
 
 
 def run(world: World, acts: list[Act]) -> World:
-    """Until nothing moves any more. Raises Broken where an invariant does not hold or it never ends."""
+    """Runs until nothing moves any longer. Raises Broken where an invariant does not hold or it never ends."""
     acts = list(acts)
     for _ in range(MOST_TURNS):
         if acts and acts[0][1](world):

@@ -30,7 +30,7 @@ from workflows.rollout import RolloutWorkflow
 
 
 def pool_spec(replicas: int, surge: int | str = 1, unavailable: int | str = 0, **more: Any) -> MachineDeploymentSpec:
-    """Of machines of the examples' class."""
+    """The spec of a pool with machines of the examples' class."""
     machine = examples().machines[0].spec
     template = {
         "metadata": {"labels": {"app": "worker"}},
@@ -140,7 +140,7 @@ class Pool:
     # -- what the cloud says ------------------------------------------------------------------------------------------
 
     async def machines(self) -> dict[str, MachineState]:
-        """Those that it has and that are started, by name, as they say they are."""
+        """Machines that it has and that are started, by name, as they describe themselves."""
         state = await self.state()
         names = sorted(state.members.keys() - set(state.unstarted))
         states = await asyncio.gather(*(asked(machine_handle(self.stack, n), MachineWorkflow.describe) for n in names))
@@ -184,7 +184,8 @@ class Crowd:
 
 @contextlib.asynccontextmanager
 async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[None]]]:
-    """A worker in a process of its own; what is yielded kills it, with nothing left of it, and starts the next one."""
+    """A worker in a process of its own; the yielded function kills it, with nothing left of it, and starts the next
+    one."""
     environment = {**os.environ, "TEMPORAL_ADDRESS": stack.client.service_client.config.target_host}
     current: list[asyncio.subprocess.Process] = []
 
@@ -221,7 +222,7 @@ async def worker_process(stack: Stack) -> AsyncIterator[Callable[[], Awaitable[N
 
 @contextlib.asynccontextmanager
 async def killing(pool: Pool, image: str | None = None) -> AsyncIterator[None]:
-    """Whoever terminates each VM of the pool, or of its machines from an image, as soon as it can be described."""
+    """Terminates each VM of the pool, or of its machines from an image, as soon as it can be described."""
 
     def strike() -> None:
         found = [i for r in pool.instances() for i in r["Instances"] if image in (None, i["ImageId"])]

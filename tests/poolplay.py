@@ -1,5 +1,5 @@
-"""The real pool and the real rollout's story, with machines that are played by the pool's activities, so that the
-command line can be tried on them. Machines join at once, or when the test says so, and are gone once they are deleted.
+"""The real pool and the real rollout's story, with machines that the pool's activities play, so that the command line
+can be tried on them. Machines join at once, or when the test says so, and are gone once they are deleted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Machine:
 
 @dataclass
 class Machines:
-    """All that were started and are not gone, by name."""
+    """All machines that were started and are not gone, by name."""
 
     client: Client
     cluster: str
@@ -61,12 +61,12 @@ class Machines:
     slow: set[int] = field(default_factory=set)
     """Machines of these revisions get a VM, and join when `join` says so."""
     lost: set[int] = field(default_factory=set)
-    """Those of these never join: they are Failed at once."""
+    """Machines of these revisions never join: they are Failed at once."""
     there: dict[str, Machine] = field(default_factory=dict)
     marked: set[str] = field(default_factory=set)
-    """Those whose Nodes carry the marks of a rollout."""
+    """Machines whose Nodes carry the marks of a rollout."""
     heard: asyncio.Event = field(default_factory=asyncio.Event)
-    """Not set: what a class has to tell is on its way."""
+    """Not set: what a class has to tell is still on its way."""
 
     def __post_init__(self) -> None:
         self.heard.set()
@@ -74,7 +74,7 @@ class Machines:
     # -- what a test does ---------------------------------------------------------------------------------------------
 
     async def join(self, revision: int, most: int = 10**6) -> None:
-        """Those of a slow revision that wait."""
+        """The waiting machines of a slow revision join."""
         waiting = [n for n, m in self.there.items() if m.revision == revision and m.phase is Phase.PENDING]
         for name in waiting[:most]:
             await self._is(name, Phase.RUNNING)
@@ -126,7 +126,7 @@ class Machines:
 
     @activity.defn(name="register_pool")
     async def register(self, input: PoolRef) -> None:
-        """As a cluster that can be seen."""
+        """Registers the pool, as a cluster that can be seen."""
         pool = self.client.get_workflow_handle(pool_id(self.cluster, input.name))
         await pool.signal("cluster_news", ClusterNews(time=datetime.now(UTC)))
 
@@ -174,7 +174,8 @@ async def played(place: Place) -> AsyncIterator[Machines]:
 def pool_yaml(
     name: str = "p1", replicas: int = 3, machine_class: str = "c1", surge: int | str = 1, **more: Any
 ) -> dict[str, Any]:
-    """`more` of the spec; what is said of rollingUpdate there is beside maxSurge, and nothing is unavailable."""
+    """A pool's manifest. `more`: fields of the spec; what it says of rollingUpdate is added to maxSurge, and nothing is
+    unavailable."""
     rolling = {"maxSurge": surge, "maxUnavailable": 0, **more.pop("rollingUpdate", {})}
     return {
         "apiVersion": "machine.sapcloud.io/v1alpha1",

@@ -1,7 +1,7 @@
 """Stand-ins for a pool's workflow: machines that obey and say what the test wants, and what gets in the way of its
 activities.
 
-How a machine behaves is said by its class (`habits` of the provider spec), or by the test afterwards (signal `be`).
+A machine's class says how it behaves (`habits` of the provider spec), or the test does later (signal `be`).
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from resources.names import pool_id
 from resources.preservation import PreservedBy
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
-"""Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and then Failed. Without: it joins."""
+"""Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and is then Failed. With none of these
+it joins."""
 LINGERS, DEAF = "lingers", "deaf"
 """Is Terminating, or Failed and not drained, until the test lets it go on · does not take a changed template."""
 ASKED_LATE, SLOW_TO_KEEP = "asked late", "slow to keep"
-"""Somebody has asked for it to be preserved, which its pool has not heard · is granted it, and does not say yet that it
-is preserved."""
+"""Somebody has asked for its preservation, which its pool has not heard · it was granted that, and does not say yet
+that it is preserved."""
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
@@ -56,7 +57,7 @@ is preserved."""
 
 @workflow.defn(name="MachineWorkflow")
 class PlayedMachine:
-    """Says its reports one after the other, so that none overtakes another."""
+    """Sends its reports one after the other, so that none overtakes another."""
 
     @workflow.init
     def __init__(self, state: MachineState) -> None:
@@ -95,7 +96,7 @@ class PlayedMachine:
 
     @workflow.signal
     def be(self, changes: dict[str, Any]) -> None:
-        """`habits` are the test's to change too."""
+        """`habits` are for the test to change, too."""
         self.habits = changes.pop("habits", self.habits)
         self.over = self.over or bool(changes.get("ended"))
         if changes:
@@ -169,7 +170,7 @@ class PlayedMachine:
 
 
 class Runner(WorkflowRunner):
-    """Ours in the sandbox, stand-ins without one."""
+    """A runner with our workflows in the sandbox, and stand-ins without one."""
 
     def __init__(self, strict: bool) -> None:
         self.ours, self.theirs = worker.sandbox(strict), UnsandboxedWorkflowRunner()
@@ -193,21 +194,21 @@ class Runner(WorkflowRunner):
 
 @dataclass
 class Deeds(Interceptor):
-    """Writes down what the pool has done for it, and gets in its way. By activity type: errors to raise `before` or
-    `after` the deed, one for each attempt, and `holds`: the deed waits until the event is set."""
+    """Writes down what the pool's activities do, and gets in their way. By activity type: errors to raise `before` or
+    `after` the activity, one for each attempt, and `holds`: the activity waits until the event is set."""
 
     client: Client
     done: list[tuple[str, Any]] = field(default_factory=list)
-    """Attempts that have been begun."""
+    """Attempts that have begun."""
     before: dict[str, deque[Exception]] = field(default_factory=dict)
     after: dict[str, deque[Exception]] = field(default_factory=dict)
     instead: dict[str, deque[Any]] = field(default_factory=dict)
-    """Answers without the deed."""
+    """Answers instead of running the activity."""
     holds: dict[str, asyncio.Event] = field(default_factory=dict)
     slow: dict[str, float] = field(default_factory=dict)
-    """Seconds that such a deed takes."""
+    """Seconds that such an activity takes."""
     classes: dict[str, ClassSnapshot] = field(default_factory=dict)
-    """Those that can be asked."""
+    """Classes that can be asked."""
     first_news: ClusterNews | None = field(default_factory=lambda: ClusterNews(time=datetime(2026, 1, 1, tzinfo=UTC)))
     """What the cluster answers when the pool makes itself known."""
 

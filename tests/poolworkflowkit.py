@@ -58,7 +58,7 @@ from workflows.rollout import RolloutWorkflow
 def snapshot(
     generation: int = 1, image: int = 1, team: str = "a", name: str = "c1", habits: tuple[str, ...] = ()
 ) -> ClassSnapshot:
-    """A class of AWS: another image rolls machines, another team is a tag and does not."""
+    """A class of AWS: another image rolls machines; another team is a tag and does not."""
     spec = {
         "ami": f"ami-{image}",
         "region": "eu-west-1",
@@ -82,7 +82,7 @@ def spec(
     rolling: Mapping[str, Any] | None = None,
     **more: Any,
 ) -> MachineDeploymentSpec:
-    """`machine` of the template's spec, `rolling` of rollingUpdate, `more` of the pool's."""
+    """The spec; `machine`: fields of the template's spec, `rolling`: of rollingUpdate, `more`: of the pool's."""
     update = {"maxSurge": surge, "maxUnavailable": unavailable, **(rolling or {})}
     template = {"metadata": {"labels": {"app": "w"}}, "spec": {"class": {"name": machine_class}, **(machine or {})}}
     return MachineDeploymentSpec.model_validate(
@@ -108,7 +108,7 @@ class Pool:
         self.deeds = Deeds(client)
         self.spec, self.machine_class = spec(0), snapshot()
         self.replays = True
-        """Whether its histories are replayed at the end: not where a test has changed our code for a while."""
+        """Whether its histories are replayed at the end: not where a test has changed our code temporarily."""
 
     @contextlib.asynccontextmanager
     async def worker(self, strict: bool = False, **options: Any) -> AsyncIterator[None]:
@@ -126,7 +126,7 @@ class Pool:
 
     @contextlib.asynccontextmanager
     async def deeds_worker(self) -> AsyncIterator[None]:
-        """For activities alone."""
+        """A worker for activities alone."""
         real, deeds = PoolActivities(self.deps), self.deeds
         temporal = [real.start_machines, real.tell_members, real.find_members, real.forget_pool, real.start_rollout]
         per_queue: dict[str, list[Callable[..., Any]]] = {
@@ -157,7 +157,7 @@ class Pool:
         )
 
     async def ready(self, wanted: MachineDeploymentSpec, **fields: Any) -> None:
-        """Started, and with all its machines."""
+        """Starts the pool, and waits for all its machines."""
         await self.start(wanted, **fields)
         await self.rolled_out(wanted.replicas)
 
@@ -282,13 +282,13 @@ class Pool:
         await eventually(lambda: self.heard(name), lambda h: h.count(what) >= times, f"{name}: {what}")
 
     async def report(self, machine: str, seq: int, phase: Phase = Phase.RUNNING, **more: Any) -> None:
-        """In a machine's name."""
+        """Reports in a machine's name."""
         fields: dict[str, Any] = {"machine": machine, "seq": seq, "phase": phase, "since": datetime.now(UTC)}
         said = MemberReport.model_validate({**fields, "vm": Vm.LIVES, "template": 1, **more})
         await self.handle.signal("report", said)
 
     async def machine_there(self, name: str, made_from: ClassSnapshot, template: int = 1) -> WorkflowHandle[Any, Any]:
-        """One of a former workflow of this pool."""
+        """A machine of a former workflow of this pool."""
         state = MachineState(
             name=name,
             cluster=self.cluster,
@@ -303,7 +303,8 @@ class Pool:
         return await self.client.start_workflow(PlayedMachine.run, state, **options)
 
     def started(self) -> list[str]:
-        """Machines, in the order in which they were first asked for: a call that the server has cut is made again."""
+        """Machines, in the order in which they were first asked for: a call that the server has cut off is made
+        again."""
         return list(dict.fromkeys(self.asked_for()))
 
     def asked_for(self) -> list[str]:
@@ -342,7 +343,7 @@ class Pool:
                 await self.client.get_workflow_handle(found.id).terminate("the test is over")
 
     async def replay(self) -> None:
-        """Each run of the pool and of its rollouts, by the code as it is."""
+        """Replays each run of the pool and of its rollouts, with the code as it is."""
         kinds = [MachineDeploymentWorkflow, RolloutWorkflow]
         replayer = Replayer(workflows=kinds, data_converter=data_converter, workflow_runner=worker.sandbox(False))
         kinds_named = ", ".join(f"'{kind.__name__}'" for kind in kinds)
@@ -361,7 +362,7 @@ async def _found(look: Awaitable[object]) -> bool:
 
 @contextlib.asynccontextmanager
 async def new_pool(client: Client) -> AsyncIterator[Pool]:
-    """Without a worker. Its histories are replayed at the end."""
+    """A pool without a worker. Its histories are replayed at the end."""
     pool = Pool(client, f"w{uuid.uuid4().hex[:8]}")
     try:
         yield pool

@@ -1,5 +1,5 @@
 """A machine whose activities are stubs, and its Node as a small world: people, the watch, the drain and preserve_node
-write it, and what is written is read again."""
+write it, and read what was written."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ TEN = timedelta(minutes=10)
 HOUR = timedelta(hours=1)
 FULL = timedelta(hours=72)
 SOON = timedelta(seconds=30)
-"""By the machine's clock, which is the wall's where no time is skipped."""
+"""Soon by the machine's clock, which is the wall clock where no time is skipped."""
 
 
 class Node:
@@ -141,7 +141,7 @@ class Kept:
     # -- its life -----------------------------------------------------------------------------------------------------
 
     async def start(self, **fields: Any) -> None:
-        """Pending: its Node has not joined. The handle is of whichever run there is."""
+        """Starts it; Pending: its Node has not joined. The handle is of whichever run there is."""
         made = self.pool.new_state if self.pool else self.machines.new_state
         started = await self.machines.start(made("m-1", **{"health_timeout": TEN, **fields}))
         self.handle = self.machines.client.get_workflow_handle(started.id)
@@ -171,7 +171,7 @@ class Kept:
         return await phase(self.handle, Phase.UNKNOWN)
 
     async def fail(self) -> MachineState:
-        """It was ill for healthTimeout. It may be drained yet."""
+        """It has been ill for healthTimeout. It may still be drained."""
         await self.ill()
         await self.skip(timedelta(minutes=9, seconds=1))
         await self.until(lambda s: s.suspicion, "the first look")
@@ -190,22 +190,22 @@ class Kept:
         return await phase(self.handle, Phase.RUNNING)
 
     async def renew(self) -> None:
-        """A new run goes on."""
+        """A new run begins."""
         former = (await self.handle.describe()).run_id
         await self.handle.execute_update(MachineWorkflow.renew_by_update, Intent(id=uuid.uuid4().hex))
         await eventually(self.handle.describe, lambda d: d.run_id != former, "a new run")
 
     async def skip(self, span: timedelta) -> None:
-        """Not while a call is under way: the server waits for it."""
+        """Skips time. Not while a call is under way: the server waits for it."""
         await asyncio.wait_for(self.temporal.fast_forward(self.handle, span), DEADLINE)
 
     async def skip_to(self, name: str = "preserve", seen: MachineState | None = None) -> None:
-        """Time is skipped to right after this deadline, of its state or of one that it has shown."""
+        """Skips time to right after this deadline, of its state or of one that it has shown."""
         deadline = (seen or await self.state()).status.deadlines[name]
         await self.skip(deadline - await self.now() + timedelta(seconds=1))
 
     async def now(self) -> datetime:
-        """By the machine's clock: that of its newest event."""
+        """The time by the machine's clock: that of its newest event."""
         newest = (await self.handle.fetch_history()).events[-1]
         return newest.event_time.ToDatetime(tzinfo=UTC)
 
@@ -225,7 +225,7 @@ class Kept:
         return await self.until(lambda s: noted(s, wanted)[count - 1 :], f"{count} times {wanted} in its journal")
 
     async def is_listed(self, query: str) -> None:
-        """By visibility, where people and sweeps look."""
+        """Visibility lists it, where people and sweeps look."""
 
         async def found() -> list[str]:
             mine = f"WorkflowId = '{self.handle.id}' AND {query}"
@@ -236,7 +236,7 @@ class Kept:
     # -- what people say to it ----------------------------------------------------------------------------------------
 
     async def says(self, name: str, intent: Intent | dict[str, Any]) -> str:
-        """By update; what it answers."""
+        """Sends an update; returns the answer."""
         answer: Answer = await self.handle.execute_update(name, intent, result_type=Answer)
         return answer.message
 
@@ -250,7 +250,7 @@ class Kept:
     # -- what it calls ------------------------------------------------------------------------------------------------
 
     async def asks(self, name: str) -> None:
-        """It calls this activity, or has."""
+        """Whether it calls this activity, or has called it."""
 
         async def calls() -> list[Any]:
             return self.stubs.called(name)
@@ -258,7 +258,7 @@ class Kept:
         await eventually(calls, bool, f"a call of {name}")
 
     async def under_way(self, name: str, so: bool = True) -> None:
-        """A call of this activity is under way, also where nobody polls; or none is."""
+        """Waits until a call of this activity is under way, even where nobody polls; or until none is."""
 
         async def pending() -> list[str]:
             found = (await self.handle.describe()).raw_description.pending_activities
@@ -267,12 +267,12 @@ class Kept:
         await eventually(pending, lambda found: (name in found) is so, name)
 
     async def away(self, queue: str) -> None:
-        """The worker of these activities goes."""
+        """The worker of these activities goes away."""
         await self.machines.workers[queue].shutdown()
 
     @property
     def queues(self) -> tuple[str, str, str]:
-        """Of the cloud, the cluster and the drain."""
+        """The queues of the cloud, the cluster and the drain."""
         prefix = self.machines.prefix
         return names.cloud_queue("aws", prefix), names.cluster_queue(prefix, prefix), names.drain_queue(prefix, prefix)
 
@@ -282,7 +282,7 @@ class Kept:
         return [name for name, _ in self.stubs.asked if name in names]
 
     async def ended(self) -> dict[str, datetime]:
-        """When what happened last, by its reason, once nothing is left of it."""
+        """Waits until nothing is left of the machine; returns, by reason, when it last happened."""
         result = await asyncio.wait_for(self.handle.result(), DEADLINE)
         return {h["reason"]: datetime.fromisoformat(h["time"]) for h in result["journal"]}
 
@@ -293,7 +293,7 @@ def noted(seen: MachineState, wanted: str) -> list[str]:
 
 
 def when(seen: MachineState, wanted: str) -> datetime:
-    """Of the newest happening with this reason."""
+    """The time of the newest happening with this reason."""
     return [h.time for h in seen.journal if h.reason == wanted][-1]
 
 

@@ -1,5 +1,5 @@
 """Preservation in a few words: a machine as planners/preservation.py sees it, what its workflow makes of a decision,
-and every cell that there is."""
+and every cell of the table."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)
 TIMEOUT = timedelta(hours=72)
 FULL = NOW + TIMEOUT
 LATER = NOW + 24 * HOUR
-"""When the one that is preserved already is so no more."""
+"""When the machine that is preserved already no longer is."""
 
 R, F, U, P, C, T = (
     Phase.RUNNING,
@@ -58,19 +58,19 @@ def slot_taken() -> Release:
 
 
 def machine(phase: Phase = R, *, node: str = "", **more: Any) -> Observed:
-    """Of a pool, nobody wants anything of it but what its Node says. One that Failed is drained."""
+    """A pool's machine from which nobody wants anything but what its Node says. A Failed one is drained."""
     fields = {"phase": phase, "now": NOW, "timeout": TIMEOUT, "node_value": node, "drained": phase is F, **more}
     return Observed(**fields)
 
 
 def kept(phase: Phase = R, source: PreservedBy = ASKED, **more: Any) -> Observed:
-    """Preserved until LATER, by an annotation or by a slot."""
+    """A machine preserved until LATER, by an annotation or by a slot."""
     asked = "when-failed" if source is ASKED else ""
     return machine(phase, **{"source": source, "expiry": LATER, "protected": True, "node": asked, **more})
 
 
 def carry_out(o: Observed, made: Decision) -> Observed:
-    """What the workflow makes of it, with its calls to the cluster done."""
+    """What the workflow makes of a decision, with its calls to the cluster done."""
     o = replace(o, last=o.last if o.node_value == TYPO else o.node_value)
     match made:
         case Preserve():
@@ -101,7 +101,7 @@ def carry_out(o: Observed, made: Decision) -> Observed:
 
 
 def settle(o: Observed, most: int = 5) -> tuple[Observed, list[Decision]]:
-    """Decide and carry out, until there is nothing more to do by itself."""
+    """Decides and carries out, until there is nothing more to do on its own."""
     made: list[Decision] = []
     while len(made) < most:
         made.append(decide(o))
@@ -112,13 +112,13 @@ def settle(o: Observed, most: int = 5) -> tuple[Observed, list[Decision]]:
 
 
 def wish(o: Observed) -> str:
-    """What is wanted of it: the Node's valid value, else its own (seed 003, note 3)."""
+    """What is wanted: the Node's valid value, else the machine's own (seed 003, note 3)."""
     valid = o.last if o.node_value == TYPO else o.node_value
     return valid or (o.own.value if o.own else "")
 
 
 def must_end(o: Observed) -> bool:
-    """All that ends a preservation (I9), but what others do to the machine."""
+    """Whether the preservation must end: all that ends one (I9), except what others do to the machine."""
     withdrawn = o.source is ASKED and wish(o) == ""
     lost = o.phase is F and not o.vm_present
     released = o.release is not None and not o.release.slot
@@ -140,7 +140,7 @@ BOTH = (False, True)
 
 
 def unpreserved() -> Iterator[Observed]:
-    """Every cell of one that is not preserved. test_preservation_properties has what does not matter for it."""
+    """Every cell of a machine that is not preserved. test_preservation_properties has what does not matter for it."""
     for phase, want, out, granted, pool, drained, vm in product(
         Phase, WISHES, (None, release()), PreservedBy, BOTH, BOTH, BOTH
     ):
@@ -158,8 +158,8 @@ def unpreserved() -> Iterator[Observed]:
 
 
 def preserved(step: int = 1) -> Iterator[Observed]:
-    """Every cell of one that is: long before its end, in the last hour, at its end. Or every so manyth, by a prime, so
-    that no input has always the same value."""
+    """Every cell of a preserved machine: long before its end, in the last hour, at its end. Or every n-th, n a prime,
+    so that no input always has the same value."""
     every = product(
         product(Phase, WISHES, (None, release(), slot_taken()), (AUTO, ASKED)),
         (24 * HOUR, HOUR, timedelta(0)),

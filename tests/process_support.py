@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def alive(pid: int) -> bool:
-    """Whether it runs; one that ended and waits to be reaped by init does not."""
+    """Whether the process runs; one that has ended and waits for init to reap it does not."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -2,7 +2,7 @@
 
 The binaries are those of KUBEBUILDER_ASSETS (envtest's convention: a folder with etcd, kube-apiserver and perhaps
 kube-controller-manager and kube-scheduler), else those that `make kube` built. With HOSTLER_REQUIRE_KUBE=1 a test that
-needs them fails where they are missing; it is skipped otherwise.
+needs them fails where they are missing; otherwise it is skipped.
 
 As a program, `python tests/realkube.py COMMAND…`, it runs a command beside a whole control plane, with the path of an
 administrator's kubeconfig in HOSTLER_API_SERVER_KUBECONFIG.
@@ -44,13 +44,13 @@ LOG_LINES = 30  # of each log, shown when a start fails
 Controllers = tuple[str, ...]
 """Names for kube-controller-manager's --controllers."""
 CERTIFICATES: Controllers = tuple(f"certificatesigningrequest-{task}-controller" for task in ("approving", "signing"))
-"""Nothing but what gives kubelets their certificates: nodes, pods and the rest are written by the test alone."""
+"""Only what gives kubelets their certificates: the test alone writes nodes, pods and the rest."""
 ALL: Controllers = ("*", "token-cleaner-controller")
-"""Those that are on by default, one that is not, and the scheduler."""
+"""The controllers that are on by default, one that is not, and the scheduler."""
 
 _SYSTEM_NAMESPACES = {"default", "kube-system", "kube-public", "kube-node-lease"}
-# What kubeadm sets up for TLS bootstrapping: a bootstrap token may ask for a node's certificate, and gets it unseen; a
-# kubelet gets a new one for itself.
+# What kubeadm sets up for TLS bootstrapping: a bootstrap token may ask for a node's certificate, and gets it without a
+# review; a kubelet gets a new one for itself.
 _ROLES = (
     ("system:bootstrappers", "system:node-bootstrapper"),
     ("system:bootstrappers", "system:certificates.k8s.io:certificatesigningrequests:nodeclient"),
@@ -80,7 +80,7 @@ class Assets:
 
     @property
     def words(self) -> str:
-        """For people: what these are, or why there are none and what to do."""
+        """Words for people: what these are, or why there are none and what to do."""
         if not self.usable:
             advice = f"run `make kube`, or name their folder in {ASSETS_VARIABLE}"
             return f"no etcd and kube-apiserver in {self.folder}: {advice}"
@@ -104,7 +104,8 @@ def required_assets() -> Assets:
 
 
 class RealKube:
-    """A control plane that runs. `target` is the administrator's way to it, `kubeconfig` the same as YAML, inline."""
+    """A control plane that runs. `target` is the administrator's access to it, `kubeconfig` the same as YAML,
+    inline."""
 
     def __init__(self, folder: Path, found: Assets, processes: Processes, ports: dict[str, int]) -> None:
         self._folder = folder
@@ -153,7 +154,7 @@ class RealKube:
         )
 
     async def start_api_server(self, *, service_accounts: bool) -> None:
-        """Without `service_accounts` pods need none, which only a controller would make."""
+        """Starts the API server. Without `service_accounts` pods need none, which only a controller would make."""
         file = self._file
         (self._folder / "tokens.csv").write_text(f'{ADMIN_TOKEN},admin,admin,"system:masters"\n')
         self.kubeconfig_file.write_text(self.kubeconfig)
@@ -202,7 +203,7 @@ class RealKube:
         return ("--kubeconfig", str(self.kubeconfig_file), "--leader-elect=false", "--secure-port=0")
 
     async def start_substitutes(self, names: Controllers, leaving: contextlib.AsyncExitStack) -> None:
-        """For assets without controllers: the simulator's, and a signer, in this process."""
+        """Starts substitutes, for assets without controllers: the simulator's, and a signer, in this process."""
         signer = asyncio.create_task(sign_requests(self.target, self._folder), name="signer")
         leaving.push_async_callback(_cancelled, signer)
         if names == ALL:
@@ -281,7 +282,7 @@ async def _cancelled(task: asyncio.Task[None]) -> None:
 def _ports(*names: str) -> Iterator[dict[str, int]]:
     """A free port for each, held by a socket that never listens: nobody else is given it before its server starts.
 
-    The servers share their ports with it (SO_REUSEPORT); connections go to those who listen.
+    The servers share their ports with it (SO_REUSEPORT); connections go to the sockets that listen.
     """
     with contextlib.ExitStack() as held:
         ports = {}
@@ -312,7 +313,8 @@ def _binding(group: str, role: str) -> Obj:
 
 
 async def _beside(command: list[str]) -> int:
-    """The command's exit code. A signal to this process ends the command first, then the control plane."""
+    """Runs the command; returns its exit code. A signal to this process ends the command first, then the control
+    plane."""
     found = assets()
     if not found.usable:
         print(f"error: {found.words}", file=sys.stderr)

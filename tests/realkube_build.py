@@ -26,7 +26,7 @@ class Module:
 
     @property
     def version(self) -> str:
-        """As go.mod pins it, `v1.36.3`."""
+        """The version that go.mod pins, such as `v1.36.3`."""
         file = self.folder / "go.mod"
         pinned = re.search(rf"^\s*(?:require )?{re.escape(self.path)} (v\S+)", file.read_text(), re.MULTILINE)
         if pinned is None:
@@ -48,7 +48,8 @@ def binaries_folder() -> Path:
 
 
 def build() -> Path:
-    """Build what is missing; answers the folder. Raises CalledProcessError when Go fails, FileNotFoundError without."""
+    """Builds what is missing; returns the folder. Raises CalledProcessError when Go fails, FileNotFoundError without
+    Go."""
     target = binaries_folder()
     target.mkdir(parents=True, exist_ok=True)
     for module in (ETCD, KUBERNETES):
@@ -59,7 +60,7 @@ def build() -> Path:
             unfinished = target / f"{name}.unfinished"
             argv = ["go", "build", "-trimpath", "-ldflags", _linker_flags(module), "-o", str(unfinished), package]
             subprocess.run(argv, cwd=module.folder, check=True)
-            unfinished.rename(target / name)  # what has the name is whole, also after an interrupted build
+            unfinished.rename(target / name)  # a file with the final name is whole, even after an interrupted build
     return target
 
 

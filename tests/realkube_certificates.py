@@ -42,7 +42,7 @@ def write_certificates(folder: Path) -> None:
 def client_certificate(
     subject: x509.Name, key: CertificatePublicKeyTypes, ca: x509.Certificate, ca_key: ec.EllipticCurvePrivateKey
 ) -> x509.Certificate:
-    """For a client of that name: kube-apiserver takes CN for the user and O for its groups."""
+    """Makes a client's certificate for that name: kube-apiserver takes CN for the user and O for its groups."""
     return (
         _certificate(subject, ca.subject, key)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.CLIENT_AUTH]), critical=False)
@@ -69,7 +69,7 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _write_key(file: Path, key: ec.EllipticCurvePrivateKey) -> None:
-    """In the traditional form: of a PKCS#8 file kube-apiserver does not read the public half."""
+    """Writes the key in the traditional form: kube-apiserver does not read the public half of a PKCS#8 file."""
     file.touch(mode=0o600)
     file.write_bytes(
         key.private_bytes(

@@ -23,7 +23,7 @@ async def sign_requests(kube: KubeTarget, folder: Path) -> None:
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     ca = x509.load_pem_x509_certificate((folder / "ca.crt").read_bytes())
     while True:
-        async for event in kube.watch(REQUESTS):  # without a version: what exists first
+        async for event in kube.watch(REQUESTS):  # without a version: existing requests come first
             if event["type"] in ("ADDED", "MODIFIED"):
                 await _advance(kube, event["object"], ca, key)
 

@@ -15,7 +15,7 @@ HISTORY = ROOT / "starter/sdk/history.py"
 """The story that `hostler events` tells has reasons of its own."""
 FILES = [*(f for room in ("workflows", "planners", "activities") for f in sorted((ROOT / room).rglob("*.py"))), HISTORY]
 
-# Where a reason is said: the call's name, the place or keyword of the reason, what a person meets it as.
+# Where a reason is said: the call's name, the place or keyword of the reason, and how a person meets it.
 SAID: dict[str, tuple[int | str, Kind]] = {
     "waiting": (0, Kind.WAIT),
     "waits_for": (0, Kind.WAIT),
@@ -46,13 +46,13 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "TakeSlots": (1, Kind.HAPPENING),
     "MarkNodes": (2, Kind.HAPPENING),
 }
-"""In a pool's plan only: elsewhere these words mean something else."""
+"""Only in a pool's plan: elsewhere these words mean something else."""
 PRESERVATION: dict[str, tuple[int | str, Kind]] = {
     "Preserve": (2, Kind.HAPPENING),
     "End": (0, Kind.HAPPENING),
     "Stay": (0, Kind.WAIT),
 }
-"""In planners/preservation.py only."""
+"""Only in planners/preservation.py."""
 PASSED_ON = {"reason_of", "_happened"}
 """Functions whose answer is a reason that is found where it is made."""
 
@@ -63,7 +63,7 @@ class Found:
     unread: list[str] = field(default_factory=list)
     """Places where a reason is said in a form that cannot be read here."""
     failed_waits: bool = False
-    """A machine that is Failed waits, and says why by the reason that it failed by."""
+    """A Failed machine waits, and the reason of its wait is the one that it failed for."""
 
     def add(self, names: set[str], kind: Kind) -> None:
         for name in names:
@@ -71,7 +71,7 @@ class Found:
 
 
 def find(sources: dict[str, str]) -> Found:
-    """Of sources by file name."""
+    """Finds the reasons in sources, by file name."""
     found = Found()
     for name, source in sources.items():
         module = ast.parse(source)
@@ -84,7 +84,7 @@ def find(sources: dict[str, str]) -> Found:
         if found.failed_waits and Kind.FAILURE in kind:
             kind |= Kind.WAIT
             found.reasons[name] = kind
-        if kind != Kind.HAPPENING:  # the journal has everything: it counts only where it is alone
+        if kind != Kind.HAPPENING:  # the journal has everything: it counts only where nothing else has the reason
             found.reasons[name] = kind & ~Kind.HAPPENING
     return found
 
@@ -113,7 +113,7 @@ def _one(node: ast.AST, function: ast.AST, local: dict[str, list[ast.expr]], fou
 
 
 def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
-    """The reason's expression and what it is met as, where the call says one."""
+    """The reason's expression and how it is met, where the call says one."""
     name = _name(call.func)
     words = SAID
     if file.startswith("planners/pool/"):
@@ -144,7 +144,7 @@ def _read(e: ast.expr, function: ast.AST, local: dict[str, list[ast.expr]]) -> s
         case ast.Name(id=name) if name in local:
             return _all(local[name], function, {k: v for k, v in local.items() if k != name})
         case ast.Name(id=name) if name in _parameters(function):
-            return set()  # whoever calls it says it
+            return set()  # its caller says it
         case ast.Name(id=name) if isinstance(getattr(errors, name, None), str):
             return {getattr(errors, name)}
         case ast.Attribute(attr="reason") | ast.Subscript(value=ast.Name(id="REASON")):
@@ -167,7 +167,7 @@ def _functions(module: ast.Module) -> Iterator[ast.AST]:
 
 
 def _own(function: ast.AST) -> Iterator[ast.AST]:
-    """What is in it and in no function below it."""
+    """What is in the function and not in one nested in it."""
     for child in ast.iter_child_nodes(function):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -202,7 +202,7 @@ def _name(node: ast.AST) -> str:
 
 
 def _intent(node: ast.AST) -> str:
-    """The name of `… = intent(…)`, or of what is decorated by `@workflow.update(name="…")`."""
+    """The name of `… = intent(…)`, or of a function decorated by `@workflow.update(name="…")`."""
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call) and _name(node.value.func) == "intent":
         return _name(node.targets[0])
     for decorator in node.decorator_list if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else ():

@@ -1,7 +1,7 @@
 """Records the histories of every flow, for the replay test: `python tests/record_histories.py`, or with some names.
 
 Run it when a workflow gets a new flow, or a change that a patch marker guards: then the old recordings stay and a new
-one is added beside them. What names the recording machine is taken out.
+one is added beside them. What names the recording computer is taken out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ async def a_hard_life(stack: Stack) -> None:
 
 
 async def a_failed_life(stack: Stack) -> None:
-    """The node stays sick: two looks, Failed, drained in Failed; then the machine is made anew."""
+    """The node stays sick: two looks, Failed, drained in Failed; then the machine is made again."""
     await stack.create(health_timeout=timedelta(seconds=4))
     uid = (await stack.phase(Phase.RUNNING)).uid
     rule = KnobRule.model_validate({"match": "m-1*", "knobs": {"unready": True}})
@@ -82,8 +82,8 @@ async def a_failed_life(stack: Stack) -> None:
 
 
 async def a_hot_life(stack: Stack) -> None:
-    """A class and its machine: a hot update; one that fails half-way, and goes on in a new run of both; a class that is
-    set back after another such failure; a deletion that is refused; and both are gone."""
+    """A class and its machine: a hot update; one that fails half-way, and goes on in a new run of both; the class is
+    set back after another such failure; a deletion is refused; and both are gone."""
     of = LiveClass(stack, **tagged({"team": "a", "old": "1"}))
     await of.start()
     await start_by_hand(stack, "m-1", of, {ErrorClass.AUTH: timedelta(seconds=3), ErrorClass.INVALID: HOUR})
@@ -115,14 +115,14 @@ async def in_trouble(stack: Stack) -> None:
 
 
 async def renewed(handle: WorkflowHandle[Any, Any], renew: Any) -> None:
-    """When it goes on in a new run."""
+    """Waits until it goes on in a new run."""
     former = (await handle.describe()).run_id
     await handle.execute_update(renew, Intent(id="renew"), id="renew")
     await eventually(handle.describe, lambda d: d.run_id != former, f"a new run of {handle.id}")
 
 
 async def a_pools_life(stack: Stack) -> dict[str, str]:
-    """A class, and two machines made of it. An edit of the class rolls them, with a canary; a label comes to them in
+    """A class, and two machines made from it. An edit of the class rolls them, with a canary; a label comes to them in
     place; one is repaired, and is the machine that is recorded: born in a rollout, told a template, asked for a permit,
     replaced. The pool goes on in a new run, shrinks and is deleted."""
     pool, of = Pool(stack), LiveClass(stack, **tagged({"team": "a"}))
@@ -155,8 +155,9 @@ async def a_pools_life(stack: Stack) -> dict[str, str]:
 
 
 async def a_preserved_life(stack: Stack) -> None:
-    """Kept on request, for longer, and released. Asked for on the Node before it fails under a hook; kept, over a new
-    run, and well again; ill once more and kept until its time, when another hook holds its VM."""
+    """The machine is kept on request, for longer, and released. It is then wanted on the Node before it fails under a
+    hook; it is kept, over a new run, and well again; it is ill once more and kept until its end, when another hook
+    holds its VM."""
     await stack.create(health_timeout=timedelta(seconds=3))
     node = (await stack.phase(Phase.RUNNING)).status.node_name
     machine = stack.started["m-1"]
@@ -215,13 +216,13 @@ async def a_pool_with_a_slot(stack: Stack) -> dict[str, str]:
 
 
 Flow = Callable[[Stack], Awaitable[dict[str, str] | None]]
-"""Says which workflows to record, where they are others than IDS."""
+"""Names the workflows to record, where they are others than IDS."""
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 
 
 async def a_life_that_is_cut_short(stack: Stack) -> None:
-    """Somebody terminates its VM: what the cloud says against it is weighed by looks at the Lease, and believed; it is
-    drained without waiting for a kubelet that is no more, and deleted."""
+    """Somebody terminates its VM: what the cloud says is weighed by looks at the Lease, and believed; the machine is
+    drained without waiting for a kubelet that no longer exists, and deleted."""
     await stack.create(health_timeout=timedelta(seconds=5))
     provider_id = str((await stack.phase(Phase.RUNNING)).status.provider_id)
     await asyncio.to_thread(stack.ec2().terminate_instances, InstanceIds=[provider_id.rsplit("/", 1)[-1]])
@@ -249,7 +250,7 @@ async def a_life_that_hears_nonsense(stack: Stack) -> None:
 
 async def a_braked_pool(stack: Stack) -> dict[str, str]:
     """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
-    that of a machine which runs, and is replaced as a repair."""
+    that of a running machine, and is replaced as a repair."""
     pool = Pool(stack)
     await pool.start(pool_spec(2))
     async with killing(pool):
@@ -267,7 +268,7 @@ async def a_braked_pool(stack: Stack) -> dict[str, str]:
 
 
 async def an_unwanted_life(stack: Stack) -> None:
-    """It is deleted while its create call is in flight, and is Terminating at once."""
+    """The machine is deleted while its create call is in flight, and is Terminating at once."""
     frame = stack.simulator.simulator.frame
     late = FaultRule(service="ec2", operation="RunInstances", delay=1.0)
     stack.simulator.call(lambda: frame.faults.append(late))
@@ -329,7 +330,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
 
 
 def anonymous(value: Any) -> Any:
-    """Without stack traces: they name the paths of the machine that recorded."""
+    """The history without stack traces: they name the paths of the computer that recorded it."""
     if isinstance(value, dict):
         return {k: "" if k == "stackTrace" else anonymous(v) for k, v in value.items()}
     return [anonymous(v) for v in value] if isinstance(value, list) else value

@@ -14,11 +14,11 @@ from temporalio.client import Client, WorkflowExecutionStatus
 from workflows.machine import MachineWorkflow
 
 SHARES = tuple(i / 11 for i in range(12)) if EVERYTHING else (0.0, 0.5, 1.0)
-"""Where in a run: its first workflow task, one in the middle, its last."""
+"""Where in a run to reset: its first workflow task, one in the middle, its last."""
 
 
 async def runs(client: Client, workflow_id: str) -> list[str]:
-    """Ids of the runs of its chain, the first one first, by the server's own records."""
+    """Ids of the runs of its chain, the first one first, from the server's own records."""
     newest = await client.get_workflow_handle(workflow_id).describe()
     found, run = [], newest.raw_description.workflow_execution_info.first_run_id
     while run:
@@ -38,8 +38,8 @@ async def run_of(client: Client, workflow_id: str, number: int) -> str:
 
 
 async def reset(client: Client, workflow_id: str, share: float, run_id: str | None = None) -> None:
-    """To the task that stands at this share of the tasks of a run, of the newest by default; returns when there is a
-    run that goes on from there."""
+    """Resets to the task at this share of the tasks of a run, the newest by default; returns when there is a run that
+    goes on from there."""
     run_id = run_id or (await client.get_workflow_handle(workflow_id).describe()).run_id
     events = (await client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history()).events
     points = [e.event_id for e in events if e.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED]

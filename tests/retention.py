@@ -10,7 +10,7 @@ from temporalio.service import RPCError
 
 
 async def forgotten(client: Client, workflow_id: str) -> None:
-    """Nothing is known of it any more: no record, no history."""
+    """Nothing is known of the workflow any longer: no record, no history."""
     request = DeleteWorkflowExecutionRequest(
         namespace=client.namespace, workflow_execution=WorkflowExecution(workflow_id=workflow_id)
     )

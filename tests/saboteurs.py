@@ -1,6 +1,6 @@
 """Each breaks one invariant inside a worker's process, and that invariant's check must turn red.
 
-What a saboteur changes in our modules, workflows see: the sandbox that users have passes those modules through.
+Workflows see what a saboteur changes in our modules: the sandbox that users have passes those modules through.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from workflows.machine import workflow as life
 from workflows.machine.entity import MachineEntity
 
 SLOW = LATE * 0.7
-"""Each of the two looks that must find a machine ill comes so late: together they are later than may be."""
+"""Each of the two looks that must find a machine ill comes this late: together they are later than allowed."""
 
 
 def break_i1() -> None:
@@ -67,7 +67,7 @@ def _blind_create(now: Callable[[], bool]) -> None:
 
 
 def break_i1_recreate() -> None:
-    """A new life that does not wait for the end of the former one, nor looks for a VM of its name."""
+    """A new life that neither waits for the end of the former one nor looks for a VM of its name."""
     _look_by_uid_alone()
     deleted = terminate.delete
 
@@ -80,7 +80,7 @@ def break_i1_recreate() -> None:
 
 
 def break_i1_reset() -> None:
-    """A uid by chance, which a reset changes, and no look for a VM of the name."""
+    """A random uid, which a reset changes, and no look for a VM of the name."""
 
     def by_chance(self: MachineWorkflow) -> str:
         from temporalio import workflow
@@ -96,7 +96,7 @@ def _look_by_uid_alone() -> None:
 
 
 def break_i1_adopt() -> None:
-    """An adoption that forgets whose VM it was, and whose create is then blind, too."""
+    """An adoption that forgets whose VM it was, and whose create is then blind too."""
     adopted: list[str] = []
     _blind_create(lambda: bool(adopted))
     began = MachineWorkflow._begin
@@ -138,7 +138,7 @@ def break_i5_timer() -> None:
 
 
 def break_i5_account() -> None:
-    """Who believes whatever account."""
+    """A look that believes any account."""
 
     async def credulous(self: Cloud, request: Any) -> None:
         pass
@@ -218,7 +218,7 @@ def break_i8() -> None:
 
 
 def break_i8_foreign() -> None:
-    """A hot update that takes every tag for its own."""
+    """A hot update that treats every tag as its own."""
 
     def own(last: Tags, desired: Tags, actual: Tags, protected: Collection[str], limit: int) -> TagPlan:
         return plan_tags({**actual, **last}, desired, actual, protected, limit)
@@ -268,7 +268,7 @@ def break_i10() -> None:
 
 
 def break_i10_template() -> None:
-    """A template that takes the list of taints for its own."""
+    """A template that treats the list of taints as its own."""
 
     def own(node: dict[str, Any], last: NodeTemplate | None, wanted: NodeTemplate) -> dict[str, Any]:
         patch = merge.template_patch(node, last, wanted)

@@ -26,7 +26,7 @@ DEADLINE = 20.0  # seconds; generous, as the machine may be busy: a passing test
 
 
 async def eventually(look: Callable[[], Awaitable[T]], until: Callable[[T], object] = bool, what: str = "") -> T:
-    """Look again and again until it is as wanted; a missing object is only not there yet."""
+    """Looks again and again until it is as wanted; a missing object only counts as not there yet."""
     deadline = time.monotonic() + DEADLINE
     seen: Any = None
     while True:

@@ -63,8 +63,8 @@ Handle = WorkflowHandle[Any, Any]
 def classified(
     error_class: ErrorClass, message: str = "no", *details: Any, last: bool = False, **fields: Any
 ) -> ApplicationError:
-    """As the boundary raises it; `fields` are more of ErrorInfo. `last`: also what passes by itself is not tried again
-    by Temporal, whose tries are used up (a poller's never are)."""
+    """A failure as the boundary raises it; `fields` are more of ErrorInfo. `last`: Temporal does not retry it, even if
+    it passes on its own, as its tries are used up (a poller's never are)."""
     info = ErrorInfo.of(error_class, message).model_copy(update=fields)
     retried = error_class in RETRIED and not last
     after = timedelta(seconds=info.retry_after) if retried and info.retry_after else None
@@ -77,7 +77,7 @@ def not_yet(message: str, again: timedelta) -> ApplicationError:
 
 
 def looked(lease: datetime | None = None, status: str = "", changed: datetime | None = None, **facts: Any) -> NodeLook:
-    """A fresh look at the Node. `changed`: when Ready became what it is."""
+    """The answer of a fresh look at the Node. `changed`: when Ready changed to what it is."""
     usual = {"epoch": 0, "seq": 0, "exists": True, "name": NODE, "providerID": VM, "ready": True}
     node = NodeFacts.model_validate({**usual, **facts})
     ready = (status or ("True" if node.ready else "Unknown")) if node.exists else ""
@@ -91,14 +91,14 @@ class Stubs:
     def __init__(self) -> None:
         self.script: dict[str, deque[Any]] = {}
         self.always: dict[str, Any] = {}
-        """Instead of the usual answer, where the script says nothing."""
+        """Answers in place of the usual ones, where the script says nothing."""
         self.calls: list[tuple[str, Any]] = []
         self.asked: list[tuple[str, Any]] = []
-        """The calls without repetitions of one activity: what is slow is called again, and asked for once."""
+        """Calls without repetitions of one activity: a slow one is called again, though asked for once."""
         self.holds: dict[str, asyncio.Event] = {}
         """An activity named here does not answer before its event is set."""
         self.classes: dict[str, ClassSnapshot] = {}
-        """Those that a machine can ask; one that is missing is asked for again."""
+        """Classes that a machine can ask; one that is missing is asked for again."""
 
     def then(self, name: str, *answers: Any) -> None:
         self.script.setdefault(name, deque()).extend(answers)
@@ -107,7 +107,7 @@ class Stubs:
         return [i for n, i in self.calls if n == name]
 
     async def until_called(self, name: str, count: int = 1) -> None:
-        """When so many calls have begun. The reason of a wait says only that the machine has asked for one."""
+        """Waits until this many calls have begun. The reason of a wait says only that the machine has asked for one."""
 
         async def calls() -> int:
             return len(self.called(name))
@@ -115,7 +115,7 @@ class Stubs:
         await eventually(calls, lambda n: n >= count, f"{count} calls of {name}")
 
     def hot_updates(self) -> list[UpdateInput]:
-        """Without the post-start update."""
+        """Hot updates, without the post-start update."""
         return [i for n, i in self.asked if n == "update_machine" and i.last_applied is not None]
 
     def reports(self) -> list[ReportInput]:
@@ -124,7 +124,7 @@ class Stubs:
         return sorted((i for n, i in self.asked if n == "report_to_class"), key=lambda i: i.report.time)
 
     def told(self) -> list[tuple[str, int, int, str]]:
-        """Of each report: class, generation, applied, state."""
+        """For each report: class, generation, applied, state."""
         return [
             (i.machine_class.name, i.report.generation, i.report.applied, str(i.report.state)) for i in self.reports()
         ]
@@ -227,7 +227,7 @@ async def reason(handle: Handle, wanted: str) -> MachineState:
 
 @contextlib.asynccontextmanager
 async def stubbed(client: Client, workflows: bool = True, **options: Any) -> AsyncIterator[Machines]:
-    """Workers for a prefix of its own: the real workflows, the activities as stubs.
+    """Workers for a prefix of their own: the real workflows, the activities as stubs.
 
     `workflows` False: the test brings the workers of workflows itself.
     """
@@ -267,7 +267,7 @@ class Machines:
         }
         """By their task queue."""
         self.workers: dict[str, Worker] = {}
-        """Of activities; one that a test shuts down polls no more, and another may come."""
+        """Workers of activities; one that a test shuts down no longer polls, and another may come."""
         self.seq = 0
 
     def activity_worker(self, queue: str) -> Worker:
@@ -275,8 +275,9 @@ class Machines:
         return self.workers[queue]
 
     def workflow_worker(self, strict: bool = False, **options: Any) -> Worker:
-        """The real workflows. `strict`: in the sandbox that reaches into our own modules, which takes a second of a
-        core for each; every kind of workflow has one such life, and every recorded history is replayed in it."""
+        """A worker for the real workflows. `strict`: in the sandbox that also covers our own modules, which takes a
+        second of a core for each; every kind of workflow has one such life, and every recorded history is replayed in
+        it."""
         runner = worker.sandbox(strict)
         return Worker(
             self.client, task_queue=self.prefix, workflows=worker.WORKFLOWS, workflow_runner=runner, **options

@@ -34,7 +34,7 @@ BUSY, QUIET = (Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(
 
 @workflow.defn
 class Calls:
-    """So many calls of one account, all at once."""
+    """A number of calls of one account, all at once."""
 
     @workflow.run
     async def run(self, account: Account, calls: int, priority_key: int, queue: str) -> None:
@@ -54,7 +54,7 @@ def settings(**cloud: float) -> Settings:
 
 @contextlib.asynccontextmanager
 async def calling(client: Client, settings: Settings) -> AsyncIterator[tuple[list[str], str]]:
-    """Calls as they are started, and their queue."""
+    """Calls in the order in which they are started, and their queue."""
     started: list[str] = []
 
     @activity.defn
@@ -92,7 +92,7 @@ async def start(client: Client, settings: Settings, account: Account, calls: int
 @pytest.mark.parametrize(
     ("limit", "busy", "quiet"),
     [
-        # Even what is urgent of the one stands behind what is not of the other, when it has had its share.
+        # Even urgent calls of the one come after the other's less urgent ones, once it has had its share.
         ({"calls_per_second_per_account": 5.0}, Urgency.CREATE, Urgency.POLL),
         ({"calls_per_second": 20.0}, Urgency.DELETE, Urgency.DELETE),
     ],
@@ -101,7 +101,7 @@ async def start(client: Client, settings: Settings, account: Account, calls: int
 async def test_a_busy_account_delays_no_other(
     temporal: WorkflowEnvironment, limit: dict[str, float], busy: Priority, quiet: Priority
 ) -> None:
-    """Counted in calls, not in seconds: hundreds of the one account wait, and the other's go before them."""
+    """This counts calls, not seconds: hundreds of calls of the one account wait, and the other's go before them."""
     client, given = temporal.client, settings(**limit)
     async with calling(client, given) as (started, queue):
         many = await start(client, given, BUSY, BACKLOG, busy, queue)

@@ -41,7 +41,7 @@ KEY = "AWS/eu-west-1/default/credentials"
 
 
 def exchange(deeds: Deeds, secret: Mapping[str, SecretStr]) -> None:
-    """What the Secret holds from now on."""
+    """Sets what the Secret holds from now on."""
     folder = deeds.deps.settings.secrets.directory
     assert folder is not None
     for key, value in secret.items():
@@ -49,7 +49,7 @@ def exchange(deeds: Deeds, secret: Mapping[str, SecretStr]) -> None:
 
 
 def made(deeds: Deeds) -> tuple[Given, Target]:
-    """A VM of the account that the Secret opens."""
+    """A VM in the account that the Secret opens."""
     given = deeds.given()
     vm = deeds.cloud.driver.create_machine(given.creation())
     deeds.runs(given, vm.provider_id)
@@ -58,7 +58,7 @@ def made(deeds: Deeds) -> tuple[Given, Target]:
 
 
 def forget(deeds: Deeds, given: Given) -> None:
-    """The VM dies, and its own account does not know it any more."""
+    """The VM dies, and its own account no longer knows it."""
     (vm,) = deeds.cloud.living(given.machine.uid)
     deeds.cloud.do(lambda: setattr(deeds.cloud.ec2.settings, "terminated_visible", 0.0))
     deeds.cloud.do(lambda: deeds.cloud.ec2.kill(vm))
@@ -176,7 +176,7 @@ async def test_a_create_call_whose_reply_was_lost_is_not_made_again_in_another_a
 
 
 async def test_after_a_refusal_another_account_may_serve(deeds: Deeds) -> None:
-    """A Secret that was wrong from the beginning is corrected: nothing was made, nothing has to be proved."""
+    """A Secret that was wrong from the beginning is corrected: nothing was made, so nothing has to be proved."""
     given = deeds.given()
     create, input = MachineActivities(deeds.deps).create_machine, creation(deeds.target(given))
     fault(deeds.cloud, deeds.cloud.create, deeds.cloud.codes[ErrorClass.AUTH])
@@ -265,7 +265,7 @@ async def test_of_many_creations_one_asks_where_the_others_are(deeds: Deeds) -> 
         await deeds.attempt(create, another())
         asked.append(deeds.client.described.count("cluster/demo") - before)
     assert asked[0] > asked[1] == asked[2]
-    exchange(deeds, deeds.cloud.other_secret)  # that the former was right says nothing of this one
+    exchange(deeds, deeds.cloud.other_secret)  # that the former one was right says nothing about this one
     assert (await deeds.fails(create, another())).type == WRONG_ACCOUNT
 
 
@@ -310,7 +310,7 @@ def account_watch(deeds: Deeds) -> tuple[Any, InstancesInput]:
 
 
 def told(deeds: Deeds) -> list[tuple[str, object]]:
-    """Signals: their name with what matters."""
+    """Signals: their names with what matters."""
     heard = [(name, news) for name, news in deeds.client.signals if name not in ("vms_told", "account_news")]
     return [(name, getattr(news, "state", getattr(news, "reachable", None))) for name, news in heard]
 
@@ -332,7 +332,7 @@ async def test_a_watch_does_not_take_another_accounts_listing_for_its_own(deeds:
 
 
 async def test_the_next_run_of_a_watch_knows_the_account(deeds: Deeds) -> None:
-    """It begins without VMs: those of another account are none of theirs, and that there are none is no answer."""
+    """It begins without VMs: another account's VMs are not the cluster's, and finding none is no answer."""
     made(deeds)
     watch, input = account_watch(deeds)
     await deeds.waits(watch, input)
@@ -351,7 +351,7 @@ def heard_of_account(deeds: Deeds) -> list[tuple[str, str]]:
 
 
 async def test_machines_are_told_once_that_their_secret_opens_another_account(deeds: Deeds) -> None:
-    """And by the next run of the watch, which has not seen their VMs, that it opens theirs again."""
+    """The next run of the watch, which has not seen their VMs, tells them that it opens theirs again."""
     made(deeds)
     watch, input = account_watch(deeds)
     await deeds.waits(watch, input)
@@ -373,7 +373,7 @@ async def test_machines_are_told_once_that_their_secret_opens_another_account(de
 async def test_an_account_without_a_machines_vm_is_forgotten_though_another_one_is_open(
     deeds: Deeds, anew: bool
 ) -> None:
-    """The last machine is gone, which only its own account could say; the Secret was given away before a listing."""
+    """The last machine is gone, which only its own account could say; the Secret was changed before a listing."""
     made(deeds)
     watch, input = account_watch(deeds)
     await deeds.waits(watch, input)

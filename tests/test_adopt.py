@@ -49,7 +49,7 @@ async def running(stack: Stack, name: str = "m-1") -> MachineState:
 
 
 async def terminate(stack: Stack, name: str = "m-1") -> None:
-    """Somebody ends its workflow; a later one of the same name is the test's to end, too."""
+    """Somebody ends its workflow; a later one of the same name is for the test to end, too."""
     handle = stack.client.get_workflow_handle_for(MachineWorkflow.run, machine_id(CLUSTER, name))
     await handle.terminate("by mistake")
     stack.started[name] = handle
@@ -96,7 +96,7 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     assert adopted.status.node_name == lost.status.node_name
     assert (adopted.spec, adopted.machine_class, adopted.labels) == (lost.spec, lost.machine_class, lost.labels)
     assert adopted.attempt == lost.attempt
-    assert len(stack.launched()) == 2  # one each, and none more
+    assert len(stack.launched()) == 2  # one each, and no more
     asked = next(h.message for h in adopted.journal if h.reason == "Adopted")
     assert asked.startswith("asked by alice; its former workflow ended as TERMINATED since")
     assert await orphans(stack) == {}
@@ -112,8 +112,8 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
 
 
 async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
-    """A name that is applied again after its workflow was terminated: the new life waits for the VM of the former one,
-    and goes on when that is gone; or it is told that the VM is its own."""
+    """A name is applied again after its workflow was terminated: the new life waits for the VM of the former one, and
+    goes on when that is gone; or it is told that the VM is its own."""
     first = await running(stack)
     await terminate(stack)
     note = await hostler(stack, "apply", "-f", "-", "--dry-run", stdin=manifests("m-1"))
@@ -151,7 +151,7 @@ async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
 
 
 async def test_vms_of_two_lives(stack: Stack) -> None:
-    """Of before no VM was made beside another: two carry the name."""
+    """They are from before the time when no VM was made beside another: two carry the name."""
     first = await running(stack)
     vm = stack.ec2().describe_instances(InstanceIds=[provider_id(first).rsplit("/", 1)[-1]])
     tags = {t["Key"]: t["Value"] for t in vm["Reservations"][0]["Instances"][0]["Tags"]}
@@ -175,14 +175,14 @@ async def test_vms_of_two_lives(stack: Stack) -> None:
     assert (adopted.uid, adopted.status.provider_id) == (first.uid, first.status.provider_id)
     await stack.delete()
     assert stack.leftovers(first.uid) == {}
-    assert stack.leftovers(second.uid) != {}  # not ours to take along
+    assert stack.leftovers(second.uid) != {}  # not ours to delete with it
     (cells,) = (await orphans(stack)).values()
     assert cells[3:] == [second.uid, "COMPLETED"]
 
 
 async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> None:
-    """Neither sees the other's VMs as orphans, nor waits for their names; one that nothing tells apart is no orphan
-    that is adopted by mistake."""
+    """Neither sees the other's VMs as orphans, nor waits for their names; a VM that nothing tells apart is not adopted
+    by mistake."""
     ours = await running(stack)
     ids = [provider_id(ours).rsplit("/", 1)[-1]]
     own = stack.tags(ids[0])[TAG_INSTALLATION]
@@ -197,7 +197,7 @@ async def test_two_installations_with_a_cluster_of_one_name(stack: Stack) -> Non
     assert "another installation has a cluster of this name in AWS/eu-west-1/" in await doctor(stack)
     await stack.delete()
 
-    # Of before the tag, and of a name that no workflow here has ever had.
+    # From before the tag, and with a name that no workflow here has ever had.
     stack.ec2().delete_tags(Resources=ids, Tags=[{"Key": TAG_INSTALLATION}])
     stack.ec2().create_tags(Resources=ids, Tags=[{"Key": TAG_MACHINE, "Value": "m-77"}])
     (cells,) = (await orphans(stack)).values()
@@ -222,13 +222,14 @@ async def test_a_namespace_that_has_moved_keeps_its_old_id_by_the_settings(tempo
 
 
 async def doctor(stack: Stack) -> str:
-    """What it warns of."""
+    """What the doctor warns of."""
     found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack))
     return "\n".join(f.message for f in found if f.level == "warning")
 
 
 async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> None:
-    """The newest class, the class that the VM was made from, and the journal of a life that went on in a second run."""
+    """Kept are the newest class, the class that the VM was made from, and the journal of a life that went on in a
+    second run."""
     first = await running(stack)
     before = stack.started["m-1"].first_execution_run_id
     await hostler(stack, "renew", "machine", "m-1")
@@ -251,7 +252,7 @@ async def test_what_was_applied_since_and_the_story_are_kept(stack: Stack) -> No
 
 
 async def test_a_machine_of_a_pool_is_the_pools_again(stack: Stack) -> None:
-    """And its reports have higher numbers than those of the life before."""
+    """Its reports have higher numbers than those of the life before."""
     loaded = examples("m-1")
     new = MachineState(
         name="m-1",
@@ -274,7 +275,8 @@ async def test_a_machine_of_a_pool_is_the_pools_again(stack: Stack) -> None:
 
 
 async def test_a_deletion_is_not_taken_over(stack: Stack) -> None:
-    """A life that comes back is not ended by what was asked of the one before: it is said, and asked again."""
+    """A life that comes back is not ended by what was asked of the one before: this is reported, and has to be asked
+    again."""
     first = await running(stack)
     fault(stack, operation="TerminateInstances", code="UnauthorizedOperation", times=None)
     await hostler(stack, "delete", "machine", "m-1")
@@ -345,7 +347,7 @@ async def test_what_cannot_be_adopted(stack: Stack) -> None:
     by_class = await hostler(stack, "get", "orphans", "-f", str(EXAMPLES))
     assert by_class == ""  # looked for, by the account of the class, and there is none
 
-    # By manifests alone, as when the server keeps nothing of the former workflow any more.
+    # By manifests alone, as when the server no longer keeps anything of the former workflow.
     lost = await running(stack, "demo-1")
     await terminate(stack, "demo-1")
     assert set(await orphans(stack, "-f", str(EXAMPLES))) == {provider_id(lost)}

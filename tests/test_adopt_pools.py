@@ -1,4 +1,4 @@
-"""Machines of pools that have lost their workflow: with their VM or without, they come back or are replaced."""
+"""Pools' machines that have lost their workflow: with their VM or without, they come back or are replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
 
 
 async def lost(pool: Pool) -> tuple[str, MachineState]:
-    """One of its machines, whose workflow somebody has ended. The pool does not know it yet."""
+    """One of the pool's machines, whose workflow somebody has ended. The pool does not know it yet."""
     name, state = min((await pool.machines()).items())
     await machine_handle(pool.stack, name).terminate("by mistake")
     pool.stack.started[name] = machine_handle(pool.stack, name)  # an adopted one is the test's to end, too
@@ -42,7 +42,7 @@ async def lost(pool: Pool) -> tuple[str, MachineState]:
 
 
 async def missed(pool: Pool) -> PoolSummary:
-    """It is missed at the next word to it; a look at all of them comes every half hour only."""
+    """The pool misses it when it next tells it something; a look at all of them comes only every half hour."""
     await pool.apply(pool.spec.model_copy(update={"template": _later(pool)}))
     return await pool.waits("MemberLost")
 
@@ -54,7 +54,7 @@ def _later(pool: Pool) -> Any:
 
 
 async def vm_deleted(pool: Pool, state: MachineState) -> None:
-    """By hand, at the cloud; until nothing lists it any more."""
+    """Deletes the VM by hand, at the cloud, and waits until nothing lists it any longer."""
     assert state.status.provider_id is not None
     instance = state.status.provider_id.rsplit("/", 1)[-1]
     await asyncio.to_thread(pool.stack.ec2().terminate_instances, InstanceIds=[instance])
@@ -78,7 +78,8 @@ async def users(pool: Pool) -> set[str]:
 
 
 def well(replicas: int, name: str, kept: bool) -> Any:
-    """As many as wanted, and nothing is waited for; the one that was lost is among them or is not."""
+    """There are as many machines as wanted, and nothing is waited for; the one that was lost is among them, or is
+    not."""
 
     def done(state: Any) -> bool:
         running = [n for n, m in state.members.items() if m.phase is Phase.RUNNING]
@@ -105,7 +106,7 @@ async def test_it_comes_back(pool: Pool) -> None:
 
 
 async def test_one_that_was_being_repaired_is_judged_anew(pool: Pool) -> None:
-    """Its deletion is not taken over, so its pool decides again: it has another one by now, and one goes."""
+    """Its deletion is not taken over, so its pool decides again: it has another machine by now, and one goes."""
     await pool.start(pool_spec(2))
     await pool.rolled_out(2)
     name = min((await pool.state()).members)
@@ -130,7 +131,7 @@ async def test_one_that_was_being_repaired_is_judged_anew(pool: Pool) -> None:
 
 
 async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
-    """Its pool knows from what it was made."""
+    """Its pool knows what it was made from."""
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
     name, before = await lost(pool)
@@ -151,7 +152,7 @@ async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
 
 
 async def test_one_without_its_vm_is_replaced(pool: Pool) -> None:
-    """By its own look by id; what else was made for it is deleted."""
+    """Its own look by id finds no VM; what else was made for it is deleted."""
     crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(2))
     await pool.rolled_out(2)
@@ -171,7 +172,7 @@ async def test_one_without_its_vm_is_replaced(pool: Pool) -> None:
 
 
 async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> None:
-    """And its class does not count it any more, or could never be deleted."""
+    """Its class no longer counts it either, or could never be deleted."""
     await client_of(pool.stack).apply(*examples().classes)
     await pool.start(pool_spec(1))
     await pool.rolled_out(1)
@@ -192,12 +193,12 @@ async def test_one_of_which_nothing_is_known_or_left_is_replaced(pool: Pool) -> 
     assert len(pool.stack.launched()) == 2
     assert await users(pool) == {"pool/p1", *state.members}
     with pytest.raises(Refused, match="nothing is recorded of machine"):
-        await adopt(pool, name)  # the pool does not count it any more
+        await adopt(pool, name)  # the pool no longer counts it
     await pool.delete()
 
 
 async def test_a_pool_that_is_deleted_ends(pool: Pool) -> None:
-    """One lost machine has its VM yet and hears of its deletion when it is back, the other one has none any more."""
+    """One lost machine still has its VM and hears of its deletion when it is back; the other one no longer has any."""
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
     (without, first), (alive, second) = await lost(pool), await lost_too(pool)
@@ -213,7 +214,7 @@ async def test_a_pool_that_is_deleted_ends(pool: Pool) -> None:
 
 
 async def lost_too(pool: Pool) -> tuple[str, MachineState]:
-    """Another one of those that answer as before."""
+    """Another machine, of those that answer as before."""
     name = max((await pool.state()).members)
     state: MachineState = await machine_handle(pool.stack, name).query("describe", result_type=MachineState)
     await machine_handle(pool.stack, name).terminate("by mistake, too")
@@ -222,7 +223,7 @@ async def lost_too(pool: Pool) -> tuple[str, MachineState]:
 
 
 async def test_one_that_never_had_a_vm(pool: Pool) -> None:
-    """Nothing is told to its pool as long as a create call may be under way; then it is told, and makes another."""
+    """Its pool is told nothing while a create call may be under way; then it is told, and makes another."""
     brief = pool.stack.settings.timings.model_copy(update={"call_timeout": timedelta(seconds=5)})
     pool.stack.settings = pool.stack.settings.model_copy(update={"timings": brief})
     fault(pool.stack, operation="RunInstances", code="InsufficientInstanceCapacity", times=None)
@@ -274,7 +275,7 @@ FORMER = MachineState.model_validate({"name": "p1-a-b", "uid": "u1", "spec": {"c
 
 
 def test_until_when_nothing_is_told() -> None:
-    """A create call of a minute, and a minute in which the cloud may not show what it has made."""
+    """It takes a create call of a minute, and a minute in which the cloud may not show what it has made."""
     with pytest.raises(Refused, match=r"ended since 2026-03-01 14:05:00 UTC only, .*: ask again at 14:07:00 UTC"):
         refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=119))
     refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=120))
@@ -292,7 +293,7 @@ def test_until_when_nothing_is_told() -> None:
     ],
 )
 def test_whose_vm_it_is(fields: dict[str, str], its: bool) -> None:
-    """One that has lost its tags must not be taken for none: what would be told then is that nothing is left."""
+    """A VM that has lost its tags must not be taken for none: the pool would be told that nothing is left."""
     found = {"providerID": "aws:///eu-west-1/i-2", "machine": "", "uid": "", "state": "running", "account": "a"}
     vm = OwnedVm.model_validate(found | fields)
     assert is_its(vm, "p1-a-b", FORMER, LIFE) is its

@@ -1,4 +1,4 @@
-"""Preserved machines whose workflow somebody terminated: what was asked of them and until when goes on."""
+"""Preserved machines whose workflow somebody terminated: what was asked of them, and until when, stays valid."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def protected(stack: Stack, state: MachineState, wanted: str) -> None:
 
 
 async def renewed(stack: Stack, name: str) -> None:
-    """It goes on in a second run."""
+    """The machine goes on in a second run."""
     handle = stack.client.get_workflow_handle(machine_id(CLUSTER, name))
     first = (await handle.describe()).run_id
     await hostler(stack, "renew", "machine", name)
@@ -40,7 +40,7 @@ async def adopted(stack: Stack, name: str) -> str:
 
 
 async def test_one_that_is_preserved_stays_so(stack: Stack) -> None:
-    """From its first run, in which the request is a message and the time is not."""
+    """It is recovered from its first run, in which the request is a message and the time is not."""
     await running(stack)
     await hostler(stack, "preserve", "m-1", "--for", "8h", "--reason", "a look", "--as", "alice")
     before = await shows(stack, "Running:Preserved", "m-1")
@@ -60,7 +60,7 @@ async def test_one_that_is_preserved_stays_so(stack: Stack) -> None:
 
 
 async def test_what_was_said_of_it_since_counts(stack: Stack) -> None:
-    """In its second run, which began with the former words: another time for one, the end for the other."""
+    """It was said in its second run, which began with the former words: another time for one, the end for the other."""
     names = ("m-1", "m-2")
     await asyncio.gather(*(running(stack, name) for name in names))
     for name in names:
@@ -82,7 +82,7 @@ async def test_what_was_said_of_it_since_counts(stack: Stack) -> None:
 
 
 async def test_one_that_failed_is_kept_as_long_as_before(stack: Stack) -> None:
-    """By an annotation that came in its second run; it fails once more."""
+    """An annotation that came in its second run keeps it; it fails once more."""
     await stack.create("m-1", health_timeout=timedelta(seconds=3), creation_timeout=timedelta(seconds=20))
     node = (await stack.phase(Phase.RUNNING)).status.node_name
     await renewed(stack, "m-1")

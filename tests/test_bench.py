@@ -1,4 +1,4 @@
-"""The benchmarks run, and their numbers are plausible. How fast anything is nobody asserts here."""
+"""The benchmarks run, and their numbers are plausible. Nothing here asserts how fast anything is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ async def test_a_tiny_run() -> None:
     # A life has at least the start, and schedule, start and end of each of four activities before it is Running.
     assert 1 + 3 * 4 < numbers["events_to_running"] < numbers["events_life"]
     assert numbers["idle_events_per_hour"] == 0
-    assert numbers["idle_heartbeats"] >= 6  # it was looked at six living machines
+    assert numbers["idle_heartbeats"] >= 6  # six living machines were looked at
     assert isinstance(numbers["kb_per_machine"], float)
     for side in ("hostler", "bare"):
         assert set(numbers["cpu_ms"][side]) == {"server", "simulator", "worker", "client"}

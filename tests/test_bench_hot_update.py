@@ -1,4 +1,4 @@
-"""bench/hot_update.py runs, and its counts are right. How fast anything is nobody asserts here."""
+"""bench/hot_update.py runs, and its counts are right. Nothing here asserts how fast anything is."""
 
 from __future__ import annotations
 

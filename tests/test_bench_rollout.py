@@ -1,4 +1,4 @@
-"""bench/rollout.py and bench/scale.py run, and their counts are right. How fast anything is nobody asserts here."""
+"""bench/rollout.py and bench/scale.py run, and their counts are right. Nothing here asserts how fast anything is."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BENCH = Path(__file__).parent.parent / "bench"
 
 
 async def run(program: str, *arguments: str) -> Any:
-    """The line of JSON."""
+    """Runs it; returns the line of JSON."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         str(BENCH / program),

@@ -1,6 +1,6 @@
 """More news at once than a task takes: no task fails, nothing is lost, and a person is answered in the middle of it.
 
-How long it takes, with thousands, says bench/busy.py.
+bench/busy.py shows how long it takes with thousands.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ from starter.sdk import intents
 from workflows.cluster import ClusterWorkflow
 
 MANY = 350
-"""Fewer than end a run: the server fails the task that would end one while news comes in, and it is done again."""
+"""Fewer messages than end a run: the server fails the task that would end one while news comes in, and it is done
+again."""
 FAILED = EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
 
 
 async def burst(handle: WorkflowHandle[Any, Any], send: Callable[[int], Awaitable[None]]) -> None:
-    """All at once, with an intent in the middle; no task of the workflow fails."""
+    """Sends all at once, with an intent in the middle; no task of the workflow fails."""
     asked: list[Any] = []
 
     async def one(n: int) -> None:

@@ -114,7 +114,7 @@ async def test_a_life_with_troubles_tells_no_secret(bare: Stack, caplog: pytest.
     logs = logged(caplog)
     texts = await texts_of(bare.client, handle.id, f"cluster/{bare.cluster}")
     assert_no_canary([*await canaries_of(bare), *tokens], [*texts, *recorder.heartbeats, *answers, *logs])
-    # The same search finds what a history does hold: it has not looked at nothing.
+    # The same search finds what a history does hold: it has looked at something.
     assert found_in([state.uid], texts)
 
 
@@ -146,7 +146,7 @@ async def test_a_class_and_a_hot_update_with_troubles_tell_no_secret(
 
 
 async def test_a_pool_and_a_rollout_with_troubles_tell_no_secret(bare: Stack, caplog: pytest.LogCaptureFixture) -> None:
-    """What the cloud says of a machine goes on to its pool, and from there to the story of the rollout."""
+    """What the cloud says about a machine reaches its pool, and from there the story of the rollout."""
     caplog.set_level(logging.DEBUG)
     recorder, pool = Recorder(), Pool(bare)
     rule = FaultRule(service="ec2", operation="RunInstances", code="NobodyKnowsThisCode")

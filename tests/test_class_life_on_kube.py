@@ -54,7 +54,7 @@ async def serving(stack: Stack, name: str, node_name: str) -> dict[str, Any]:
 
 
 def standing(of: dict[str, Any]) -> tuple[Any, ...]:
-    """Of a Node: what an update of its VM must not touch."""
+    """What an update of its VM must not touch on a Node."""
     meta, spec = of["metadata"], of["spec"]
     return meta["uid"], meta["labels"], spec["providerID"], spec.get("taints"), spec.get("unschedulable")
 

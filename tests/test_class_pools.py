@@ -28,7 +28,7 @@ BUSY = OLD._replace(told=1, state=UpdateState.UPDATING, patience=NOW + timedelta
 
 
 async def test_a_pool_is_told_before_machines(idle: Classes) -> None:
-    """What it plans from then on is of the newest class."""
+    """What a pool plans from then on is of the newest class."""
     async with idle.worker():
         await idle.start(update_concurrency=1)
         for name in (*names(2), P):
@@ -43,7 +43,7 @@ async def test_a_pool_is_told_before_machines(idle: Classes) -> None:
         await idle.report("m1", 2, UpdateState.OUTDATED)
         await idle.report("m2", 2, UpdateState.OUTDATED)
         state = await eventually(idle.state, lambda s: s.updated, "all are done")
-        assert state.states == [(UpdateState.OUTDATED, "", 2)]  # machines alone are counted
+        assert state.states == [(UpdateState.OUTDATED, "", 2)]  # only machines are counted
         assert state.progress.states == state.states
         assert state.last_updated_generation == 2
 

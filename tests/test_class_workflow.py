@@ -142,7 +142,7 @@ class Classes:
         return found
 
     async def told(self) -> dict[str, list[int]]:
-        """Generations by machine, as the machines heard of them."""
+        """Generations by machine, as the machines heard them."""
         users = (await self.state()).users
         return {name: [n.machine_class.generation for n in await self.heard(name)] for name in users}
 
@@ -163,7 +163,7 @@ class Classes:
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Classes]:
-    """Without a worker for the class."""
+    """A class without a worker."""
     classes = Classes(temporal.client, f"k{uuid.uuid4().hex[:8]}")
     async with classes.users_worker():
         try:
@@ -198,7 +198,7 @@ async def test_a_change_goes_to_two_at_a_time_until_all_have_it(idle: Classes) -
         assert (news.requested_by, news.reason) == ("alice", "costs")
         assert news.machine_class == snapshot(2, team="b")
 
-        # One that is at it keeps its place; any end of the work, good or bad, gives it to the next.
+        # A machine at work keeps its place; any end of the work, good or bad, gives it to the next.
         await idle.report("m1", 2, UpdateState.UPDATING, applied=1)
         await idle.report("m2", 2, UpdateState.FAILED, applied=1, reason="NotAuthorized", message="not allowed")
         await idle.until_told({"m1": [2], "m2": [2], "m3": [2], "m4": [], "m5": []})
@@ -270,7 +270,8 @@ async def test_a_silent_one_holds_up_the_others_for_two_minutes_only(
 
 
 async def test_the_newest_wins(idle: Classes) -> None:
-    """Changed in the middle: who is at work on the older one is told first, and so no more are at work."""
+    """The class changes in the middle: machines at work on the older generation are told first, so no more are at
+    work."""
     async with idle.worker():
         await idle.start(update_concurrency=2)
         for name in names(3):
@@ -299,7 +300,7 @@ async def test_a_report_that_was_overtaken_changes_nothing(classes: Classes) -> 
     await classes.until_told({"m1": [2]})
     await classes.report("m1", 2)
     await classes.report("m1", 1, UpdateState.FAILED, time=late)
-    await classes.report("m2", 2)  # what came before it has been taken by now
+    await classes.report("m2", 2)  # what came before it has been processed by now
     user = (await eventually(classes.state, lambda s: "m2" in s.users)).users["m1"]
     assert (user.generation, user.state) == (2, UpdateState.UPDATED)
 
@@ -319,7 +320,8 @@ async def test_machines_that_are_gone_are_forgotten(classes: Classes) -> None:
 
 
 async def test_it_raises_its_generation_above_what_a_user_has(classes: Classes) -> None:
-    """Its former workflow was ended from outside, the new one counts from 1: a machine would drop that as old news."""
+    """Its former workflow was ended from outside, and the new one counts from 1: a machine would drop that as old
+    news."""
     await classes.user("m1", generation=7)
     await classes.until_told({"m1": [8]})
     found = await classes.state()
@@ -328,7 +330,7 @@ async def test_it_raises_its_generation_above_what_a_user_has(classes: Classes) 
 
 
 async def test_machines_that_name_it_are_looked_for(idle: Classes) -> None:
-    """Started with plain JSON, as a person does it in the web UI, while a machine already names it."""
+    """It is started with plain JSON, as a person does in the web UI, while a machine already names it."""
     await idle.client.start_workflow(
         DeafUser.run,
         id=machine_id(idle.cluster, "m1"),
@@ -440,7 +442,7 @@ async def test_it_is_not_deleted_while_it_is_used(classes: Classes) -> None:
 
 
 async def test_a_user_that_comes_while_it_is_deleted_keeps_it(idle: Classes) -> None:
-    """Both came before a worker did: the machine would have a class that nobody answers for."""
+    """Both came before a worker did: otherwise the machine would have a class that nobody answers for."""
     await idle.start()
     await idle.handle.signal(MachineClassWorkflow.delete_by_signal, Intent(id="a"))
     await idle.user("m1")
@@ -528,7 +530,7 @@ def test_when_a_class_is_updated() -> None:
 
 
 def test_five_thousand_users_fit_into_one_payload() -> None:
-    """With names of 63 characters, all of them failed, all of them at work."""
+    """They have names of 63 characters, all of them have failed, and all are at work."""
     now = datetime.now(UTC)
     worst = User(1000, 1000, UpdateState.NOT_SUPPORTED, "CredentialsMissing", now, 1001, 3, now)
     users = {f"{n:063d}": worst for n in range(5000)}

@@ -46,7 +46,8 @@ async def state_of(place: Place, name: str) -> MachineState:
 
 
 async def listed(place: Place, *names: str) -> None:
-    """Until visibility, which is behind, shows exactly these machines running with a phase of their own making."""
+    """Waits until visibility, which is behind, shows exactly these machines running with a phase of their own
+    making."""
 
     async def look() -> bool:
         query = f"WorkflowType='MachineWorkflow' AND HostlerCluster='{place.cluster}' AND ExecutionStatus='Running'"
@@ -160,7 +161,7 @@ async def test_changes_reach_the_machines_that_use_the_class(working: Place) -> 
 
     await eventually(lambda: users("2"), "word of both machines")
 
-    # A class alone goes to all who use it, and it is the class that tells them; the same again goes to nobody.
+    # A class alone goes to all its users, and the class tells them; the same again goes to nobody.
     changed = await apply(working, class_yaml(ami="ami-2"))
     assert changed == ["machineclass/c1 configured: generation 2: needs replacement: ami; 2 machines to tell"]
 
@@ -252,7 +253,7 @@ async def test_without_a_worker_everything_is_kept(place: Place) -> None:
     assert yaml.safe_load(printed.ok())["status"] == {"phase": "Pending"}
     assert f"nobody polls {place.queue}" in printed.err
 
-    # Two changes that no worker has seen: the second counts on from the first.
+    # Two changes that no worker has seen: the second continues from the first.
     for ami, label in (("ami-2", "red"), ("ami-3", "blue")):
         changed = text(class_yaml(ami=ami), machine_yaml(colour=label))
         kept = (await place.run("apply", "-f", "-", stdin=changed)).ok().splitlines()

@@ -1,4 +1,4 @@
-"""A tag of a class is changed while its machine runs: everything real but the cloud, through the command line."""
+"""A tag of a class is changed while its machine runs: everything is real except the cloud, through the command line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def vm_tags(stack: Stack) -> dict[str, str]:
 
 
 async def state_of(stack: Stack) -> tuple[str, int]:
-    """Of the only machine, as its class knows it."""
+    """The state of its only machine, as the class knows it."""
     state = await stack.client.get_workflow_handle(class_id("demo", CLASS)).query("describe", result_type=ClassState)
     (user,) = state.users.values()
     return str(user.state), user.generation

@@ -50,7 +50,7 @@ async def diff(place: Place, *manifests: dict[str, Any]) -> tuple[int, list[str]
 
 
 async def known(place: Place, *machines: str) -> None:
-    """Until the class has word of exactly these machines."""
+    """Waits until the class has heard from exactly these machines."""
     handle = place.client.get_workflow_handle(class_id(place.cluster, "c1"))
 
     async def look() -> bool:

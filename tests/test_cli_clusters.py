@@ -132,7 +132,7 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
 
 
 async def test_a_pause_finds_a_cluster_that_somebody_has_terminated(place: Place) -> None:
-    """Its pools go on without it, so that is when somebody may need it."""
+    """Its pools go on without it, so that is when somebody may need a pause."""
     name = place.cluster
     place.write_settings(clusters={name: {}})
     async with serving(place):
@@ -144,7 +144,7 @@ async def test_a_pause_finds_a_cluster_that_somebody_has_terminated(place: Place
 
 
 async def test_who_applies_something_then_does_not_end_its_pause(place: Place) -> None:
-    """Nor does it need a worker to know of it."""
+    """Nor is a worker needed to know of it."""
     name = place.cluster
     place.write_settings(clusters={name: {}})
     handle = place.client.get_workflow_handle(cluster_id(name))

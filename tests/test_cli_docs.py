@@ -1,4 +1,4 @@
-"""What the documentation tells people to type: that the command line takes it."""
+"""The command line takes what the documentation tells people to type."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starter.main import app
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/simulator.md")
 SYNOPSIS = re.compile(r"[|…\[\]·]")
-"""What stands for something else: such a line is a form, not a command."""
+"""Placeholders: a line with one is a form, not a command."""
 
 
 def typed(page: str) -> Iterator[list[str]]:

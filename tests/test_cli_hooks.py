@@ -38,7 +38,7 @@ PAGE = (ROOT / "docs/hooks.md").read_text()
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is (`impatient`) that is not waited for."""
+    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
     monkeypatch.setattr(completion, "PATIENCE", 30.0)

@@ -1,7 +1,7 @@
-"""`hostler diff`, `apply --dry-run` and `update-class` on machines that run: what they say is what is done then.
+"""`hostler diff`, `apply --dry-run` and `update-class` on machines that run: what they announce is what is done.
 
-Everything is real but the cloud, and the commands are processes of their own. tests/test_cli_classes.py has their words
-without a cloud, tests/test_cli_class_life.py one class from its first apply to its end.
+Everything is real except the cloud, and the commands are processes of their own. tests/test_cli_classes.py has their
+words without a cloud, tests/test_cli_class_life.py one class from its first apply to its end.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def named(manifest: MachineClass, name: str) -> MachineClass:
 
 
 def tags(hot: Hot, **changed: str) -> dict[str, Any]:
-    """Those of the VM that the examples have, some of them changed."""
+    """The VM's tags in the examples, some of them changed."""
     return {**hot.manifest.provider_spec["vmTags"], **changed}
 
 
@@ -66,7 +66,7 @@ async def test_what_is_said_beforehand_is_what_is_done(stack: Stack) -> None:
 
 
 async def test_what_is_refused_changes_nothing(stack: Stack) -> None:
-    """A must-tag that would change, and one that would go: said by all three commands, and nothing of it is applied."""
+    """A must-tag that would change, and one that would go: all three commands say so, and nothing is applied."""
     hot = Hot(stack)
     await hot.apply()
     machine = await hot.machine()
@@ -126,12 +126,12 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
     known = await users(larger, "m-2")
     assert known.users["m-2"].state is UpdateState.OUTDATED
     assert "Outdated" in await hostler(stack, "describe", "machine", "m-2")
-    # The newest generation of its own class comes to it as to any other.
+    # The newest generation of its own class reaches it like any other machine.
     await larger.everywhere(vmTags=tags(others, team="db", more="1"))
     assert stack.tags(instance_id(second))["team"] == "db"
     assert sorted(stack.launched()) == sorted(map(instance_id, (first, second)))
 
 
 async def users(of: Hot, *names: str) -> Any:
-    """When the class has these users, and they are done."""
+    """Waits until the class has these users, and they are done."""
     return await eventually(of.of_class, lambda s: set(s.users) == {*names} and s.updated, f"users {names}")

@@ -17,7 +17,7 @@ HOSTLER = Path(sys.executable).parent / "hostler"
 
 
 async def hostler(stack: Stack, *arguments: str, expect: int = 0, stdin: str | None = None) -> str:
-    """What the command prints; its exit code is part of the contract."""
+    """Runs the command; returns what it prints. The exit code is part of the contract."""
     process = await asyncio.create_subprocess_exec(
         HOSTLER,
         *arguments,
@@ -108,7 +108,7 @@ async def test_a_machine_that_fails_as_an_operator_meets_it(stack: Stack, tmp_pa
 
 
 async def test_a_class_that_is_corrected_and_applied_again(stack: Stack, tmp_path: Path) -> None:
-    """While creating fails: it says what is wrong, and goes on with the correction."""
+    """Creation fails: the machine says what is wrong, and goes on with the correction."""
     stack.started["demo-1"] = stack.client.get_workflow_handle("machine/demo/demo-1")
     await hostler(
         stack, "apply", "-f", manifests(tmp_path, "class.yaml", "machineType: m5.large", "machineType: m5.no")

@@ -24,7 +24,7 @@ async def tidy(stack: Stack) -> AsyncIterator[Stack]:
 
 
 def pool(folder: Path, replicas: int, **labels: str) -> str:
-    """The example, of fewer machines; labels of its Nodes."""
+    """The example with fewer machines; labels of its Nodes."""
     manifest = yaml.safe_load(POOL.read_text())
     manifest["metadata"]["name"] = NAME
     manifest["spec"] |= {"replicas": replicas, "minReadySeconds": 0}
@@ -46,7 +46,7 @@ async def test_a_pool_as_an_operator_runs_it(temporal: WorkflowEnvironment, tidy
     address = stack.client.service_client.config.target_host
 
     async def said(*words: str, code: int = 0) -> str:
-        """In this process, which saves the second that each start of the command takes."""
+        """Runs the command in this process, which saves the second that each start of it takes."""
         ran = await place.run(*words, TEMPORAL_ADDRESS=address)
         assert ran.code == code, ran
         return ran.out

@@ -28,7 +28,7 @@ COLUMNS = ["NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", 
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is (`impatient`) that is not waited for."""
+    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
     monkeypatch.setattr(patience, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
@@ -51,7 +51,7 @@ async def diff(place: Place, *manifests: dict[str, Any]) -> tuple[int, list[str]
 
 
 async def ready(place: Place, *manifests: dict[str, Any]) -> None:
-    """Applied, and rolled out; the class knows its users."""
+    """A pool that is applied, and rolled out; the class knows its users."""
     await apply(place, *manifests)
     pools = [m["metadata"]["name"] for m in manifests if m["kind"] == "MachineDeployment"]
     (await place.run("wait", "pool", *pools)).ok()
@@ -211,7 +211,7 @@ async def test_files_with_pools_are_deleted(place: Place, machines: Machines) ->
 
 
 async def test_what_a_manifest_does_not_give_stays_as_it_is(place: Place, machines: Machines) -> None:
-    """Who applies the same files every five minutes neither scales a pool down nor wakes it."""
+    """Applying the same files every five minutes neither scales a pool down nor wakes it."""
     bare = pool_yaml()
     del bare["spec"]["replicas"]
     await ready(place, class_yaml(), bare)
@@ -478,7 +478,7 @@ async def test_machines_are_listed_by_pool(place: Place, impatient: None) -> Non
 
 
 async def _start(client: Client, state: MachineState) -> None:
-    """As a pool does it; nobody works for it."""
+    """Starts it as a pool does; no worker serves it."""
     keywords = starts.of_machine(state, reason="CreatingVM", created=datetime.now(UTC))
     await client.start_workflow("MachineWorkflow", state, **keywords)
 

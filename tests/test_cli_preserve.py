@@ -47,7 +47,7 @@ async def rows(place: Place, *args: str) -> list[list[str]]:
 
 
 async def seen(place: Place, wanted: list[list[str]], *args: str) -> None:
-    """Until visibility, which is behind, shows names and phases as wanted."""
+    """Waits until visibility, which is behind, shows names and phases as wanted."""
 
     async def look() -> bool:
         return [row[:2] for row in await rows(place, *args)] == wanted
@@ -56,7 +56,7 @@ async def seen(place: Place, wanted: list[list[str]], *args: str) -> None:
 
 
 def near(time: datetime | None, wanted: datetime) -> bool:
-    """Give or take what a busy test machine takes."""
+    """Equal, give or take what a busy test machine takes."""
     return time is not None and abs(time - wanted) < timedelta(minutes=2)
 
 
@@ -108,7 +108,7 @@ async def test_each_value(working: Place, option: list[str], value: PreserveValu
 
 
 async def test_a_machine_is_found_by_its_node(working: Place) -> None:
-    """Also where a machine has the name of another one's node: a bare name is the machine's first."""
+    """It is, even where a machine has the name of another one's node: a bare name is the machine's first."""
     await apply(working, machine_yaml("m1"), machine_yaml("m2"), machine_yaml("node-m2"))
     await seen(working, [["m1", "Running"], ["m2", "Running"], ["node-m2", "Running"]])
     assert (await working.run("preserve", "node-m1")).ok().startswith("machine/m1 (node node-m1) preservation: ")
@@ -122,7 +122,7 @@ async def test_a_machine_is_found_by_its_node(working: Place) -> None:
         "machine/m1 (node node-m1) release: is let go",
         "machine/m2 (node node-m2) release: is let go",
     ]
-    # All of them, also after one that fails, and one that is named twice is asked once.
+    # All of them, even after one that fails; one that is named twice is asked once.
     ran = await working.run("preserve", "node/ghost", "m1", "node-m1", "ghost")
     assert (ran.code, len(ran.out.splitlines())) == (1, 1)
     assert ran.out.startswith("machine/m1 preservation: ")
@@ -161,7 +161,7 @@ async def test_a_selection(working: Place) -> None:
     told = (await working.run("preserve", "-l", "team=a", "--when-failed")).ok()
     assert told.splitlines() == [f"machine/{m} preservation: takes when-failed" for m in ("m1", "m3")]
     assert (await state_of(working, "m2")).status.preserve.own is None
-    # Of all of them those that have something to release, or to extend.
+    # Among all, only those that have something to release, or to extend.
     (await working.run("preserve", "m3")).ok()
     assert (await working.run("extend", "-l", "team", "--for", "8h")).ok().startswith("machine/m3 extension: preserved")
     released = (await working.run("release", "--all")).ok()
@@ -249,7 +249,7 @@ async def test_without_a_worker_its_end_is_shown(place: Place) -> None:
 
 
 async def test_a_failed_one_that_is_kept_may_be_well_again(working: Place) -> None:
-    """One that never was Running is not: that is said at once."""
+    """A machine that never was Running may not: that is said at once."""
     await apply(working, machine_yaml("m1"), machine_yaml("m2", **{BECOMES: str(Phase.FAILED)}))
     handle = working.client.get_workflow_handle(machine_id(working.cluster, "m1"))
     for name in ("m1", "m2"):
@@ -298,7 +298,7 @@ async def test_the_preserved_are_listed(working: Place) -> None:
 
 
 def test_time_that_passes_is_no_news_under_w() -> None:
-    """But an end that is moved is; tests/test_cli.py watches the command itself."""
+    """But a moved end is; tests/test_cli.py watches the command itself."""
     until, soon = now() + HOUR, now() + 2 * HOUR
 
     def row(left: str, then: datetime) -> Row:

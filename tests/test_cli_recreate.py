@@ -41,7 +41,7 @@ async def test_a_new_life_of_the_same_name(stack: Stack) -> None:
 
 
 async def test_of_a_failed_machine(stack: Stack) -> None:
-    """It is Failed until it goes: that is not the new life's end."""
+    """It is Failed until it goes: that does not end the new life."""
     await stack.create(health_timeout=timedelta(seconds=1))
     former = await stack.phase(Phase.RUNNING)
     stack.ec2().terminate_instances(InstanceIds=[provider_id(former).rsplit("/", 1)[-1]])
@@ -76,7 +76,7 @@ async def test_waiting_meanwhile(stack: Stack) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_without_a_worker(temporal: WorkflowEnvironment) -> None:
-    """It is recorded; which machine it was is read from its history, so that the new one is told from it."""
+    """It is recorded; the machine's uid is read from its history, so that the new one can be told apart."""
     async with new_stack(temporal.client) as stack:
         client = client_of(stack)
         async with stack.worker():

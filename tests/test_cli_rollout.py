@@ -51,7 +51,7 @@ async def apply(place: Place, ami: str = "ami-1", **spec: Any) -> str:
 
 
 async def rolled_out(place: Place, **spec: Any) -> None:
-    """The first revision is there."""
+    """Waits until the first revision is there."""
     await apply(place, **spec)
     shown = (await place.run("rollout", "status", "p1")).ok()
     assert shown.splitlines()[-1] == "pool p1 is rolled out: revision 1, 3 of 3 machines available"
@@ -94,7 +94,7 @@ async def test_a_rollout_is_followed_to_its_end(place: Place, machines: Machines
 
 
 async def test_a_rollout_that_waits_names_the_machines_that_it_waits_for(place: Place, machines: Machines) -> None:
-    """Why it waits is written at them; those that leave are not waited for."""
+    """The reason of a wait is written on the machines; those that leave are not waited for."""
     await rolled_out(place)
     machines.slow.add(2)
     (await place.run("rollout", "restart", "p1")).ok()
@@ -118,7 +118,7 @@ async def test_a_rollout_that_waits_names_the_machines_that_it_waits_for(place: 
 
 
 async def played_machine(place: Place, name: str, phase: Phase, pool: str) -> None:
-    """A workflow of a machine that says of itself that it is so."""
+    """A machine's workflow that describes itself this way."""
     manifest = Machine.model_validate(machine_yaml(name))
     state = MachineState(
         name=name,
@@ -278,12 +278,12 @@ async def test_a_terminal_shows_a_bar(place: Place, machines: Machines) -> None:
 
 
 def everything(terminal: int) -> str:
-    """Until the other end is closed."""
+    """Reads everything until the other end is closed."""
     seen = b""
     while True:
         try:
             some = os.read(terminal, 4096)
-        except OSError:  # how Linux says that nobody has it open any more
+        except OSError:  # how Linux says that nobody has it open any longer
             some = b""
         if not some:
             return seen.decode()
@@ -411,7 +411,7 @@ async def test_without_a_worker(place: Place, request: pytest.FixtureRequest) ->
 
 
 async def listed(place: Place, rows: int) -> list[list[str]]:
-    """Once visibility has so many."""
+    """The rollouts, once visibility has this many."""
 
     async def shown() -> list[list[str]] | None:
         lines = (await place.run("get", "rollouts")).ok().splitlines()

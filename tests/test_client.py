@@ -139,7 +139,7 @@ async def test_generations_count_changes_of_the_class_only(hostler: HostlerClien
 
 
 async def test_two_who_start_the_same_machine_make_one(hostler: HostlerClient) -> None:
-    """Both plans saw no machine; the later start tells the machine that is there instead of failing or resurrecting."""
+    """Both plans saw no machine; the later start tells the existing machine instead of failing or starting another."""
     first = await hostler.plan(*parsed(class_yaml(), machine_yaml()))
     second = await hostler.plan(*parsed(class_yaml(), machine_yaml(colour="red")))
     assert [a.verb async for a in first.execute() if a.kind == "machine"] == [Verb.CREATED]
@@ -199,7 +199,7 @@ async def test_waiting_until_every_machine_has_the_newest_class(hostler: Hostler
     with pytest.raises(WaitTimeout, match=r"generation 2 is not everywhere in time: 1 machine \(m2\) failed"):
         await hostler.classes.wait("c1", timeout=timedelta(0), progress=progress)
     assert looks == [1]
-    await hostler.apply(*parsed(machine_yaml("m2")))  # it fails no more
+    await hostler.apply(*parsed(machine_yaml("m2")))  # it no longer fails
     await hostler.apply(load_manifests(text(class_yaml(team="c")), "test").classes[0])
     assert (await hostler.classes.wait("c1")).last_updated_generation == 3
     for missing in (hostler.classes.get("c9"), hostler.classes.delete("c9"), hostler.classes.renew("c9")):

@@ -1,4 +1,4 @@
-"""No activity decides by the wall clock of its machine: the server's time is years off from it here, either way."""
+"""No activity decides by the wall clock of its machine: here the server's time is years off from it, either way."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def answering(deeds: Deeds, monkeypatch: pytest.MonkeyPatch, *evidence: Evidence
 
 
 async def delete_again(deeds: Deeds, target: Target, at: datetime) -> timedelta:
-    """An attempt of a deletion that is not over; when the next one is to come."""
+    """Makes an attempt of a deletion that is not over; returns when the next one is to come."""
     failure = await deeds.fails(MachineActivities(deeds.deps).delete_machine, DeleteInput(target=target), at)
     assert failure.type == NOT_YET, failure
     assert failure.next_retry_delay is not None
@@ -166,7 +166,8 @@ async def test_a_kubelet_is_dead_by_the_servers_clock(deeds: Deeds, now: datetim
 
 
 def test_looks_at_a_vm_that_goes_become_rarer() -> None:
-    """Some are gone within seconds, and the next machine of a rollout may wait for it. The longest wait is `poll`."""
+    """Some VMs are gone within seconds, and the next machine of a rollout may wait for that. The longest wait is
+    `poll`."""
     waits = [until_next_look(attempt, timedelta(seconds=5)).total_seconds() for attempt in (1, 2, 3, 4, 5, 6, 1000)]
     assert waits == [1.0, 1.5, 2.25, 3.375, 5.0, 5.0, 5.0]
     assert until_next_look(1, timedelta(seconds=0.5)) == timedelta(seconds=0.5)

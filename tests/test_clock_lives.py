@@ -28,15 +28,15 @@ from workflows.machine import MachineWorkflow
 Outage = Literal["worker", "server"]
 SICK: dict[str, Any] = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
 SOON = timedelta(seconds=6)
-"""From the beginning of a wait to its deadline, in real time."""
+"""The time from the beginning of a wait to its deadline, in real time."""
 CONFIRM = timedelta(seconds=1)
 HOUR = timedelta(hours=1)
 WITHIN = timedelta(seconds=30)
-"""Of a deadline, or of the recovery where that came later (I7)."""
+"""The tolerance after a deadline, or after the recovery where that came later (I7)."""
 
 
 def when(state: MachineState, reason: str) -> datetime:
-    """The last time that the journal tells of it."""
+    """The last time at which the journal has it."""
     return [h.time for h in state.journal if h.reason == reason][-1]
 
 
@@ -58,7 +58,7 @@ class World:
         await self.worker.enter_async_context(self.machines.workflow_worker())
 
     async def outage(self, what: Outage, until: datetime) -> datetime:
-        """Take it away; bring it back at this time at the earliest. Returns when it was there again."""
+        """Takes it away; brings it back at this time at the earliest. Returns when it was there again."""
         if what == "worker":
             await self.worker.aclose()
         else:
@@ -168,7 +168,7 @@ async def all_waiting(world: World) -> dict[str, Handle]:
 
 
 async def end_soon(handle: Handle, left: timedelta = SOON) -> None:
-    """Its deadline is so near from now on: a changed timeout counts at once."""
+    """Sets its deadline near: a changed timeout counts at once."""
     before = await state(handle)
     now = datetime.now(UTC)
     assert before.created is not None
@@ -203,7 +203,7 @@ ENDS = {
 @pytest.mark.parametrize("meanwhile", [True, False], ids=["deadlines pass meanwhile", "deadlines to come"])
 @pytest.mark.parametrize("what", ["worker", "server"])
 async def test_deadlines_fire_at_their_time_or_at_once_on_recovery(world: World, what: Outage, meanwhile: bool) -> None:
-    """And fail nobody who is well by then."""
+    """They fail nobody that is well by then."""
     lives = await all_waiting(world)
     before = {name: await state(handle) for name, handle in lives.items()}
     deadlines = {name: before[name].status.deadlines[kind] for name, kind in DEADLINES.items()}
@@ -216,8 +216,8 @@ async def test_deadlines_fire_at_their_time_or_at_once_on_recovery(world: World,
     assert {n for n, p in phases.items() if p == Phase.FAILED} == {"uncreated", "unjoined", "ill"}
     assert world.tries["retried"] == 2
     await _nobody_fails_who_is_well(world, lives)
-    # Whoever was Failed with a VM was looked at twice, the last time at its deadline or later; a first look before the
-    # outage counts on, as the second one is what decides.
+    # A machine that Failed with a VM was looked at twice, the last time at its deadline or later; a first look before
+    # the outage still counts, as the second one decides.
     for name in ("unjoined", "ill"):
         *_, first, last = world.looks[name]
         assert last - first >= CONFIRM, name

@@ -1,4 +1,4 @@
-"""Deadlines are absolute, also where a machine's workflow goes on in a new run, and when they come too soon for us."""
+"""Deadlines are absolute, even where a machine's workflow goes on in a new run, and when they come too soon for us."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ async def _run_id(handle: Handle) -> str:
 
 
 async def test_the_health_clock_goes_on_in_the_next_run(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Unknown, four minutes of an earlier spell spent: deadline, spells and what was spent are the same."""
+    """The machine is Unknown with four minutes of an earlier spell spent: deadline, spells and time spent stay the
+    same."""
     handle = await ready(machines)
     await handle.signal(MachineWorkflow.observe, machines.facts(**SICK))
     await phase(handle, Phase.UNKNOWN)
@@ -126,7 +127,7 @@ async def test_a_failed_machine_goes_on_failed_and_is_not_drained_again(
 async def test_a_renewal_waits_until_there_is_a_vm_and_moves_no_creation_deadline(
     temporal: WorkflowEnvironment, machines: Machines, end: Phase
 ) -> None:
-    """Before, a token is in use whose VM nobody knows of; then it is taken at once, and joining goes on."""
+    """Until then, a token is in use whose VM nobody knows; then the renewal is done at once, and joining goes on."""
     machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "no m5.large left"))
     started = await machines.start(machines.new_state("m-1", timings=Timings(vm_look=HOUR)))
     handle, run = machines.client.get_workflow_handle(started.id), await _run_id(started)

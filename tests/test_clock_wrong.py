@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 HOURS = 3 * 3600.0  # seconds
 TOLERATED = 800.0  # seconds; EC2 refuses a request whose date is 15 minutes off (EC2 API reference, RequestExpired)
 WITHIN = timedelta(seconds=60)
-"""A busy computer may be late by so much; a deadline that went by the wrong clock is off by TOLERATED."""
+"""How late a busy computer may be; a deadline that went by the wrong clock is off by TOLERATED."""
 LIMIT = timedelta(seconds=6)
 
 
@@ -37,7 +37,7 @@ class Wrong:
     offset: Path
 
     def jump(self, seconds: float) -> None:
-        """The worker's wall clock is off by so much from now on."""
+        """Sets the worker's wall clock off by this much from now on."""
         new = self.offset.with_suffix(".new")
         new.write_text(str(seconds))
         new.replace(self.offset)
@@ -90,7 +90,7 @@ def when(state: MachineState | MachineResult, reason: str) -> datetime:
 
 @pytest.mark.parametrize("off", [TOLERATED, -TOLERATED], ids=["ahead", "behind"])
 async def test_deadlines_lag_window_and_health_of_lives_on_a_wrong_clock(wrong: Wrong, off: float) -> None:
-    """Off by less than the cloud refuses, and by far more than any wait of these machines."""
+    """The clock is off by less than the cloud refuses, and by far more than any wait of these machines."""
     wrong.jump(off)
     wrong.unusual("silent", never_joins=True)
     wrong.refuse(service="ec2", operation="RunInstances", match="refused", code="InvalidParameterValue", times=None)
@@ -110,7 +110,7 @@ async def test_deadlines_lag_window_and_health_of_lives_on_a_wrong_clock(wrong: 
     assert timedelta(0) <= when(timed_out, "CreationTimeout") - timed_out.created - LIMIT < WITHIN
     assert timed_out.status.provider_id is not None
 
-    # Of what the cloud never made nothing is found: gone takes two looks that are further apart than the lag window.
+    # Nothing is found of what the cloud never made: "gone" takes two looks that are further apart than the lag window.
     await stack.reason("InvalidSpec", "refused")
     gone = await stack.delete("refused")
     took = when(gone, "VMDeleted") - when(gone, "Terminating")
@@ -121,7 +121,7 @@ async def test_deadlines_lag_window_and_health_of_lives_on_a_wrong_clock(wrong: 
 
 
 async def test_a_clock_that_jumps_by_hours_decides_nothing(wrong: Wrong) -> None:
-    """The cloud refuses what is signed by it; so nothing is known of the VM, and nobody is Failed or gone."""
+    """The cloud refuses what is signed by such a clock; so nothing is known of the VM, and nobody is Failed or gone."""
     stack = wrong.stack
     for name in ("ill", "well", "leaving"):
         await stack.create(name, health_timeout=LIMIT)

@@ -34,8 +34,8 @@ def parts(model: type[BaseModel]) -> Iterator[tuple[str, bool, type[BaseModel]]]
 
 
 def unfit(model: type[BaseModel]) -> list[str]:
-    """Objects that may be missing and have an updatable field beside others, but none that is always given and rolls:
-    whether one is there would be no difference that anything goes by."""
+    """Objects that may be missing and have an updatable field beside others, but no field that is always given and
+    rolls: nothing would show whether such an object is there."""
     found = []
     for name, may_be_missing, inner in parts(model):
         marks = {path: effect for path, effect in effects(inner) if "." not in path}
@@ -70,7 +70,7 @@ def test_an_account_is_where_its_spec_says() -> None:
     aws = Account.of("AWS", {"region": "eu-west-1", "rest": 7}, SECRET, None)
     assert aws.model_dump(mode="json", by_alias=True) == {
         "provider": "AWS",
-        "region": "eu-west-1",  # so older workers know it
+        "region": "eu-west-1",  # this is how older workers know it
         "secretRef": {"name": "credentials", "namespace": "default"},
     }
     assert Account.model_validate(aws.model_dump(mode="json", by_alias=True)) == aws

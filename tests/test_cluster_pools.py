@@ -162,7 +162,8 @@ class Cluster:
         return handle
 
     async def machine(self, name: str, machine_class: str, pool: str = "") -> WorkflowHandle[Any, Any]:
-        """It runs, and visibility knows it; of a pool, on the task queue of a worker that looks for lost ones."""
+        """A running machine that visibility knows; one of a pool is on the task queue of a worker that looks for lost
+        ones."""
         said = [SearchAttributePair(at.CLUSTER, self.name), SearchAttributePair(at.CLASS, machine_class)]
         handle = await self.client.start_workflow(
             DeafMachine.run,
@@ -185,7 +186,7 @@ class Cluster:
         await self.handle.signal(ClusterWorkflow.cloud_reachability, news)
 
     async def heard(self, name: str) -> list[tuple[bool, bool]]:
-        """Whether all could be seen, and whether it was paused, by each news."""
+        """What each news said: whether all could be seen, and whether the cluster was paused."""
         return [(n.reachable, n.paused) for n in await self.news(name)]
 
     async def news(self, name: str) -> list[ClusterNews]:
@@ -249,7 +250,7 @@ class Cluster:
 
 @pytest.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Cluster]:
-    """Without a worker for the cluster."""
+    """A cluster without a worker."""
     cluster = Cluster(temporal.client, f"c{uuid.uuid4().hex[:8]}")
     async with cluster.pools_worker():
         try:
@@ -275,7 +276,7 @@ async def test_a_pool_is_told_at_once_and_at_each_change(cluster: Cluster) -> No
     await cluster.until_heard("p", WELL)
     await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)
     await cluster.until_heard("p", WELL, UNSEEN)
-    await cluster.pool("q")  # and one that comes now hears how it is now
+    await cluster.pool("q")  # and one that comes now hears the present state
     await cluster.until_heard("q", UNSEEN)
     await cluster.handle.signal(ClusterWorkflow.reachability, DOWN)  # no change: nobody hears of it
     await cluster.handle.signal(ClusterWorkflow.reachability, UP)
@@ -302,8 +303,8 @@ async def test_an_account_that_cannot_be_listed_is_told_by_the_classes_that_it_c
 
 
 async def test_two_pools_with_two_accounts(cluster: Cluster) -> None:
-    """One key is revoked: the pool whose machines are there sees nothing any more, the other one goes on. A pool whose
-    class has moved still has machines of the former one."""
+    """One key is revoked: the pool whose machines are there no longer sees anything, the other one goes on. A pool
+    whose class has moved still has machines of the former one."""
     await cluster.pool("p")
     await cluster.until_heard("p", WELL)
     await cluster.use("big", ACCOUNT)
@@ -339,7 +340,7 @@ def _revision(counter: int, machine_class: str) -> Revision:
 
 
 async def test_whoever_makes_a_vm_reads_in_which_account_the_others_are(idle: Cluster) -> None:
-    """Without a worker, in each run; and no more of an account without VMs, or that no class has."""
+    """It is known without a worker, in each run; and no longer for an account without VMs, or that no class has."""
 
     async def owner(account: Account) -> str:
         return await owner_of(idle.deps, idle.name, account)
@@ -391,7 +392,7 @@ async def test_an_account_that_its_class_has_left_holds_up_nobody(cluster: Clust
 
 
 async def test_an_account_that_nobody_uses_any_more_is_forgotten(idle: Cluster) -> None:
-    """Not at once: that visibility has no machine of a class may be its lag."""
+    """Not at once: visibility may lack a class's machines only because it lags."""
     await idle.machine("m", "big")
     async with idle.worker():
         await idle.start(searched=True, looked=True, watch_duration=timedelta(seconds=1))
@@ -404,7 +405,7 @@ async def test_an_account_that_nobody_uses_any_more_is_forgotten(idle: Cluster) 
 
 
 async def test_a_cluster_of_an_older_worker_learns_whose_its_accounts_are(idle: Cluster) -> None:
-    """It knows machines, and accounts of nobody in particular: they concern every pool until each class is known."""
+    """It knows machines, and accounts without their users: these concern every pool until each class is known."""
     await idle.machine("m", "big")
     silent = {ACCOUNT.key: Reachability(reachable=False, message="no", time=NOON)}
     old = {"machines": {"aws/i-1": "m"}, "accounts": {ACCOUNT.key: ACCOUNT}, "clouds": silent}
@@ -536,7 +537,7 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
 
 
 async def test_a_pause_waits_for_pools_that_it_finds_only_now(idle: Cluster) -> None:
-    """Of a former workflow of the cluster: they are no less paused than those that it knows."""
+    """They belong to a former workflow of the cluster: they are paused no less than those that it knows."""
     await idle.pool("old", registers=False)
 
     async def visible() -> int:
@@ -553,7 +554,7 @@ async def test_a_pause_waits_for_pools_that_it_finds_only_now(idle: Cluster) -> 
 
 
 async def test_who_has_not_heard_of_a_pause_is_named(idle: Cluster) -> None:
-    """One that stands still tells nobody anything."""
+    """A parked pool tells nobody anything."""
     async with idle.worker():
         await idle.start(searched=True, looked=True, parked="KeyError: 'x'", pools={"p": None})
         answer = await idle.ask(ClusterWorkflow.pause)
@@ -598,8 +599,8 @@ async def test_what_cannot_be_reached_is_shown_before_a_pause(cluster: Cluster) 
 
 
 async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) -> None:
-    """Paused as it was, with its pools told, and with the gap in its journal. One that a person has removed is not, and
-    none of which nothing is left."""
+    """It is paused as before, its pools are told, and its journal shows the gap. One that a person has removed is not
+    begun again, nor one of which nothing is left."""
     lost = idle.lost()
     async with idle.worker():
         await idle.start(searched=True, looked=True)
@@ -620,8 +621,8 @@ async def test_a_cluster_that_somebody_terminates_is_begun_again(idle: Cluster) 
 
 
 async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: Cluster) -> None:
-    """No worker was there: it counts all the same, in a run of which no worker could give an answer any more. What is
-    known of an account that no class uses is forgotten: nobody would ever say that it answers again."""
+    """No worker was there: the news counts all the same, in a run for which no worker could still answer. What is known
+    of an account that no class uses is forgotten: nobody would ever say that it answers again."""
     await idle.pool("p", registers=False)
     await idle.machine("m-1", "big")
     async with idle.worker():
@@ -645,7 +646,7 @@ async def test_a_cluster_that_was_terminated_before_it_took_its_last_news(idle: 
 
 
 async def test_a_pool_hears_soon_of_its_machine_that_somebody_terminates(idle: Cluster) -> None:
-    """Each once, and none that ended by itself or runs."""
+    """Each is told once, and none that came to its own end or runs."""
     pool, lost = await idle.pool("p", registers=False), idle.lost()
     ended, gone, _ = [await idle.machine(name, "big", "p") for name in ("m-1", "m-2", "m-3")]
     alone = await idle.machine("m-4", "big")
@@ -681,7 +682,7 @@ async def test_a_cluster_with_pools_or_machines_is_not_removed(cluster: Cluster)
     await cluster.client.get_workflow_handle(pool_id(cluster.name, "p")).signal(DeafPool.stop)
     await cluster.handle.signal(ClusterWorkflow.forget_pool, "p")
 
-    machine = await cluster.machine("m", "big")  # of which it has never heard
+    machine = await cluster.machine("m", "big")  # the cluster has never heard of it
     with pytest.raises(WorkflowUpdateFailedError) as caught:
         await cluster.ask(ClusterWorkflow.remove)
     words = f"cluster {cluster.name} still has 1 machine (m); delete them first"
@@ -745,7 +746,7 @@ async def _watched(cluster: Cluster) -> int:
 
 
 async def test_who_comes_while_it_is_removed_keeps_it(idle: Cluster) -> None:
-    """Both came before a worker did: the pool would have a cluster that nobody watches."""
+    """Both came before a worker did: otherwise the pool would have a cluster that nobody watches."""
     await idle.start(searched=True, looked=True)
     await idle.handle.signal("remove", Intent(id="i-1"))
     await idle.pool("p")
@@ -776,7 +777,8 @@ def given(**fields: Any) -> ClusterState:
 
 
 def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
-    """What was said stays, what was seen is seen afresh; of an outage machines have heard, and must hear of its end."""
+    """What was said stays, what was seen is looked at again; machines have heard of an outage, and must hear of its
+    end."""
     former = given(
         api=DOWN, clouds={ACCOUNT.key: DOWN, OTHER.key: UP}, pools={"p": NOON}, pause=Pause(time=NOON), looked=True
     )
@@ -795,7 +797,7 @@ def test_what_a_new_workflow_knows_of_one_that_was_ended_from_outside() -> None:
         "not any more"
     )
     assert classes_only_of(former, ACCOUNT.key) == ["big"]
-    former.classes["big"] = [ACCOUNT.key, OTHER.key]  # of which its machines are in which is not known
+    former.classes["big"] = [ACCOUNT.key, OTHER.key]  # which of its machines are in which is not known
     assert classes_only_of(former, ACCOUNT.key) == []
 
 

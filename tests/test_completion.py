@@ -182,7 +182,7 @@ async def test_a_tab_in_the_shell(place: Place, shell: str) -> None:
         for typed, rest in (("hostler desc", "ribe"), ("hostler apply -f manif", "est.yaml")):
             terminal.type(f"{typed}\t")
             terminal.until(rest)
-            terminal.type("\x15")  # Ctrl-U: the line anew
+            terminal.type("\x15")  # Ctrl-U: clears the line
         terminal.type("hostler wait machine m1 --for=phase=Ru\t")
         terminal.until("nning")
 
@@ -193,7 +193,7 @@ async def test_a_tab_in_the_shell(place: Place, shell: str) -> None:
 
 
 async def test_fish(place: Place) -> None:
-    """It says itself what it would offer."""
+    """fish itself says what it would offer."""
     variables = environment(place, "fish")
     (place.folder / "manifest.yaml").touch()
     for typed, offer in (

@@ -95,7 +95,7 @@ class Row:
 
 
 def rows(page: str) -> Iterator[Row]:
-    """Of all tables, without their heads."""
+    """The rows of all tables, without their heads."""
     for line in page.splitlines():
         cells = [cell.strip() for cell in line.split("|")[1:-1]]
         if cells and cells[0] != "case" and set(cells[0]) != {"-"}:
@@ -106,12 +106,12 @@ def rows(page: str) -> Iterator[Row]:
 class Function:
     doc: str
     texts: frozenset[str]
-    """What is written in its decorators, and in the tables that they name: ids among them."""
+    """Texts in its decorators, and in the tables that they name: ids among them."""
 
 
 @cache
 def functions(file: str) -> dict[str, Function]:
-    """Test functions of a file."""
+    """The test functions of a file."""
     found: dict[str, Function] = {}
     tables: dict[str, set[str]] = {}
     for node in ast.parse((ROOT / file).read_text()).body:
@@ -129,7 +129,7 @@ def functions(file: str) -> dict[str, Function]:
 
 
 def named_after(case: str, file: str, name: str, parameter: str) -> bool:
-    """By its name, by the parameter, or by what is said of it."""
+    """Whether the test is named after the case: by its name, by the parameter, or by its docstring."""
     if case in OWN:
         return re.sub(r"\W+", "_", case.lower()) in name
     letter, number, suffix = re.fullmatch(r"([A-Z])(\d+)(b?)", case).groups()  # type: ignore[union-attr]

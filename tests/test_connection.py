@@ -1,6 +1,6 @@
 """A worker's connection to Temporal while its certificates and its API key rotate.
 
-The dev server knows neither, so that a door before it wants certificates; a key is seen where the SDK would send it.
+The dev server knows neither, so a door in front of it wants certificates; a key is seen where the SDK would send it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Greeting:
 
 
 class TlsDoor(Door):
-    """It lets in who has a certificate of the authority in `trusted`."""
+    """A door that lets in clients with a certificate of the authority in `trusted`."""
 
     def __init__(self, address: str, folder: Path) -> None:
         super().__init__(address)
@@ -54,7 +54,7 @@ class TlsDoor(Door):
 async def door(
     temporal: WorkflowEnvironment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TlsDoor]:
-    """temporal.toml leads to it, with a certificate that it takes."""
+    """A door that temporal.toml leads to, with a certificate that it accepts."""
     write_certificates(tmp_path)
     door = TlsDoor(temporal.client.service_client.config.target_host, tmp_path)
     await door.open()
@@ -67,7 +67,7 @@ async def door(
 
 
 def serve(ca_file: Path, folder: Path) -> None:
-    """The files of the profile have a new certificate of that authority."""
+    """Gives the profile's files a new certificate of that authority."""
     certificate, key = new_certificate(ca_file, "worker")
     (folder / "client.crt").write_text(certificate)
     (folder / "client.key").write_text(key)
@@ -82,7 +82,7 @@ def write_profile(folder: Path, port: int, more: str = "") -> None:
 
 
 async def test_certificates(temporal: WorkflowEnvironment, door: TlsDoor, tmp_path: Path) -> None:
-    """The worker's connection is made anew with those that are there now, and the worker goes on."""
+    """The worker's connection is made again with the present ones, and the worker goes on."""
     client, queue = await connect(Settings()), f"q-{uuid.uuid4().hex}"
     given: list[Client] = []
 
@@ -113,7 +113,7 @@ async def test_certificates(temporal: WorkflowEnvironment, door: TlsDoor, tmp_pa
         assert await greets() == "hello"
     assert len(given) == 1
     assert given[0].data_converter is client.data_converter
-    with pytest.raises(RPCError):  # the former certificate opens the door no more
+    with pytest.raises(RPCError):  # the former certificate no longer opens the door
         await client.service_client.check_health()
 
 

@@ -34,7 +34,7 @@ async def test_an_unforeseen_error_keeps_its_trace() -> None:
 
 
 def test_a_refusal_from_outside_is_of_no_known_encoding() -> None:
-    """Its words would end a workflow that takes it for an activity's result."""
+    """Its message would end a workflow that takes it for an activity's result."""
     ours = refusal_payload("no")
     forged = Payload(metadata={"encoding": ours.metadata["encoding"]}, data=ours.data)
     with pytest.raises(ApplicationError, match="no"):

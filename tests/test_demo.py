@@ -1,4 +1,4 @@
-"""`make demo`: the life that it tells is a real one, and nothing is left of it; and how it shows a life."""
+"""`make demo`: the life that it shows is a real one, and nothing is left of it; and how it shows a life."""
 
 from __future__ import annotations
 

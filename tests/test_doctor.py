@@ -56,7 +56,7 @@ async def idle(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -
 
 
 def change(stack: Stack, **sections: Any) -> None:
-    """Settings of a person who got them wrong."""
+    """Settings of a person who made a mistake in them."""
     content = yaml.safe_load(stack.settings_file.read_text())
     stack.settings_file.write_text(yaml.safe_dump(content | sections))
 
@@ -71,7 +71,7 @@ def bad(found: list[Finding]) -> dict[str, str]:
 
 
 async def seen(stack: Stack, subject: str, words: str) -> list[Finding]:
-    """Until the doctor says it: lists and queues are a moment behind."""
+    """Waits until the doctor says it: lists and queues are a moment behind."""
 
     async def look() -> list[Finding]:
         return await examine(stack.settings_file)
@@ -141,7 +141,7 @@ async def test_a_worker_that_left_and_one_that_is_slow(idle: Stack, monkeypatch:
             return await examine(idle.settings_file)
 
         await eventually(look, lambda found: queue not in bad(found), "a worker")
-    # The server names who polled within 5 minutes; how long ago is too long is the doctor's.
+    # The server names the pollers of the last 5 minutes; the doctor decides how long ago is too long.
     monkeypatch.setattr(doctor_temporal, "RECENTLY", timedelta(0))
     gone = bad(await examine(idle.settings_file))[queue]
     assert gone.startswith("nobody polls it, nothing waiting; last seen: ")
@@ -155,7 +155,7 @@ async def test_a_worker_that_left_and_one_that_is_slow(idle: Stack, monkeypatch:
 
 
 async def test_workflows_that_stand_still(idle: Stack) -> None:
-    """Parked by an error of our own, and with code that fails."""
+    """They are parked by an error of our own, or their code fails."""
     prefix = idle.settings.queue_prefix
     loaded = examples("parked")
     machine = MachineState(
@@ -394,6 +394,6 @@ async def test_what_each_account_may_take_is_what_the_server_keeps(idle: Stack) 
 
 
 async def test_queues_are_those_that_a_worker_polls(idle: Stack) -> None:
-    """So that a task queue that worker.py adds is looked at too."""
+    """So a task queue that worker.py adds is looked at too."""
     async with worker.running(idle.client, idle.settings) as workers:
         assert {w.task_queue for w in workers} == {q.name for q in queues(idle.settings, list(idle.settings.clusters))}

@@ -118,7 +118,7 @@ async def _hit(rule: FaultRule) -> int:
 
 
 async def test_a_budget_blocks_and_is_named(drain: Drain) -> None:
-    """Another budget, that does not select the pod, is not taken for it."""
+    """Another budget that does not select the pod is not taken for it."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.pod("other")
     await drain.budget("a-wrong", {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, 5)
@@ -138,7 +138,8 @@ async def test_a_budget_blocks_and_is_named(drain: Drain) -> None:
 
 
 async def test_a_refused_pod_is_asked_again_ever_more_rarely(drain: Drain) -> None:
-    """One pass every 5 s, a minute at most between two tries: a budget that holds a node is not asked in a hot loop."""
+    """There is one pass every 5 s, and at most a minute between two tries: a budget that holds a node is not asked in a
+    hot loop."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("web", {"matchLabels": {"app": "web"}})
     asked = []
@@ -167,7 +168,7 @@ async def test_retry_after_is_kept_to(drain: Drain) -> None:
 
 
 async def test_a_busy_api_server_is_no_budget(drain: Drain) -> None:
-    """Also 429. The budget of the pod has nothing to do with it, and is not blamed."""
+    """It answers 429 too. The pod's budget has nothing to do with it, and is not blamed."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("web", {"matchLabels": {"app": "web"}}, allowed=1)
     busy = FaultRule(operation="create pods/eviction", code="TooManyRequests")
@@ -201,7 +202,7 @@ async def test_many_blocked_pods_are_counted(drain: Drain) -> None:
 
 
 async def test_two_budgets_on_one_pod(drain: Drain) -> None:
-    """The eviction API answers 500 for good: it is said in words that help, and waits for the deadline."""
+    """The eviction API answers 500 for good: the drain explains it helpfully, and waits for the deadline."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("one", {"matchLabels": {"app": "web"}}, allowed=1)
     await drain.budget("two", {"matchLabels": {"app": "web"}}, allowed=1)
@@ -271,7 +272,7 @@ async def test_force_does_not_wait_for_a_finalizer(drain: Drain) -> None:
 
 
 async def test_nobody_waits_for_a_finalizer_for_two_hours(drain: Drain) -> None:
-    """Its kubelet lives. After its grace period a pod has two minutes, and all that is said."""
+    """Its kubelet lives. After its grace period a pod gets two minutes, and all of this is said."""
     await drain.pod("held", finalizers=["example.com/hold"])
     await drain.waits()
     assert await drain.waits() == f"0 of 1 pods gone; {await drain.terminating('held')}, force at 14:05"
@@ -285,7 +286,7 @@ async def test_nobody_waits_for_a_finalizer_for_two_hours(drain: Drain) -> None:
 
 
 async def test_a_dead_kubelet_is_not_waited_for(drain: Drain) -> None:
-    """Field case P47. Nobody will confirm that its pods have stopped, nor detach its volumes: also a grace period of an
+    """Field case P47. Nobody will confirm that its pods have stopped, nor detach its volumes: even a grace period of an
     hour is not waited for, whether it has begun already or not."""
     await drain.claim("data")
     await drain.attach("data")

@@ -19,7 +19,7 @@ STORY = [Happening(time=datetime(2031, 1, 1, tzinfo=UTC), reason="Terminating", 
 
 @pytest.fixture
 async def drain(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Drain]:
-    """With a volume that is still attached, and a pod that uses it."""
+    """A drain with a volume that is still attached, and a pod that uses it."""
     async with new_drain(temporal.client, tmp_path) as drain:
         await drain.claim("a")
         await drain.attach("a")
@@ -28,7 +28,7 @@ async def drain(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[
 
 
 async def cordoned(drain: Drain) -> int:
-    """The last call."""
+    """Whether the last call cordoned."""
     await drain.kube.patch(f"{NODES}/{NODE}", {"spec": {"unschedulable": True}})
     return drain.calls("*")[-1].n
 
@@ -39,7 +39,7 @@ def changes(drain: Drain, since: int) -> list[str]:
 
 @pytest.mark.parametrize("force", [False, True])
 async def test_of_a_node_that_has_been_uncordoned_nothing_is_changed(drain: Drain, force: bool) -> None:
-    """Somebody has given it work: that is evicted by a drain of its own."""
+    """Somebody has given it work: a drain of its own evicts that."""
     before = drain.calls("*")[-1].n
     assert await drain.once(again=True, force=force, story=STORY) == DrainOutput(uncordoned=True)
     assert changes(drain, before) == []

@@ -1,4 +1,4 @@
-"""docs/drain.md is true: its words are those of the code, its numbers what the code decides by."""
+"""docs/drain.md is true: its words are those of the code, and the code decides by its numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a drain reads off pods, budgets and volumes, and how it says what is in the way. No calls."""
+"""What a drain reads from pods, budgets and volumes, and how it says what is in the way. No calls."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_which_tolerations_lift_a_cordon(toleration: dict[str, str], back: bool)
 
 
 def test_a_pod_came_back_if_it_was_made_later() -> None:
-    """Than the second in which the drain began: times of the API have no fractions."""
+    """It must be later than the second in which the drain began: times of the API have no fractions."""
     spec = {"tolerations": [{"operator": "Exists"}]}
     made = pod(spec=spec, creationTimestamp="2031-01-01T14:00:00Z")
     assert pods.came_back(made, NOW - timedelta(seconds=1))
@@ -80,7 +80,7 @@ def test_a_pod_came_back_if_it_was_made_later() -> None:
 
 
 def going(seconds: float, grace: int) -> pods.Pod:
-    """Its grace period ends in so many seconds."""
+    """A pod whose grace period ends in this many seconds."""
     end = NOW + timedelta(seconds=seconds)
     return pod(deletionTimestamp=f"{end:%Y-%m-%dT%H:%M:%SZ}", deletionGracePeriodSeconds=grace)
 

@@ -1,4 +1,4 @@
-"""Whole deletes, with everything: what a drain waits for, said by the workflow's pending activity."""
+"""Whole deletes, with everything: the workflow's pending activity says what a drain waits for."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def workload(node: str) -> str:
 
 
 async def blocked(stack: Stack) -> str:
-    """Ask for deletion; the words of the pending activity once the budget stands in the way."""
+    """Asks for deletion; returns the words of the pending activity once the budget stands in the way."""
     state = await stack.phase(Phase.RUNNING)
     file = stack.kubeconfig.with_name("workload.json")
     file.write_text(workload(str(state.status.node_name)))
@@ -58,7 +58,7 @@ async def pending(client: Client, workflow_id: str) -> str:
 
 
 def kills(stack: Stack) -> list[Call]:
-    """Of the blocked pod: evictions that were refused, then the deletion without grace."""
+    """Calls about the blocked pod: evictions that were refused, then the deletion without grace."""
     calls = [c for c in stack.calls("*pods*", "kubernetes") if c.mutating and "/pods/web-1" in c.request["path"]]
     return [c for c in calls if c.operation in ("create pods/eviction", "delete pods") and "admin" in c.caller]
 
@@ -86,7 +86,7 @@ async def test_a_whole_delete_at_the_deadline(stack: Stack) -> None:
 
 
 async def test_a_whole_delete_by_force(stack: Stack) -> None:
-    """An operator insists while it is blocked: no waiting for the deadline, clean-up all the same."""
+    """An operator insists while it is blocked: the deadline is not waited for, and clean-up is done all the same."""
     await stack.create(drain_timeout=timedelta(hours=2))
     await blocked(stack)
     uid = (await stack.state()).uid
@@ -102,7 +102,7 @@ async def test_a_whole_delete_by_force(stack: Stack) -> None:
 
 
 async def test_a_whole_delete_by_force_of_a_node_that_cannot_be_written(stack: Stack) -> None:
-    """A webhook whose pods ran on the last nodes, say: nobody is left to mend it."""
+    """The pods of the refusing webhook may have run on the last nodes: nobody is left to mend it."""
     await stack.create(drain_timeout=timedelta(hours=2))
     state = await stack.phase(Phase.RUNNING)
     fault(stack, FaultRule(operation="patch nodes", match=CORDON_ANNOTATION, code="InternalError", times=None))
@@ -185,8 +185,8 @@ def database(name: str) -> list[dict[str, Any]]:
 
 
 async def test_a_whole_delete_moves_volumes_one_at_a_time(stack: Stack) -> None:
-    """Two pods whose volumes a simulated attach-detach controller moves to the other machine, and how long it takes
-    with the first is ours to say: so long the second one runs."""
+    """A simulated attach-detach controller moves two pods' volumes to the other machine. The test sets how long the
+    first one takes: the second pod runs that long."""
     await stack.create("m-1")
     node = (await stack.phase(Phase.RUNNING, "m-1")).status.node_name
     file = stack.kubeconfig.with_name("databases.json")
@@ -226,7 +226,7 @@ def evicted(stack: Stack) -> list[str]:
 
 
 def when(stack: Stack, volume: str, node: str | None) -> int:
-    """The call that attached it there."""
+    """The time of the call that attached it there."""
     for call in stack.calls("create volumeattachments", "kubernetes"):
         spec = call.request["body"]["spec"]
         if (spec["source"]["persistentVolumeName"], spec["nodeName"]) == (volume, node) and not call.error:

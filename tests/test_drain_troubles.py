@@ -39,7 +39,8 @@ def fault(drain: Drain, operation: str, **fields: Any) -> FaultRule:
 @pytest.mark.parametrize("operation", ["get nodes", "patch nodes", "list pods", "delete pods"])
 @pytest.mark.parametrize("how", [{"code": "InternalError", "message": "failed calling webhook"}, {"drop": True}])
 async def test_with_force_a_failure_is_the_workflows(drain: Drain, operation: str, how: dict[str, Any]) -> None:
-    """It goes on without the Node's pods when somebody insists. Tried again here it would never hear of it."""
+    """The workflow goes on without the Node's pods when somebody insists. If it were tried again here, the workflow
+    would never hear of it."""
     await drain.pod("web-1")
     fault(drain, operation, **how)
     error = await drain.fails(force=True)
@@ -67,7 +68,7 @@ async def test_one_pod_that_cannot_be_deleted_does_not_keep_the_others(drain: Dr
 async def test_a_pass_ends_in_time_where_each_call_is_slow(
     drain: Drain, force: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Else its attempt would be ended, and what it did and what failed would not be said."""
+    """Otherwise its attempt would be ended, and what it did and what failed would not be said."""
     monkeypatch.setattr(sweep, "BEGINS", timedelta(seconds=0.5))
     for n in range(sweep.AT_ONCE + 4):
         await drain.pod(f"web-{n}")
@@ -80,7 +81,7 @@ async def test_a_pass_ends_in_time_where_each_call_is_slow(
 
 
 async def test_an_eviction_that_ends_in_a_conflict_is_asked_for_again(drain: Drain) -> None:
-    """No other pod with volumes waits for the one that stands there as before."""
+    """No other pod with volumes waits for the one that is unchanged."""
     for name in ("a", "b"):
         await drain.claim(name)
         await drain.attach(name)

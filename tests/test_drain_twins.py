@@ -1,5 +1,5 @@
-"""A VM with several Nodes, and a Node of which nobody can say whose it is: every pod that would go with the VM is
-evicted first (I12), and nobody's are for a name."""
+"""A VM with several Nodes, and a Node that nobody can attribute: every pod that would go with the VM is evicted first
+(I12), and no pods are evicted for a name alone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LABELS = {MACHINE_NAME_LABEL: "m-1"}
 
 @pytest.fixture
 async def drain(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[Drain]:
-    """The watch has labelled both Nodes."""
+    """A drain; the watch has labelled both Nodes."""
     async with new_drain(temporal.client, tmp_path) as drain:
         await drain.kube.patch(f"{NODES}/{NODE}", {"metadata": {"labels": LABELS}})
         await drain.kube.create(NODES, {"metadata": {"name": TWIN, "labels": LABELS}, "spec": {"providerID": VM}})
@@ -36,7 +36,7 @@ async def node(drain: Drain, name: str) -> Obj:
 
 @pytest.mark.parametrize("named", [NODE, TWIN])
 async def test_every_node_of_the_vm_is_drained(drain: Drain, named: str) -> None:
-    """Whichever of them the machine takes for its own."""
+    """They are, whichever of them the machine takes for its own."""
     await drain.pod("real")
     await drain.pod("other", node=TWIN)
     await drain.pod("elsewhere", node="n-2")
@@ -55,7 +55,7 @@ async def test_every_node_of_the_vm_is_drained(drain: Drain, named: str) -> None
 
 
 async def test_a_dead_twin_shortens_nothing(drain: Drain) -> None:
-    """One kubelet that lives can confirm that pods have stopped: their grace is theirs."""
+    """One living kubelet can confirm that pods have stopped: they keep their grace periods."""
     changed = (drain.now - timedelta(minutes=6)).strftime("%Y-%m-%dT%H:%M:%SZ")
     ill = {"type": "Ready", "status": "Unknown", "lastTransitionTime": changed}
     await drain.kube.patch(f"{NODES}/{TWIN}/status", {"status": {"conditions": [ill]}})
@@ -115,8 +115,8 @@ async def test_a_copied_label_is_no_twin(drain: Drain) -> None:
 
 
 async def registered_anew(drain: Drain) -> None:
-    """Under the name of a Node that has joined: by its own kubelet, or by one at an address that was given again. Its
-    providerID is still to come."""
+    """A Node registered again under the name of one that has joined: by its own kubelet, or by one at a reused address.
+    Its providerID is still to come."""
     for name in (NODE, TWIN):
         await drain.kube.delete(f"{NODES}/{name}")
     await drain.kube.create(NODES, {"metadata": {"name": NODE}})
@@ -143,7 +143,7 @@ async def test_the_object_that_joined_is_drained_by_its_uid(drain: Drain) -> Non
 
 @pytest.mark.parametrize("how", ["force", "dead"])
 async def test_it_ends_with_the_deadline_or_when_the_vm_does_not_run(drain: Drain, how: str) -> None:
-    """Its name is left, its pods are let be: at the address of a VM that is dead another one's Node may stand."""
+    """Its name is reported as left, its pods are left alone: the address of a dead VM may have another one's Node."""
     await registered_anew(drain)
     output = await drain.once(node_uid=ANOTHER_OBJECT, **{how: True})
     assert output == DrainOutput(left=["node n-1: whose it is is not known"])

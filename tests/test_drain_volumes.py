@@ -67,7 +67,7 @@ def _attachment(claim: str, node: str = NODE) -> str:
 
 
 async def test_the_highest_priority_goes_first(drain: Drain) -> None:
-    """Then by name. The pods without volumes do not wait for them, nor they for those."""
+    """Then it goes by name. The pods without volumes do not wait for them, nor they for those."""
     await databases(drain, "a", "b", priority=5)
     await databases(drain, "c", priority=1000)
     await databases(drain, "d")
@@ -123,7 +123,7 @@ async def test_detaching_is_waited_for_no_longer_than_its_grace_and_two_minutes(
 
 
 async def test_a_pod_that_does_not_stop_holds_the_others_no_longer_than_that(drain: Drain) -> None:
-    """Nor is it waited for itself."""
+    """Nor is it waited for itself any longer."""
     await databases(drain, "a", "b", grace=60)
     await drain.waits()
     drain.later(175)
@@ -157,7 +157,7 @@ async def test_attaching_elsewhere_is_waited_for_no_longer_than_ninety_seconds(d
 
 
 async def test_what_is_attached_in_the_end_is_waited_for_two_minutes(drain: Drain) -> None:
-    """It would be torn off with the VM. Of what has no VolumeAttachment the node itself may tell."""
+    """It would be torn off with the VM. The node itself may show what has no VolumeAttachment."""
     await drain.node(volumes=("kubernetes.io/csi/ebs^vol-2", "kubernetes.io/csi/ebs^vol-1"))
     words = await drain.waits()
     expected = "0 of 0 pods gone; waiting for volume kubernetes.io/csi/ebs^vol-1 and 1 more to detach (until "
@@ -263,7 +263,7 @@ async def test_killed_after_the_eviction_the_pod_itself_tells(drain: Drain) -> N
 @pytest.mark.parametrize("keep", [False, True])
 @pytest.mark.parametrize("how", ["killed", "again"])
 async def test_killed_and_the_pod_is_gone_its_volume_tells(drain: Drain, how: str, keep: bool) -> None:
-    """Field case P53: the worker was on this very node, say. Also when the workflow starts the activity anew."""
+    """Field case P53: the worker may have been on this very node. Also when the workflow starts the activity again."""
     await databases(drain, "a", "b")
     await drain.waits(keep=keep)
     drain.heartbeat = ()
@@ -305,8 +305,8 @@ async def test_one_failing_call_does_not_lose_what_the_others_did(drain: Drain) 
 
 
 async def test_p75_force_does_not_wait_for_volumes_which_are_detached_when_the_vm_is_gone(drain: Drain) -> None:
-    """A VM that is out of reach may still write; attached elsewhere meanwhile, a file system would be lost (Kubernetes,
-    non-graceful node shutdown). Attachments to other nodes are none of ours."""
+    """A VM that is out of reach may still write; if a volume were attached elsewhere meanwhile, its file system would
+    be lost (Kubernetes, non-graceful node shutdown). Attachments to other nodes are not ours."""
     await databases(drain, "a", "b")
     await drain.claim("c")
     await drain.attach("c", node=OTHER)
@@ -325,7 +325,7 @@ async def test_p75_force_does_not_wait_for_volumes_which_are_detached_when_the_v
 
 @pytest.mark.parametrize("force", [False, True])
 async def test_of_a_machine_that_stays_nothing_is_torn_off(drain: Drain, force: bool) -> None:
-    """It may be preserved: its pods move, and what else is attached stays so, waited for by nobody."""
+    """It may be preserved: its pods move; what else is attached stays attached, and nobody waits for it."""
     await databases(drain, "a")
     await drain.claim("stays")
     await drain.attach("stays")

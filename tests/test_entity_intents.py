@@ -1,4 +1,4 @@
-"""What one line declares: `intent()` of workflows/entity.py. What becomes of each intent is in its entity's tests."""
+"""What one line declares: `intent()` in workflows/entity.py. What becomes of each intent is in its entity's tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every entity does alike: a parked one ends its run, too, and stays to be asked, released and deleted."""
+"""What every entity does alike: a parked one ends its run too, and can still be asked, released and deleted."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rollout(queue: str) -> RolloutState:
 
 
 def own_id(kind: str, queue: str) -> str:
-    """Of the entities below: others know each by the id that its state makes."""
+    """The id of each entity below: others know it by the id that its state makes."""
     return {
         "MachineWorkflow": machine_id(queue, "m-1"),
         "MachineDeploymentWorkflow": pool_id(queue, "p1"),
@@ -149,7 +149,8 @@ async def for_the_end_of_its_vm(machines: Machines) -> str:
 
 
 async def for_its_post_start_update(machines: Machines) -> str:
-    """No worker of the cloud answers; what the watch tells of the Node goes on coming."""
+    """A machine waits for its post-start update. No worker of the cloud answers; the watch keeps telling of the
+    Node."""
     machines.stubs.holds["update_machine"] = asyncio.Event()
     await machines.start(machines.new_state("m-1"))
     return "PostStartUpdate"
@@ -177,7 +178,7 @@ async def for_its_cluster_to_forget_it(machines: Machines) -> str:
 async def test_a_machine_that_waits_begins_a_new_run_after_many_messages(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch, waits: Callable[[Machines], Awaitable[str]]
 ) -> None:
-    """And waits on: what it waits for may take for ever."""
+    """It goes on waiting: what it waits for may take for ever."""
     monkeypatch.setattr(entity, "RENEW_AFTER", 20)
     async with stubbed(temporal.client, workflows=False) as machines, machines.workflow_worker():
         why = await waits(machines)

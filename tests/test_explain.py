@@ -32,7 +32,7 @@ def test_types_defaults_and_constraints() -> None:
     assert spec["nodeConditions"].type_name == "[]string"
     assert spec["nodeConditions"].default.startswith("[KernelDeadlock, ")
     assert spec["nodeConditions"].description.startswith("Conditions of the Node that must be False")
-    assert spec["nodeTemplate"].description.startswith("Labels, annotations and taints")  # of the model: it has no own
+    assert spec["nodeTemplate"].description.startswith("Labels, annotations and taints")  # the model's
     assert below("machine.metadata")["labels"].type_name == "map[string]string"
     assert below("machine.spec.nodeTemplate.spec.taints")["effect"].constraints == (
         "one of NoSchedule, PreferNoSchedule, NoExecute",

@@ -80,7 +80,7 @@ def test_scale_down_disabled_is_a_fact_where_preservation_has_to_do_with_it(
 
 
 def test_a_node_without_them_has_the_digest_that_it_had_before_there_were_any() -> None:
-    """Else an upgrade would tell every machine of every cluster the same again."""
+    """Otherwise an upgrade would tell every machine of every cluster the same again."""
     assert told() == "nn1x+zGMFIA="
 
 

@@ -1,7 +1,7 @@
 """Whatever a manifest holds, the loader takes it or says in words what is wrong and where; and what it takes can be
 written to Temporal and read again.
 
-A seeded sample runs always; HOSTLER_FUZZ=10000 runs so many, HOSTLER_FUZZ_SEED=7 others.
+A seeded sample always runs; HOSTLER_FUZZ=10000 runs that many, HOSTLER_FUZZ_SEED=7 others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from resources.pool import PoolState
 CASES = int(os.environ.get("HOSTLER_FUZZ", "150"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
 HANGS = 20.0
-"""Seconds of the processor: no time that is measured, but a loop without an end."""
+"""Seconds of processor time that mean an endless loop; they measure nothing."""
 EXAMPLES = Path(__file__).parent.parent / "examples"
 FILES = sorted([*EXAMPLES.glob("aws/*.yaml"), *EXAMPLES.glob("pool/*.yaml"), *EXAMPLES.glob("workloads/*.yaml")])
 KINDS = ("Machine", "MachineClass", "MachineDeployment", "Secret")
@@ -95,7 +95,7 @@ def changed(document: Any, chance: random.Random) -> Any:
                 of = document["metadata"].setdefault("annotations", {})
                 of[chance.choice(ANNOTATIONS)] = chance.choice(["", "0", "٣", "9" * 5000, "x", "²", "1"])
         except (KeyError, TypeError, IndexError, AttributeError):
-            pass  # a former change took the place away
+            pass  # an earlier change removed the place
     return document
 
 
@@ -130,7 +130,7 @@ def made(seed: int) -> str:
 
 
 async def travels(value: Any) -> None:
-    """As an argument of a workflow, and as its next run reads it."""
+    """Sends it as an argument of a workflow, and as its next run reads it."""
     payloads = await data_converter.encode([value])
     (again,) = await data_converter.decode(payloads, [type(value)])
     assert await data_converter.encode([again]) == payloads
@@ -141,7 +141,7 @@ async def applied(text: str) -> None:
     loaded = load_manifests(text, "f.yaml")
     for c in loaded.classes:
         await travels(ClassSnapshot.of(c))
-        with contextlib.suppress(ValueError):  # which apply says
+        with contextlib.suppress(ValueError):  # apply reports it
             concurrency_of(c.metadata.annotations)
     for kind, manifests in ((MachineState, loaded.machines), (PoolState, loaded.pools)):
         for m in manifests:
@@ -152,7 +152,7 @@ async def applied(text: str) -> None:
 
 
 async def refused(text: str) -> str:
-    """Why, "" where it is taken; never anything but words."""
+    """Why it is refused, "" where it is accepted; only ever words."""
     began = time.process_time()
     try:
         await applied(text)
@@ -180,7 +180,7 @@ async def test_any_manifest_is_taken_or_refused_in_words(seed: int) -> None:
 
 @pytest.mark.parametrize("timeout", [{}, "5%", "80000000h"])
 async def test_an_unknown_field_with_a_timeouts_name(timeout: Any) -> None:
-    """It is said, and whoever reads the state later does not take it for a timeout."""
+    """It is reported, and no later reader of the state takes it for a timeout."""
     (pool,) = (copy.deepcopy(d) for d in DOCUMENTS if d["kind"] == "MachineDeployment")
     pool["spec"]["template"]["drainTimeout"] = timeout
     text = yaml.safe_dump(pool)

@@ -1,4 +1,4 @@
-"""docs/hot-updates.md is true: its tables and figures are what the code decides by, its commands are taken."""
+"""docs/hot-updates.md is true: the code decides by its tables and figures, and its commands are accepted."""
 
 from __future__ import annotations
 

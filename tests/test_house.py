@@ -1,4 +1,4 @@
-"""The arrows of the house: who may import whom. See docs/architecture.md."""
+"""The arrows of the house: which module may import which. See docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAY = {
     "drivers": {"resources"},
     "activities": {"drivers", "resources"},
     "workflows": {"planners", "resources", "activities"},
-    "starter": {"resources", "workflows", "activities"},  # of the activities only kube/
+    "starter": {"resources", "workflows", "activities"},  # among the activities only kube/
     "simulator": {"resources"},
     "worker": set(HOUSE) - {"simulator"},
 }
-# How a cluster is reached is one thing, for the worker and for whoever types a command.
+# A cluster is reached in the same way by the worker and by the command line.
 THE_COMMAND_LINES_TOO = "activities.kube."
 # Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.
 MAY_WITHIN = {
@@ -46,12 +46,12 @@ MAY_READ_IT = {
 
 
 def imports(source: str) -> set[str]:
-    """First parts of every imported module."""
+    """The first parts of every imported module's name."""
     return {module.partition(".")[0] for module in modules(source)}
 
 
 def modules(source: str) -> set[str]:
-    """Also of imports inside functions."""
+    """Imported modules, including imports inside functions."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -61,8 +61,8 @@ def modules(source: str) -> set[str]:
     return found
 
 
-# A cloud's name stands in its own packages and in one registry row: what else knows one would have to be written anew
-# for each cloud. In code, that is, and in what people are told; words about why may name whom they like.
+# A cloud's name stands in its own packages and in one registry row: other code that knows one would have to be written
+# again for each cloud. This holds for code, and for what people are told; explanations may name any cloud.
 CLOUD_NAMES = re.compile(r"aws|ec2|amazon|boto|azure|\bgce\b|\bgcp\b|google", re.IGNORECASE)
 THEIR_OWN = ("drivers/aws/", "resources/clouds/aws.py", "resources/clouds/azure.py", "simulator/clouds/ec2/")
 MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
@@ -80,7 +80,7 @@ MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
 
 
 def names_of_clouds(source: str) -> set[str]:
-    """In names and in texts, without docstrings and comments."""
+    """Names of clouds in identifiers and in texts, without docstrings and comments."""
     tree = ast.parse(source)
     docs = {
         statement.value
@@ -105,7 +105,7 @@ def test_a_clouds_name_stands_in_its_own_packages() -> None:
     others = [(room, f) for room, f in found if not str(f.relative_to(ROOT)).startswith(THEIR_OWN)]
     assert len(others) < len(found)
     assert [f for room, f in others if exception_of(room, f) is None] == []
-    assert {exception_of(room, f) for room, f in others} == {*MAY_NAME_A_CLOUD}  # one not needed any more goes
+    assert {exception_of(room, f) for room, f in others} == {*MAY_NAME_A_CLOUD}  # one that is no longer needed goes
 
 
 def test_a_clouds_name_is_seen() -> None:
@@ -189,7 +189,7 @@ def wall_clocks(source: str) -> set[str]:
 
 def test_no_activity_decides_by_the_wall_clock_of_its_machine() -> None:
     found = {f.name: w for f in files("activities") if (w := wall_clocks(f.read_text()))}
-    assert set(found) == set(MAY_READ_IT), found  # one that needs its exception no more loses it
+    assert set(found) == set(MAY_READ_IT), found  # one that no longer needs its exception loses it
 
 
 def test_a_look_at_the_wall_clock_is_seen() -> None:
@@ -203,8 +203,8 @@ def test_a_look_at_the_wall_clock_is_seen() -> None:
 
 
 def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
-    """Whom each module imports among `sources` (by dotted name), also inside functions and for type checking alone:
-    what is put off or only thought is a knot all the same."""
+    """The modules that each module imports among `sources` (by dotted name), also inside functions and only for type
+    checking: a deferred import makes a cycle all the same."""
     return {
         name: {m for named in imported(source) if (m := _nearest(named, sources)) and m != name}
         for name, source in sources.items()
@@ -212,7 +212,7 @@ def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
 
 
 def imported(source: str) -> set[str]:
-    """As `modules`; what is imported from a package by its own name, which may be a module of it."""
+    """Like `modules`; what is imported from a package counts by its own name, which may be a module of it."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -230,7 +230,7 @@ def _nearest(named: str, sources: dict[str, str]) -> str | None:
 
 
 def circle(of: dict[str, set[str]]) -> list[str]:
-    """One of those that there are, from a module back to itself; empty where there is none."""
+    """One cycle, from a module back to itself; empty where there is none."""
     try:
         TopologicalSorter(of).prepare()
     except CycleError as e:
@@ -269,7 +269,7 @@ ROOMS_OF_THE_STARTER: dict[str, set[str]] = {
 
 @pytest.mark.parametrize("room", sorted(ROOMS_OF_THE_STARTER))
 def test_arrows_within_the_starter(room: str) -> None:
-    """The SDK knows nobody who uses it; what stands beside the rooms (the outlet, the screen) is all others'."""
+    """The SDK knows none of its users; what stands beside the rooms (the outlet, the screen) is for all."""
     may = ROOMS_OF_THE_STARTER[room] | {room}
     found = {
         (str(f.relative_to(ROOT)), m)

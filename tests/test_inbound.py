@@ -1,6 +1,6 @@
 """Nothing that arrives makes a workflow fail its tasks, or its state unreadable (I16).
 
-`HOSTLER_FUZZ=10000` sends so many messages instead of a few hundred; `HOSTLER_FUZZ_SEED` sends others.
+`HOSTLER_FUZZ=10000` sends that many messages instead of a few hundred; `HOSTLER_FUZZ_SEED` sends others.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))
 HOWS = ("missing", "extra", "wrong", "extreme", "ahead")
 DOORS = ("signal", "update", "query", "start")
 TAKES_THE_FUTURE = ("machine-contradicted-pool",)
-"""Recorded before such orders were refused, with one: its run goes on as it was."""
+"""Histories recorded before such numbers were refused, with one in them: their runs go on as they were."""
 BAD_IDS = 0.1
-"""So many starts have an id that their argument does not make."""
+"""The share of starts with an id that their argument does not make."""
 OWN_IDS: dict[str, Callable[[Any], str]] = {
     "MachineWorkflow": lambda s: machine_id(s.cluster, s.name),
     "MachineDeploymentWorkflow": lambda s: pool_id(s.cluster, s.name),
@@ -45,7 +45,7 @@ OWN_IDS: dict[str, Callable[[Any], str]] = {
     "ClusterWorkflow": lambda s: cluster_id(s.name),
     "RolloutWorkflow": lambda s: rollout_id(s.cluster, s.pool, s.revision),
 }
-"""Of each entity; a sweep may have any."""
+"""Ids of each entity; a sweep may have any."""
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ class Case(NamedTuple):
 
 
 def cases(tapes: list[Tape], chance: random.Random) -> list[Case]:
-    """Every message of every entity, in every way, at a point of one of its lives; over and over, up to CASES."""
+    """Every message of every entity, in every way, at a point of one of its lives; repeated up to CASES."""
     kinds: dict[str, list[Tape]] = collections.defaultdict(list)
     for t in tapes:
         kinds[str(t.definition.name)].append(t)
@@ -113,7 +113,7 @@ def run(case: Case, arguments: list[Payload], player: Player) -> None:
 
 
 def lies_ahead(case: Case, arguments: list[Any], player: Player) -> bool:
-    """Or cannot be read for something else."""
+    """Whether it lies in the far future, or cannot be read for another reason."""
     try:
         values = CONVERTER.from_payloads(arguments, case.hints)
     except Exception:
@@ -122,7 +122,7 @@ def lies_ahead(case: Case, arguments: list[Any], player: Player) -> bool:
 
 
 def id_for(case: Case, arguments: list[Any]) -> str:
-    """Of a start: as its argument makes it, but for some."""
+    """The id of a start: as its argument makes it, except for some."""
     if case.door != "start" or case.share < BAD_IDS:
         return "foo" if case.door == "start" else ""
     try:
@@ -169,7 +169,7 @@ def refusals(player: Player) -> str:
 
 
 async def found_wrong(tapes: list[Tape], count: int, enough: int = 1000) -> dict[str, str]:
-    """Of so many cases, until there are enough."""
+    """What is found wrong, in this many cases, until there is enough."""
     wrong: dict[str, str] = {}
     for n, case in enumerate(cases(tapes, random.Random(SEED))[:count]):
         chance = random.Random(f"{SEED}/{n}")
@@ -189,22 +189,22 @@ async def test_whatever_arrives_is_taken_or_refused_in_words(tapes: list[Tape]) 
 
 
 def lets_through(patch: pytest.MonkeyPatch) -> None:
-    """Nobody looks at what arrives."""
+    """Breaks it: nobody checks what arrives."""
     patch.setattr(runner, "admit", lambda defn, act: None)
 
 
 def believes(patch: pytest.MonkeyPatch) -> None:
-    """What fits its type is taken."""
+    """Breaks it: whatever fits its type is accepted."""
     patch.setattr(inbound, "fault", lambda value, hint: "")
 
 
 def has_no_clock(patch: pytest.MonkeyPatch) -> None:
-    """A number of the future is one like any other."""
+    """Breaks it: a number of the far future is accepted like any other."""
     patch.setattr(inbound, "too_far_ahead", lambda message, now: "")
 
 
 def stands_aside(patch: pytest.MonkeyPatch) -> None:
-    """An error of a handler is the SDK's affair."""
+    """Breaks it: an error of a handler is left to the SDK."""
     patch.setattr(inbound.Inbound, "handle_signal", WorkflowInboundInterceptor.handle_signal)
 
 
@@ -231,7 +231,7 @@ def signal(name: str, *arguments: bytes, **headers: Any) -> dict[str, Any]:
 
 
 def test_the_types_of_all_arguments_are_known() -> None:
-    """The boundary takes their number for that of a handler's parameters."""
+    """The boundary takes their number for the number of a handler's parameters."""
     for each in worker.WORKFLOWS:
         definition = workflow._Definition.must_from_class(each)
         for handler in (*definition.signals.values(), *definition.updates.values(), *definition.queries.values()):
@@ -270,7 +270,7 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
 async def test_a_key_that_an_intent_has_not_is_no_intent(
     tapes: list[Tape], name: str, given: dict[str, Any], words: str
 ) -> None:
-    """By either way: what is left without it would be another intent."""
+    """It is refused by either way: without that key it would be another intent."""
 
     def deed(player: Player) -> None:
         player.play(0.6)
@@ -291,7 +291,7 @@ def updated(player: Player, name: str, written: bytes) -> list[Any]:
 
 
 async def test_a_program_of_a_newer_release_may_say_more(tapes: list[Tape]) -> None:
-    """A pool to its machine, by signal, and a watch; a person may not."""
+    """A pool may, to its machine, by signal, and so may a watch; a person may not."""
 
     def deed(player: Player) -> None:
         player.play(0.6)
@@ -440,7 +440,7 @@ async def test_a_state_that_the_next_run_could_not_read_begins_none(
 
 
 async def test_a_life_that_only_turns_is_parked(tapes: list[Tape]) -> None:
-    """A deadline that nobody knows, and nobody clears: once it froze the worker."""
+    """It has a deadline that nobody knows and nobody clears: this once froze the worker."""
     start = {"name": "demo", "deadlines": {"odd": "2020-01-01T00:00:00Z"}}
 
     def deed(player: Player) -> None:

@@ -1,4 +1,4 @@
-"""Messages of Temporal's own command line that nobody meant so, on a real server; and the way out of the runbook."""
+"""Malformed messages from Temporal's own command line, on a real server; and the runbook's remedy."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def test_a_message_that_cannot_be_taken_is_refused_in_words(
         ] * 2
         assert "signal 'renew': Intent: Input should be an object" in lines[2]
         assert lines[3].startswith("there is no signal 'nonsense'; there are ")
-        await handle.execute_update("renew", Intent(id="r"), id="r")  # and what is meant so is taken
+        await handle.execute_update("renew", Intent(id="r"), id="r")  # and a proper message is accepted
         assert (await handle.query("describe"))["parked"] is None
         assert await failed_tasks(handle) == []
     await handle.terminate("the test is over")
@@ -127,7 +127,7 @@ def way_out() -> list[str]:
 async def test_a_message_that_fails_all_the_same_is_left_out_by_the_runbooks_reset(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With a worker that has the fault still."""
+    """The worker still has the fault."""
     client, queue = temporal.client, f"t{uuid.uuid4().hex[:8]}"
     kind, state = KINDS[0]
     name = own_id(kind, queue)

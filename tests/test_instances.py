@@ -1,4 +1,5 @@
-"""The watch of a cloud account between two listings: a cloud that is silent is known soon, one that refuses is not."""
+"""The watch of a cloud account between two listings: a silent cloud is noticed soon, one that refuses is not called
+silent."""
 
 from __future__ import annotations
 
@@ -74,7 +75,7 @@ class Watch:
         self.input = InstancesInput(cluster="demo", account=account, interval=LISTING, duration=timedelta(hours=1))
 
     async def attempt(self) -> ApplicationError:
-        """The next one, as late as the one before it has said."""
+        """Makes the next attempt, as late as the one before it has said."""
         failure = await self.deeds.fails(InstancesActivities(self.deeds.deps).watch_instances, self.input, self.now)
         assert failure.next_retry_delay is not None
         self.now += failure.next_retry_delay
@@ -107,7 +108,7 @@ async def test_one_vm_is_read_between_two_listings(watch: Watch) -> None:
 
 
 async def test_a_cloud_that_is_silent_between_two_listings(watch: Watch) -> None:
-    """Its outage counts from its last answer, which was to a read; when it is over all is listed."""
+    """Its outage counts from its last answer, which was to a read; when it is over, all is listed."""
     for _ in range(3):
         await watch.attempt()
     last = watch.now - PROBE_EVERY
@@ -145,7 +146,7 @@ async def test_what_a_read_is_answered(watch: Watch, error: ErrorClass, calls: l
 
 
 class Listed:
-    """In place of visibility: two machines of the class, one of another, each with its VM."""
+    """Stands in place of visibility: two machines of the class, one of another, each with its VM."""
 
     def __init__(self, *machines: tuple[str, str, str]) -> None:
         self.machines = machines
@@ -160,7 +161,7 @@ GONE_VM, OTHERS_VM = "aws:///eu-west-1/i-2", "aws:///eu-west-1/i-3"
 
 
 async def test_a_watch_that_was_lost_with_all_that_it_knew(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines of its classes are told of their VMs once more, also of one that is not there; nobody a second time."""
+    """Machines of its classes are told of their VMs once more, even of one that is gone; none a second time."""
     listed = Listed(("m-1", VM.provider_id, "big"), ("m-2", GONE_VM, "big"), ("m-3", OTHERS_VM, "small"))
     monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
     watch.cloud.account = "1"
@@ -176,7 +177,7 @@ async def test_a_watch_that_was_lost_with_all_that_it_knew(watch: Watch, monkeyp
 async def test_vms_of_which_nobody_knows_that_they_were_in_this_account(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A Secret that opens another account now, or one that has lost all its VMs: an empty list does not say which."""
+    """The Secret opens another account now, or the account has lost all its VMs: an empty list does not say which."""
     listed = Listed(("m-2", GONE_VM, "big"))
     monkeypatch.setattr(watch.deeds.client, "list_workflows", listed, raising=False)
     watch.input = watch.input.model_copy(update={"remember": ["big"]})

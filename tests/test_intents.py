@@ -29,7 +29,7 @@ def refusal(type: str = "Refused") -> WorkflowUpdateFailedError:
 
 
 class Handle:
-    """Of a workflow that does as it is told: `update` and `signal` raise, unless they are None."""
+    """The handle of a workflow that does as it is told: `update` and `signal` raise, unless they are None."""
 
     def __init__(self, update: BaseException | None, signal: BaseException | None = None) -> None:
         self._update, self._signal = update, signal
@@ -78,7 +78,7 @@ RECORDED = [
     "error", RECORDED, ids=[e.status.name if isinstance(e, RPCError) else str(e) for e in RECORDED]
 )
 async def test_what_is_neither_answered_nor_refused_is_recorded(error: BaseException) -> None:
-    """Also NOT_FOUND, which may be said of the update alone; the signal tells whether the workflow is gone."""
+    """This includes NOT_FOUND, which may be about the update alone; the signal tells whether the workflow is gone."""
     handle = Handle(error)
     sent = await send(handle)
     assert sent.recorded
@@ -118,7 +118,7 @@ async def test_what_is_raised(update: Any, signal: Any, raised: type[Exception],
 async def test_an_intent_while_tasks_fail_is_recorded(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Seen once: `hostler scale` said FAILED_PRECONDITION, and the pool never heard of it."""
+    """This was seen once: `hostler scale` said FAILED_PRECONDITION, and the pool never heard of it."""
     async with new_pool(temporal.client) as pool:
         pool.replays = False
         async with pool.worker():

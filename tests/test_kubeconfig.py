@@ -47,7 +47,7 @@ class Server:
 
 @pytest.fixture
 async def server() -> AsyncIterator[Server]:
-    """It knows the token OLD."""
+    """A server that knows the token OLD."""
     frame = Frame()
     api = KubeApi(frame, admin_token=ADMIN_TOKEN)
     api.admit_token(OLD)
@@ -73,7 +73,7 @@ def plugin(tmp_path: Path) -> Plugin:
 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Files are read before every request, plugins may run as often."""
+    """Files are read before every request, and plugins may run as often."""
     monkeypatch.setattr(kubeconfig, "LOOK_EVERY", 0.0)
     monkeypatch.setattr(kubeconfig, "LOOK_SOON", 0.0)
 
@@ -118,7 +118,7 @@ async def test_a_plugin_runs_once_for_many_refusals(
 async def test_a_request_that_is_refused_for_good_is_no_storm_of_plugins(
     server: Server, tmp_path: Path, plugin: Plugin
 ) -> None:
-    """One run more, whoever asks; then the server's own answer."""
+    """There is one more run, whoever asks; then comes the server's own answer."""
     async with connected(write_kubeconfig(tmp_path / "kubeconfig", server.target, plugin.user())) as kube:
         await kube.get(NODES)
         server.api.revoke_token(OLD)
@@ -245,7 +245,7 @@ async def test_another_authority(server: Server, tmp_path: Path) -> None:
 
 
 async def test_a_watch_outlives_the_client_it_began_with(server: Server, tmp_path: Path, often: None) -> None:
-    """Another server, proxy or certificate is another client."""
+    """Another server, proxy or certificate makes another client."""
     file = write_kubeconfig(tmp_path / "kubeconfig", server.target, {"token": OLD})
     async with connected(file) as kube:
         version = (await kube.get(NODES))["metadata"]["resourceVersion"]
@@ -294,7 +294,7 @@ async def test_a_plugin_that_fails(
 
 
 async def _turns() -> None:
-    """The event loop is never held up for long."""
+    """Checks that the event loop is never held up for long."""
     while True:
         before = time.monotonic()
         await asyncio.sleep(0.05)
@@ -376,7 +376,7 @@ async def test_what_a_plugin_is_told(server: Server, tmp_path: Path, plugin: Plu
 
 
 async def test_a_token_file_goes_before_a_token(server: Server, tmp_path: Path) -> None:
-    """As at client-go."""
+    """As in client-go."""
     (tmp_path / "token").write_text(OLD)
     user = {"token": "none", "tokenFile": "token"}
     async with connected(write_kubeconfig(tmp_path / "kubeconfig", server.target, user)) as kube:

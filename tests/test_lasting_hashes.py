@@ -1,8 +1,8 @@
 """Hashes that outlive a release: no pool rolls, and no machine says anything, because a model has one more field or a
 spec is spelled otherwise.
 
-Given a pool whose newest revision was made from SPEC, when its class is applied again as a row says, then it rolls or
-does not.
+Given a pool whose newest revision was made from SPEC, when its class is applied again as a row says, it rolls or does
+not.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ SAME: list[Row] = [
     ("what is ignored or not known", {}, {"monitoring": False, "ebsOptimized": True, "unknown": [1]}),
     ("what is updated in place", {}, {"tags": {}, "vmTags": {"a": "1"}, "instanceMetadataOptions": {}}),
 ]  # fmt: skip
-"""What it was made from, and what it is made from now, beside SPEC: RunInstances is asked for the same."""
+"""What it was made from, and what it is made from now, besides SPEC: RunInstances is asked for the same."""
 
 OTHER: list[Row] = [
     ("another image", {}, {"ami": "ami-2"}),
@@ -133,7 +133,7 @@ def wants(spec: dict[str, Any]) -> Wanted:
 
 
 def stored(spec: dict[str, Any], hash: str | None = None) -> Revision:
-    """As a pool's state has it; its hash may be of any release."""
+    """The spec as a pool's state has it; its hash may be of any release."""
     made = wants(spec)
     found = rolling_hash("AWS", spec) if hash is None else hash
     return Revision(counter=1, machine_class=made.machine_class, hash=found, template=made.template, created=EPOCH)
@@ -198,7 +198,7 @@ GOLDEN = [
         "2:151cdd9284458848",
     ),
 ]
-"""Version 1 and version 2. They never change: states, and workers of other releases, have them."""
+"""Version 1 and version 2. They never change: states and workers of other releases have them."""
 
 
 @pytest.mark.parametrize(("change", "former", "now"), GOLDEN)
@@ -263,7 +263,7 @@ OPTIONAL: dict[str, tuple[Any, Any, Any]] = {
 
 
 def models(root: type[BaseModel]) -> set[type[BaseModel]]:
-    """With those within."""
+    """The models, with those within them."""
     found = {root}
     for info in root.model_fields.values():
         for inner in _within(info.annotation):
@@ -280,7 +280,7 @@ def _within(annotation: Any) -> Iterator[type[BaseModel]]:
 
 @functools.cache
 def grown(root: type[BaseModel], which: type[BaseModel], kind: str) -> Any:
-    """The model as a later release has it: `which` of the models within has one more field, `added`."""
+    """The model as a later release has it: one of the models within it, `which`, has one more field, `added`."""
     fields: dict[str, Any] = {}
     for name, info in root.model_fields.items():
         if which in {m for inner in _within(info.annotation) for m in models(inner)}:
@@ -315,7 +315,7 @@ FULL: dict[str, Any] = SPEC | TWO_NICS | TWO_DISKS | {
     "instanceMarketOptions": {"marketType": "spot"},
     "placement": {"tenancy": "dedicated"},
 }  # fmt: skip
-"""With an object of each model."""
+"""A spec with an object of each model."""
 
 
 @pytest.fixture
@@ -350,7 +350,8 @@ def test_whoever_asks_for_the_new_field_gets_it(kind: str, later: Any) -> None:
 
 @pytest.mark.parametrize("which", sorted(models(Revision), key=str), ids=lambda m: m.__name__)
 def test_one_more_field_of_what_a_pool_keeps_changes_nothing(which: type[BaseModel]) -> None:
-    """Of its manifest, of its class and of its own: the template is the same too, so no machine is told of one."""
+    """The field is in its manifest, in its class or its own: the template is the same too, so no machine is told of
+    one."""
     for kind in OPTIONAL:
         newer = grown(Revision, which, kind)
         kept = newer.model_validate_json(stored(FULL).model_dump_json(by_alias=True))

@@ -30,8 +30,8 @@ async def history(handle: WorkflowHandle[object, object]) -> list[str]:
 
 
 def cost(events: list[str]) -> int:
-    """Events of a life that was told twice of its node: joined, and Ready. How many of a kubelet's reports in between
-    are seen apart is chance; each one more is a signal and a workflow task."""
+    """Events of a life that was told of its node twice: joined, and Ready. How many of a kubelet's reports in between
+    are seen separately is chance; each further one is a signal and a workflow task."""
     return len(events) - 4 * max(0, events.count("WORKFLOW_EXECUTION_SIGNALED") - 2)
 
 
@@ -94,7 +94,7 @@ async def test_from_birth_to_the_last_disk(stack: Stack) -> None:
 
 
 async def test_events_of_a_life_are_few(stack: Stack) -> None:
-    """Counted, because history is what a long life costs. Heartbeats of a healthy node are no news at all."""
+    """They are counted, because history is what a long life costs. Heartbeats of a healthy node are no news at all."""
     handle = await stack.create()
     await stack.phase(Phase.RUNNING)
     await eventually(lambda: _settled(handle), what="a quiet history")
@@ -134,7 +134,7 @@ async def test_unhealthy_is_unknown_and_recovers(stack: Stack) -> None:
 
 
 async def test_a_silent_kubelet_is_unknown(stack: Stack) -> None:
-    """The node lifecycle controller says so after its grace period, not we."""
+    """The node lifecycle controller says so after its grace period, not Hostler."""
     knobs(stack, dies_after=0.2)
     await stack.create()
     unknown = await stack.phase(Phase.UNKNOWN)
@@ -200,7 +200,7 @@ async def test_failed_create_retries_by_class_and_keeps_its_token(stack: Stack) 
 
 async def test_creation_timeout_is_exact_and_the_vm_is_known(stack: Stack) -> None:
     knobs(stack, never_joins=True)
-    timeout = timedelta(seconds=5)  # there must be a VM by then, also on a busy machine
+    timeout = timedelta(seconds=5)  # there must be a VM by then, even on a busy machine
     await stack.create(creation_timeout=timeout)
     failed = await stack.phase(Phase.FAILED)
     assert failed.journal[-1].reason == "CreationTimeout"
@@ -233,11 +233,11 @@ async def test_stale_node(stack: Stack) -> None:
     result = await stack.delete()
     (stays,) = [h.message for h in result.journal if h.reason == "StaleNodeStays"]
     assert f"`kubectl delete node {name}`" in stays
-    assert name in stack.kubectl("get", "nodes", "-o", "name")  # somebody else's, as far as is known: it stays
+    assert name in stack.kubectl("get", "nodes", "-o", "name")  # somebody else's as far as anybody knows: it stays
 
 
 async def test_a_stale_node_that_is_nobodys_stops_no_second_machine(stack: Stack) -> None:
-    """The account knows no VM of its id, and its kubelet is silent: the first VM of its address finds it out."""
+    """The account knows no VM of its id, and its kubelet is silent: the first VM at its address finds that out."""
     name = "ip-10-250-0-4.eu-west-1.compute.internal"
     stack.kubectl("create", "-f", _node_file(stack, name))
 
@@ -252,7 +252,7 @@ async def test_a_stale_node_that_is_nobodys_stops_no_second_machine(stack: Stack
     assert failed.status.phase == Phase.FAILED
     assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
     await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
-    stack.simulator.call(stack.simulator.simulator.ec2._network.last_ipv4.clear)  # the address has rested
+    stack.simulator.call(stack.simulator.simulator.ec2._network.last_ipv4.clear)  # the address may be reused
     await stack.create("m-2")
     running = await stack.phase(Phase.RUNNING, "m-2")
     assert running.status.node_name == name
@@ -339,7 +339,7 @@ async def _events_of(stack: Stack, node_name: str) -> list[str]:
 
 @pytest.mark.parametrize(("deed", "reason"), [("kill", "VMGone"), ("stop", "VMNotRunning")])
 async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: Stack, deed: str, reason: str) -> None:
-    """The watch of the cloud account finds it, also before the node is silent for long enough."""
+    """The watch of the cloud account finds it, even before the node has been silent for long enough."""
     await stack.create("m-1")
     await stack.create("m-2")
     state = await stack.phase(Phase.RUNNING)
@@ -380,7 +380,7 @@ def _answers(cluster: dict[str, Any]) -> bool:
 
 
 async def test_a_drain_does_not_wait_for_a_kubelet_whose_vm_is_gone(stack: Stack) -> None:
-    """Nobody will confirm that a pod has stopped; the drain deadline would be two hours away."""
+    """Nobody will confirm that a pod has stopped; otherwise the drain would last two hours, until its deadline."""
     await stack.create()
     state = await stack.phase(Phase.RUNNING)
     stack.kubectl("run", "web", "--image=i", f"--overrides={_pod_on(str(state.status.node_name))}")

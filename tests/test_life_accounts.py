@@ -15,7 +15,7 @@ from simulator.clouds.ec2.auth import AccessKey
 
 
 async def test_a_secret_is_rotated_under_a_running_worker(stack: Stack) -> None:
-    """The former key is deleted at once, as who rotates a leaked one does."""
+    """The former key is deleted at once, as for a leaked one."""
     world, cloud = World(), stack.simulator.simulator.ec2.authenticator
     ((old, value),) = world.access_keys.items()
     await give(stack, "rotated", old, value)
@@ -32,7 +32,8 @@ async def test_a_secret_is_rotated_under_a_running_worker(stack: Stack) -> None:
 
 
 async def test_no_machine_is_made_in_another_account_while_others_run(stack: Stack) -> None:
-    """The Secret opens another account: a new machine waits, one that runs says so; the right credentials lift both."""
+    """The Secret opens another account: a new machine waits, and a running one says so; the right credentials end
+    both."""
     ((key, value),) = World().access_keys.items()
     ((_, others),) = World().other_accounts.items()
     await give(stack, "given-away", key, value)

@@ -20,12 +20,12 @@ from resources.machine import MachineState, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
 from resources.timings import Timings
 
-SOON = timedelta(seconds=4)  # creationTimeout of a machine that is to fail
+SOON = timedelta(seconds=4)  # creationTimeout of a machine that should fail
 UNINITIALIZED = STARTUP_TAINTS[0]
 
 
 async def says(stack: Stack, words: str, name: str = "m-1") -> str:
-    """`hostler describe`, when it says so: what a poller waits for is its last failure."""
+    """`hostler describe`, once it says so: what a poller waits for is its last failure."""
     return await eventually(lambda: described(stack, name), lambda text: words in text, words)
 
 
@@ -39,7 +39,7 @@ def user_data(edit: tuple[str, str]) -> dict[str, bytes]:
 
 
 async def apply(stack: Stack, state: MachineState, **provider_spec: Any) -> str:
-    """The class as somebody has corrected it."""
+    """Applies the class as somebody has corrected it."""
     assert state.machine_class is not None
     corrected = {**state.machine_class.provider_spec, **provider_spec}
     machine_class = state.machine_class.model_copy(
@@ -64,7 +64,7 @@ REFUSALS = {
 
 
 async def test_each_refusal_has_its_own_reason_words_and_wait(stack: Stack) -> None:
-    """P21 among them. The first call of each is refused with an error of its class, as often as it is made."""
+    """P21 is among them. The first call of each is refused with an error of its class, however often it is made."""
     for name, (code, *_) in REFUSALS.items():
         fault(stack, operation="RunInstances", match=f'"{name}"', code=code, message=f"no {name}", times=None)
         await stack.create(name, timings=Timings.fast().model_copy(update={"retry": {}}), creation_timeout=HOUR)
@@ -89,7 +89,8 @@ HOUR = timedelta(hours=1)
 
 
 async def test_a_class_corrected_while_creating_fails(stack: Stack) -> None:
-    """A new token, since the former one is bound to the wrong request; it is not waited for as long as the same one."""
+    """It gets a new token, since the former one is bound to the wrong request, and waits less than with the same
+    one."""
     slow = Timings.fast().model_copy(update={"retry": {ErrorClass.INVALID: HOUR}})
     await stack.create(provider_spec={"machineType": "m5.enormous"}, timings=slow)
     wrong = await stack.reason("InvalidSpec")
@@ -147,7 +148,7 @@ async def test_a_node_that_never_joins(stack: Stack) -> None:
 
 
 async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
-    """It is said at once, while the VM boots, and again when it has failed by that."""
+    """This is said at once, while the VM boots, and again when the machine has failed by it."""
     knobs(stack, join_delay=3600)
     await stack.create(creation_timeout=timedelta(seconds=8))
     waits = await stack.reason("NodeNotSeen")
@@ -157,14 +158,14 @@ async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
     removed = "its bootstrap token was removed by somebody"
     await says(stack, removed)
     knobs(stack, join_delay=0)
-    assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: no use
+    assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: it is of no use
     failed = await stack.phase(Phase.FAILED)
     assert removed in failed.journal[-1].message
     await nothing_is_left(stack, waits)
 
 
 async def without_provider_id(stack: Stack, **spec: Any) -> MachineState:
-    """A machine whose node has registered so; it says what it waits for."""
+    """A machine whose node has registered without a providerID; it says what it waits for."""
     knobs(stack, no_provider_id=True)
     await stack.create(**spec)
     waits = await stack.reason("NodeNotSeen")
@@ -182,7 +183,7 @@ async def test_a_node_that_gets_its_provider_id_later(stack: Stack) -> None:
 
 
 async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
-    """Nobody can say whose it is: it is not the machine's to delete either."""
+    """Nobody can say whose it is, so the machine may not delete it either."""
     waits = await without_provider_id(stack, creation_timeout=timedelta(seconds=6))
     name = str(waits.status.node_name)
     failed = await stack.phase(Phase.FAILED)
@@ -211,7 +212,7 @@ async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> N
 
 
 async def test_a_node_of_another_name(stack: Stack) -> None:
-    """P35: known by its providerID."""
+    """P35: it is known by its providerID."""
     knobs(stack, node_name="worker-17")
     await stack.create()
     running = await stack.phase(Phase.RUNNING)
@@ -221,7 +222,7 @@ async def test_a_node_of_another_name(stack: Stack) -> None:
 
 
 async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> None:
-    """It goes with its machine too, though it was not made ready for work."""
+    """It goes with its machine too, although it was not made ready for work."""
     fault(stack, service="kubernetes", operation="patch nodes", match="hostler.io/pool", code="Forbidden", times=None)
     knobs(stack, node_name="worker-17")
     await stack.create(creation_timeout=SOON)
@@ -231,8 +232,8 @@ async def test_a_node_of_another_name_that_never_gets_ready(stack: Stack) -> Non
 
 
 async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(stack: Stack) -> None:
-    """No answer of the create call arrives, nor a look at what it made; its kubelet joins, and then the VM dies.
-    Deleted before the call's next try, it makes no other."""
+    """Neither an answer of the create call nor a look at what it made arrives; its kubelet joins, and then the VM dies.
+    Deleted before the call's next try, the machine makes no other."""
     fault(stack, operation="RunInstances", drop=True, times=None)
     fault(stack, operation="DescribeInstances", match='"m-1"')  # the look before the call passes, no later one does
     fault(stack, operation="DescribeInstances", match='"m-1"', code="Unavailable", times=None)
@@ -253,7 +254,7 @@ async def _nodes(stack: Stack) -> list[str]:
 
 
 async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
-    """A second Node object with the VM's providerID: it is said at the machine, which stays Running; both are gone with
+    """A second Node object has the VM's providerID: the machine says so, and stays Running; both Nodes are gone with
     the VM."""
     await stack.create()
     running = await stack.phase(Phase.RUNNING)

@@ -1,4 +1,4 @@
-"""A class that is corrected: a must-tag that was written wrong, credentials that have another name or were away."""
+"""A class that is corrected: a must-tag that was wrong, credentials that have another name or were missing."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def has_must_tags(hot: Hot, machine: MachineState) -> bool:
 
 
 async def test_a_wrong_must_tag_that_no_machine_carries(stack: Stack, hot: Hot) -> None:
-    """Without users, and with one that cannot be created because of it, which is tried with the correction at once.
-    From then on it binds."""
+    """First without users, then with one that cannot be created because of it, which is tried with the correction at
+    once. From then on the tag binds."""
     await hot.apply(**{**COST_A, "tags": {**A, **TYPO}})
     await hot.apply(tags={**A, **TYPO, ROLE: "0"})
     await hot.client.apply(hot.manifest, *examples("m-1").machines)
@@ -52,7 +52,7 @@ async def test_a_wrong_must_tag_that_no_machine_carries(stack: Stack, hot: Hot) 
 
 
 async def test_a_class_begins_to_name_its_cluster(stack: Stack, hot: Hot) -> None:
-    """A wrong name is refused by the machines, and can be taken back; the right one is what they carry already."""
+    """A wrong name is refused by the machines, and can be taken back; they carry the right one already."""
     await hot.apply(**{**COST_A, "tags": A})
     machine = await hot.machine()
     since = hot.mark()
@@ -78,7 +78,7 @@ async def cluster(stack: Stack) -> dict[str, Any]:
 
 
 async def lists(stack: Stack, secret: str, reachable: bool) -> None:
-    """When the watch of the account with these credentials says so."""
+    """Waits until the watch of the account with these credentials says so."""
 
     def said(s: dict[str, Any]) -> bool:
         cloud = s["clouds"].get(f"{ACCOUNT}/{secret}")
@@ -88,7 +88,7 @@ async def lists(stack: Stack, secret: str, reachable: bool) -> None:
 
 
 async def test_credentials_with_another_name(stack: Stack, hot: Hot) -> None:
-    """The machine's calls have them at once, and so has the watch of the account, which finds the VM that ends."""
+    """The machine's calls use them at once, and so does the watch of the account, which finds the VM that ends."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     await lists(stack, "demo-aws", reachable=True)
@@ -106,7 +106,7 @@ async def test_credentials_with_another_name(stack: Stack, hot: Hot) -> None:
 
 
 async def test_credentials_that_are_away_for_a_moment(stack: Stack, hot: Hot) -> None:
-    """The account is said to be out of reach meanwhile, and watched again afterwards."""
+    """Meanwhile the account is reported as out of reach; afterwards it is watched again."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     await lists(stack, "demo-aws", reachable=True)

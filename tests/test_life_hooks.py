@@ -1,4 +1,4 @@
-"""Hooks with real parts: what is untouched on the Node and at the cloud while they hold."""
+"""Hooks with real parts: what stays untouched on the Node and at the cloud while they hold."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ def hot(stack: Stack) -> Hot:
 
 
 def add_tag(stack: Stack, key: str, value: str, *resources: str) -> None:
-    """As a user does it."""
+    """Adds a tag as a user does."""
     stack.ec2().create_tags(Resources=list(resources), Tags=[{"Key": key, "Value": value}])
 
 
@@ -36,7 +36,7 @@ def kinds(instance: dict[str, str], volume: dict[str, str], nic: dict[str, str])
 
 
 async def test_p69_a_changed_tag_rolls_no_machine(stack: Stack, hot: Hot) -> None:
-    """One tag changed, one removed, a user's own on one VM and one NIC, for all machines of a class."""
+    """One tag is changed and one removed on all machines of a class; a user's own are on one VM and one NIC."""
     await hot.apply(**COST_A)
     before = await hot.machines("m-1", "m-2", "m-3")
     must = {r: hot.must(r) for m in before for r in hot.all(m)}
@@ -70,7 +70,7 @@ async def test_p69_a_changed_tag_rolls_no_machine(stack: Stack, hot: Hot) -> Non
 
 
 async def test_each_tag_field_goes_to_its_resource(stack: Stack, hot: Hot) -> None:
-    """Seed 002: `tags` goes to all; a specific field replaces it for its resource, also when it is empty."""
+    """Seed 002: `tags` goes to all; a specific field replaces it for its resource, even when it is empty."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     assert hot.extras(machine) == kinds(A, A, A)
@@ -120,12 +120,12 @@ async def test_what_was_attached_later(stack: Stack, hot: Hot) -> None:
     assert len(hot.all(machine)) == 5
     assert {r: hot.extra(r) for r in hot.all(machine)} == {r: {"cost": "b"} for r in hot.all(machine)}
     assert {r: stack.tags(r) for r in others} == others
-    # Two to create: what carries no tag of the installation yet gets it with the next change.
+    # Two to create: resources without the installation's tag get it with the next change.
     assert sorted(hot.changing(since)) == ["CreateTags", "CreateTags", "DeleteTags"]
 
 
 async def test_metadata_options_change_in_place(stack: Stack, hot: Hot) -> None:
-    """Together with a tag; what differs is sent, and nothing else."""
+    """They change together with a tag; only what differs is sent."""
     await hot.apply(**COST_A, instanceMetadataOptions={"httpTokens": "optional", "httpPutResponseHopLimit": 1})
     machine = await hot.machine()
     before = hot.instance(machine)
@@ -140,7 +140,7 @@ async def test_metadata_options_change_in_place(stack: Stack, hot: Hot) -> None:
     assert sorted(hot.changing(since)) == ["CreateTags", "DeleteTags", "ModifyInstanceMetadataOptions"]
     (words,) = said(await stack.state(), "Updated")
     assert "metadata option HttpTokens=required" in words
-    # One that leaves the class stays as it is.
+    # An option that leaves the class stays as it is.
     since = hot.mark()
     await hot.everywhere(instanceMetadataOptions={"httpPutResponseHopLimit": 1})
     assert hot.changing(since) == []
@@ -148,7 +148,7 @@ async def test_metadata_options_change_in_place(stack: Stack, hot: Hot) -> None:
 
 
 async def test_hot_and_rolling_fields_together(stack: Stack, hot: Hot) -> None:
-    """The hot part is made at once, the rest is said; set back, the machine is not Outdated any more."""
+    """The hot part is applied at once, the rest is reported; set back, the machine is no longer Outdated."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     known = await hot.everywhere(**COST_B, machineType="m5.xlarge")
@@ -192,7 +192,7 @@ async def test_an_outdated_machine_is_recreated(stack: Stack, hot: Hot) -> None:
 
 
 async def test_one_at_a_time(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The annotation of the class: the second machine's turn comes when the first is done."""
+    """The class's annotation says so: the second machine's turn comes when the first is done."""
     meta = hot.manifest.metadata.model_copy(update={"annotations": {UPDATE_CONCURRENCY_ANNOTATION: "1"}})
     hot.manifest = hot.manifest.model_copy(update={"metadata": meta})
     await hot.apply(**COST_A)
@@ -238,7 +238,7 @@ async def test_the_class_changes_while_the_vm_is_being_created(
 
 
 async def test_a_machine_that_is_unknown_is_updated(stack: Stack, hot: Hot) -> None:
-    """Its VM carries the tags, whatever its node does; and its health is judged as ever."""
+    """Its VM carries the tags, whatever its node does; and its health is judged as before."""
     await hot.apply(**COST_A)
     machine = await hot.machine(health_timeout=timedelta(hours=1))
     knobs(stack, unready=True)

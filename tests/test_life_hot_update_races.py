@@ -61,7 +61,7 @@ async def test_the_class_changes_while_it_is_being_applied(
 async def test_another_class_is_taken_while_one_is_being_applied(
     stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one that it has left counts it no more, and its number is not taken for the other's."""
+    """The class that it has left no longer counts it, and that one's generation is not taken for the other's."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     await hot.everywhere(tags={**MUST, **A, "more": "1"})
@@ -81,7 +81,7 @@ async def test_another_class_is_taken_while_one_is_being_applied(
 
 
 async def test_deleted_while_it_is_being_applied(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The deletion waits for nothing; the call that is under way finds nothing any more, and does no harm."""
+    """The deletion waits for nothing; the call under way no longer finds anything, and does no harm."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     with gate(monkeypatch, "CreateTags") as held:
@@ -125,7 +125,7 @@ async def test_the_worker_is_killed_between_two_calls(temporal: WorkflowEnvironm
             await hot.apply(**COST_A)
             machine = await hot.machine()
             since = hot.mark()
-            # What the killed worker has asked for is refused, after a time in which it is surely dead.
+            # What the killed worker has asked for is refused, but only after it is surely dead.
             fault(stack, operation="CreateTags", code="InternalError", delay=60.0)
             rules = stack.simulator.simulator.frame.faults
             await hot.apply(**COST_B)
@@ -144,5 +144,5 @@ async def test_the_worker_is_killed_between_two_calls(temporal: WorkflowEnvironm
 
 
 async def _hits(rules: list[Any]) -> bool:
-    """A rule that has struck is taken off the list."""
+    """Whether the rule has struck: then it is taken off the list."""
     return not rules

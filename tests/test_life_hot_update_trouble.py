@@ -1,5 +1,5 @@
-"""Hot updates that fail, on the real parts: said where, why, and when they are tried again. A failing update never
-fails the machine. Calls are counted in the simulated EC2's own journal."""
+"""Hot updates that fail, on the real parts: it is said where, why, and when they are tried again. A failing update
+never fails the machine. Calls are counted in the simulated EC2's own journal."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def trouble_of(state: MachineState) -> UpdateTrouble:
 
 
 def waits(state: MachineState) -> timedelta:
-    """From the failure to the next try."""
+    """The wait from the failure to the next try."""
     found = trouble_of(state)
     assert found.next_try is not None
     return found.next_try - found.time
 
 
 def cost_of(state: MachineState) -> str:
-    """What the VM is said to carry."""
+    """The cost tag that the VM is believed to carry."""
     applied = state.status.last_applied_provider_spec
     assert applied is not None
     return str(applied.provider_spec["tags"]["cost"])
@@ -93,7 +93,7 @@ async def test_denied_for_one_resource_of_three(stack: Stack, patient: Hot) -> N
 
     mend(stack)
     since = hot.mark()
-    await hot.client.renew("m-1")  # who has mended it need not wait for ten minutes
+    await hot.client.renew("m-1")  # somebody who has mended it need not wait ten minutes
     done = await hot.mended()
     assert hot.each(done) == [B] * 3
     assert hot.changing(since) == ["DeleteTags", "CreateTags"]  # one of each for all three: reads may lag
@@ -111,7 +111,7 @@ async def test_denied_for_one_resource_of_three(stack: Stack, patient: Hot) -> N
     ],
 )
 async def test_an_error_that_passes_in_the_middle(stack: Stack, hot: Hot, rule: dict[str, Any]) -> None:
-    """It is no news: the same calls again, and it is done."""
+    """This is no news: the same calls are made again, and it is done."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     fault(stack, operation="CreateTags", **rule)
@@ -127,7 +127,7 @@ async def test_an_error_that_passes_in_the_middle(stack: Stack, hot: Hot, rule: 
 
 
 async def test_throttled_for_longer(stack: Stack, hot: Hot) -> None:
-    """Visible as Throttled, and gone by itself; nothing is lost of what was updated meanwhile."""
+    """It is visible as Throttled, and passes on its own; nothing that was updated meanwhile is lost."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     fault(stack, operation="DeleteTags", code="RequestLimitExceeded", headers={"Retry-After": "1"}, times=5)
@@ -158,7 +158,7 @@ async def test_without_credentials(stack: Stack, patient: Hot) -> None:
 
 
 async def test_more_tags_than_a_resource_may_carry(stack: Stack, patient: Hot) -> None:
-    """With those of others: said with the count before EC2 is asked; the resources with room have theirs."""
+    """Others' tags count too: this is reported with the count before EC2 is asked; resources with room get theirs."""
     hot = patient
     await hot.apply(**COST_A)
     machine = await hot.machine()
@@ -184,7 +184,7 @@ async def test_more_tags_than_a_resource_may_carry(stack: Stack, patient: Hot) -
 
 
 async def test_a_class_set_back_after_a_half_failed_update(stack: Stack, patient: Hot) -> None:
-    """Nothing of the failed update stays, though the class is again what the VM is said to carry."""
+    """Nothing of the failed update stays, though the class is again what the VM is believed to carry."""
     hot = patient
     await hot.apply(**COST_A)
     machine = await hot.machine()
@@ -221,7 +221,8 @@ async def test_reads_that_lag_behind_the_update(stack: Stack, hot: Hot) -> None:
 
 
 async def test_a_nic_that_vanishes_meanwhile(stack: Stack, hot: Hot, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the read and the call. EC2 refuses the call as a whole; the others have their change all the same."""
+    """It vanishes between the read and the call. EC2 refuses the call as a whole; the others get their change all the
+    same."""
     await hot.apply(**COST_A)
     machine = await hot.machine()
     others = hot.all(machine)
@@ -247,7 +248,8 @@ async def test_a_nic_that_vanishes_meanwhile(stack: Stack, hot: Hot, monkeypatch
 
 
 async def test_the_vm_ends_behind_our_back(stack: Stack, patient: Hot) -> None:
-    """What is to be updated is gone: that is said, and judged like any other end of a VM; nothing takes its place."""
+    """What should be updated is gone: that is reported, and judged like any other end of a VM; nothing takes its
+    place."""
     hot = patient
     await hot.apply(**COST_A)
     machine = await hot.machine(health_timeout=timedelta(hours=1))

@@ -29,7 +29,7 @@ async def pool(stack: Stack) -> AsyncIterator[Pool]:
 
 
 def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
-    """Of each Node: the rollout's taint, scale-down-disabled, our marker beside it."""
+    """The marks of each Node: the rollout's taint, scale-down-disabled, our marker beside it."""
     found = []
     for node in pool.nodes():
         taints = [t["key"] for t in node["spec"].get("taints", ())]
@@ -41,7 +41,8 @@ def marks(pool: Pool) -> list[tuple[bool, bool, bool]]:
 
 
 async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
-    """Ten at the slow start's pace; then only as many are deleted as must go, and no VM is made for it."""
+    """Ten machines come at the slow start's pace; then only as many are deleted as must go, and no VM is made for
+    it."""
     crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(0))
     await pool.rolled_out(0)
@@ -58,7 +59,7 @@ async def test_from_nothing_to_many_to_few(pool: Pool) -> None:
 
 
 async def test_a_rollout(pool: Pool) -> None:
-    """With a surge of one and nothing unavailable: never more than four VMs, and each step says why."""
+    """With a surge of one and nothing unavailable there are never more than four VMs, and each step says why."""
     crowd = Crowd(pool.stack, pool.name)
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
@@ -141,7 +142,7 @@ async def test_a_vm_that_somebody_deletes_is_replaced(pool: Pool) -> None:
 
 
 async def test_a_machine_that_falls_ill_is_repaired(pool: Pool) -> None:
-    """By permit, one at a time, with one VM more while it goes."""
+    """It is replaced by permit, one at a time, with one VM more while it goes."""
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
     name = sorted((await pool.state()).members)[0]
@@ -162,7 +163,8 @@ async def test_a_machine_that_a_person_deletes_is_replaced(pool: Pool) -> None:
 
 
 async def test_a_rollout_of_eight_while_the_worker_is_killed_three_times(temporal: WorkflowEnvironment) -> None:
-    """Surge 25 %, none unavailable. Every machine has one VM in its life, and never are there more than ten."""
+    """Surge is 25 %, none may be unavailable. Every machine has one VM in its life, and there are never more than
+    ten."""
     async with new_stack(temporal.client) as stack, worker_process(stack) as kill:
         pool, crowd = Pool(stack), Crowd(stack, "p1")
         try:
@@ -182,7 +184,7 @@ async def test_a_rollout_of_eight_while_the_worker_is_killed_three_times(tempora
 
 
 async def test_troubles_of_machines_are_known(pool: Pool) -> None:
-    """A machine that never joins is said to, and is made again."""
+    """A machine that never joins is reported, and made again."""
     knobs(pool.stack, f"{pool.name}-*", never_joins=True)
     await pool.start(pool_spec(1, machine={"creationTimeout": "3s"}))
     await eventually(pool.state, lambda s: "NeverJoined" in [h.reason for h in s.journal], "made again")

@@ -38,7 +38,7 @@ async def test_a_paused_cluster_makes_and_deletes_nothing(pool: Pool) -> None:
     await pool.when(lambda s: s.replicas == 1 and s.waits and s.waits != [wait], "it would do something else now")
     assert sorted((await pool.state()).members) == made
 
-    # A pool that is born meanwhile holds still as well.
+    # A pool that is created meanwhile does nothing either.
     other = Pool(stack, "p2")
     await other.start(pool_spec(1))
     await other.waits("ClusterPaused")

@@ -17,7 +17,7 @@ from resources.names import pool_user
 
 
 class HotPool(Pool):
-    """Its class is a workflow, too."""
+    """A pool whose class is a workflow, too."""
 
     def __init__(self, stack: Stack) -> None:
         super().__init__(stack)
@@ -32,7 +32,7 @@ class HotPool(Pool):
         self.stack.started[self.name] = self.handle
 
     async def known(self, machines: int) -> ClassState:
-        """The class knows the pool and so many machines, and all are done."""
+        """The class knows the pool and this many machines, and all are done."""
         return await eventually(
             self.hot.of_class, lambda s: len(s.users) == machines + 1 and s.updated, f"{machines} users known"
         )
@@ -45,11 +45,11 @@ async def pool(stack: Stack) -> AsyncIterator[HotPool]:
 
 
 async def test_fifteen_machines_one_of_which_may_not_be_tagged(pool: HotPool) -> None:
-    """More than a class tells at a time."""
+    """There are more machines than a class tells at a time."""
     assert UPDATE_CONCURRENCY < 15
     hot, stack, crowd = pool.hot, pool.stack, Crowd(pool.stack, pool.name)
     await pool.apply_both(pool_spec(15), **COST_A)
-    await pool.rolled_out(15, within=2 * DEADLINE)  # on a busy machine a worker brings up one in a second or two
+    await pool.rolled_out(15, within=2 * DEADLINE)  # on a busy computer a worker brings up one in a second or two
     await pool.known(15)
     machines = await pool.machines()
     denied = sorted(machines)[0]
@@ -100,12 +100,12 @@ async def test_in_the_middle_of_a_rollout(pool: HotPool) -> None:
 
 
 def hot_image(pool: HotPool) -> str:
-    """Of the examples' class."""
+    """A changed image of the examples' class."""
     return str(pool.machine_class.provider_spec["ami"])
 
 
 async def test_a_changed_node_template_reaches_every_node(pool: Pool) -> None:
-    """Labels and taints are a machine's own to change; no VM is replaced for them."""
+    """Labels and taints are for a machine itself to change; no VM is replaced for them."""
     await pool.start(pool_spec(3))
     await pool.rolled_out(3)
     changed = pool_spec(3, machine={"nodeTemplate": {"metadata": {"labels": {"example.com/tier": "gold"}}}})

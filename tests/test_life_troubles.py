@@ -28,7 +28,7 @@ from starter.commands.describe import page
 from starter.sdk.client import HostlerClient
 from starter.sdk.results import Event
 
-SOON = timedelta(seconds=5)  # healthTimeout of a machine that is to fail
+SOON = timedelta(seconds=5)  # healthTimeout of a machine that should fail
 LATE = timedelta(seconds=3)  # how much later than its deadline a decision may come on a busy machine
 POD = {"terminationGracePeriodSeconds": 1}
 
@@ -82,7 +82,7 @@ async def told(stack: Stack, node_name: str) -> dict[str, str]:
 
 
 async def called(handle: WorkflowHandle[Any, Any], activity: str) -> int:
-    """How often the life has called it; tries again of the same call are one."""
+    """How often the life has called it; retries of the same call count once."""
     scheduled = [
         e.activity_task_scheduled_event_attributes.activity_type.name async for e in handle.fetch_history_events()
     ]
@@ -90,7 +90,7 @@ async def called(handle: WorkflowHandle[Any, Any], activity: str) -> int:
 
 
 async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") -> None:
-    """After its deletion."""
+    """Checks that nothing is left after its deletion."""
     result = await stack.delete(name)
     assert [h.reason for h in result.journal][-1] == "Gone"
     assert stack.leftovers(state.uid) == {}
@@ -103,7 +103,7 @@ async def nothing_is_left(stack: Stack, state: MachineState, name: str = "m-1") 
 
 async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unknown, two fresh looks, Failed and drained there; every page says what, why and what can be done."""
-    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=2))  # so long it is silent, else 5 min
+    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=2))  # otherwise 5 min
     running = await with_a_pod(stack, health_timeout=SOON)
     node_name = str(running.status.node_name)
     knobs(stack, dies_after=0.0)
@@ -138,7 +138,7 @@ async def test_a_kubelet_dies(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> None:
-    """Nobody registers it again: Failed. (One whose kubelet lives: tests/conformance, P07.)"""
+    """Its kubelet does not register it again: Failed. (One whose kubelet lives: tests/conformance, P07.)"""
     await stack.create(health_timeout=SOON)
     running = await stack.phase(Phase.RUNNING)
     node_name = str(running.status.node_name)
@@ -156,9 +156,9 @@ async def test_p07_the_node_is_deleted_and_its_kubelet_is_dead(stack: Stack) -> 
 
 @pytest.mark.parametrize(("deed", "said"), [("terminate", {"VMNotRunning", "VMNotFound"}), ("stop", {"VMNotRunning"})])
 async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, said: set[str]) -> None:
-    """Its drain does not wait for a kubelet that is no more: the drain deadline is two minutes away.
+    """Its drain does not wait for a kubelet that no longer exists: the drain deadline is two minutes away.
 
-    One that is terminated may be seen on its way, or not before the cloud finds none.
+    A terminated VM may be seen while it goes, or only when the cloud no longer finds it.
     """
     running = await with_a_pod(stack, health_timeout=SOON)
     if deed == "stop":
@@ -175,7 +175,7 @@ async def test_a_vm_ends_behind_our_back_and_stays_so(stack: Stack, deed: str, s
     (drained,) = [h for h in failed.journal if h.reason == "Drained"]
     assert "default/web: still terminating after its grace period" in drained.message
     assert "DrainForced" not in reasons(failed)
-    assert stack.launched() == [instance(running)]  # nothing takes its place by itself
+    assert stack.launched() == [instance(running)]  # nothing takes its place on its own
     await nothing_is_left(stack, running)
 
 
@@ -202,7 +202,7 @@ async def test_ready_again_between_the_two_looks(stack: Stack) -> None:
 
 @asynccontextmanager
 async def behind_a_door(temporal: WorkflowEnvironment) -> AsyncIterator[tuple[Stack, Door]]:
-    """A stack with its worker, which reaches the API server through a door; kubelets and kubectl do not."""
+    """A stack whose worker reaches the API server through a door; kubelets and kubectl do not."""
     async with new_stack(temporal.client) as stack:
         url = stack.simulator.simulator.kube_url
         door = Door(url)
@@ -218,8 +218,8 @@ async def behind_a_door(temporal: WorkflowEnvironment) -> AsyncIterator[tuple[St
 
 
 async def test_an_outage_longer_than_the_health_timeout_fails_nobody(temporal: WorkflowEnvironment) -> None:
-    """I5: also not the one whose deadline passed meanwhile, nor when all Nodes are Unknown as it comes back, because no
-    kubelet could report. Who is really ill is Failed then, by fresh looks."""
+    """I5: not even the machine whose deadline passed meanwhile, nor when all Nodes are Unknown as the server comes
+    back, because no kubelet could report. A machine that is really ill is Failed then, by fresh looks."""
     async with behind_a_door(temporal) as (stack, door):
         for name in ("well", "mends", "ill"):
             await stack.create(name, health_timeout=SOON)
@@ -264,7 +264,8 @@ async def _now() -> datetime:
 
 
 async def test_an_outage_over_the_creation_deadline_fails_nobody(temporal: WorkflowEnvironment) -> None:
-    """The node joins meanwhile, and nobody hears of it; who never joins is Failed when that can be read."""
+    """The node joins meanwhile, and nobody hears of it; a machine whose node never joins is Failed when that can be
+    read."""
     async with behind_a_door(temporal) as (stack, door):
         knobs(stack, "joins", join_delay=3600)
         knobs(stack, "never", never_joins=True)
@@ -290,7 +291,8 @@ async def test_an_outage_over_the_creation_deadline_fails_nobody(temporal: Workf
 
 
 async def test_without_a_worker_for_longer_than_the_health_timeout(temporal: WorkflowEnvironment) -> None:
-    """All timers have fired when one comes: who is well again by then is Running, who is not is Failed."""
+    """All timers have fired when a worker comes: a machine that is well again by then is Running, one that is not is
+    Failed."""
     async with new_stack(temporal.client) as stack:
         async with stack.worker():
             for name in ("mends", "ill"):

@@ -93,7 +93,7 @@ async def test_of_two_nodes_of_one_vm_the_same_counts_as_in_the_watch(deeds: Dee
     """`activities.kube.whose.the_one` has the rows."""
     labels = {MACHINE_NAME_LABEL: "worker-1"}
     uids = {}
-    for name in ("a-1", "b-2"):  # in this order also when both are of the same second
+    for name in ("a-1", "b-2"):  # in this order, even when both are of the same second
         uids[name] = (await deeds.node(name, VM, labels=labels))["metadata"]["uid"]
     assert (await look(deeds)).node.name == "b-2"
     assert (await look(deeds, node_uid=uids["a-1"])).node.name == "a-1"
@@ -132,7 +132,7 @@ async def test_a_node_without_provider_id_is_known_by_its_uid(deeds: Deeds) -> N
 
 
 async def remove(deeds: Deeds, node: Any, later: timedelta = timedelta(hours=1), **of: str) -> StaleNodeOutput:
-    """Asked so much later than the Node was made."""
+    """Asks this much later than the Node was made."""
     stale = StaleNode(**{"name": "n-1", "uid": node["metadata"]["uid"], "provider_id": OTHER_VM, **of})
     input = StaleNodeInput(machine=ref(deeds.given()), node=stale, silent_for=timedelta(minutes=10))
     return await deeds.attempt(NodeActivities(deeds.deps).remove_stale_node, input, at=datetime.now(UTC) + later)
@@ -158,7 +158,7 @@ async def test_a_stale_node_that_lives_stays(deeds: Deeds) -> None:
     strike(deeds, "delete nodes", code="Conflict", status=409)
     assert (await remove(deeds, node, timedelta(hours=9))).message == "somebody has just written to node n-1"
     assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
-    # Of another object nothing can be said: it has come since, and is not the one that stood in the way.
+    # Nothing can be said of another object: it has come since, and is not the one that stood in the way.
     assert (await remove(deeds, node, timedelta(hours=9), uid="another")).message == "it was gone already"
     assert (await deeds.world.kube.call("GET", f"{NODES}/n-1")).status == 200
 
@@ -268,7 +268,7 @@ def status_input(deeds: Deeds, given: Given, vm: str, **fields: Any) -> StatusIn
 
 
 async def words(deeds: Deeds, given: Given, vm: str, **fields: Any) -> str:
-    """What the look says behind the VM's state."""
+    """What the look says after the VM's state."""
     text = await deeds.waits(MachineActivities(deeds.deps).watch_machine, status_input(deeds, given, vm, **fields))
     state, _, rest = text.partition("; ")
     assert state == f"{vm} is running"

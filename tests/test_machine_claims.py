@@ -1,5 +1,5 @@
-"""The cloud says that a VM is gone, and its kubelet lives: a contradiction is said, and nothing is done (I5). Stubs;
-time is skipped."""
+"""The cloud says that a VM is gone, and its kubelet lives: the contradiction is reported, and nothing is done (I5).
+Stubs; time is skipped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def pool(machines: Machines) -> AsyncIterator[Pool]:
 
 
 class Kubelet:
-    """What a fresh look finds of it: each one sees the Lease renewed since the last, for as long as it lives."""
+    """A kubelet as fresh looks find it: each one sees the Lease renewed since the last, for as long as it lives."""
 
     def __init__(self, machines: Machines) -> None:
         self.machines, self.lives, self.renewed = machines, True, datetime(2026, 1, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ def vm(state: str, seq: int = 1) -> VmFacts:
 
 
 async def lost(machines: Machines, handle: Handle) -> None:
-    """The watch of the account does not find it, and nor does who asks again."""
+    """The watch of the account does not find it, nor does anybody who asks again."""
     machines.stubs.always["look_at_vm"] = NOT_FOUND
     await handle.signal(MachineWorkflow.observe_vm, vm("gone"))
 
@@ -119,7 +119,7 @@ async def test_not_found_against_a_ready_node_is_a_contradiction(
 async def test_a_lease_that_stands_still_is_a_vm_that_is_gone(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """A spot interruption: the Node says Ready for a while longer. Its pool knows it 40 s after the cloud."""
+    """It is a spot interruption: the Node says Ready for a while longer. Its pool knows 40 s after the cloud."""
     kubelet = Kubelet(machines)
     kubelet.lives = False
     handle = await pool.running()
@@ -160,7 +160,7 @@ async def test_a_node_that_falls_ill_meanwhile_is_looked_at_at_once(
 async def test_what_cannot_be_read_decides_nothing_and_says_so(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """I5: two looks are begun anew when the API server answers again."""
+    """I5: the two looks begin again when the API server answers again."""
     kubelet = Kubelet(machines)
     kubelet.lives = False
     handle = await pool.running()
@@ -192,7 +192,7 @@ async def test_a_claim_outlives_a_new_run(temporal: WorkflowEnvironment, machine
 async def test_the_looks_at_the_health_deadline_do_not_believe_it_either(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """Of a Node that is ill by its own word: that counts, not the cloud's, so it asks its pool."""
+    """The Node is ill by its own word: that counts, not the cloud's, so the machine asks its pool."""
     kubelet = Kubelet(machines)
     kubelet.facts = {"ready": False, "status": "False"}
     handle = await pool.running(health_timeout=timedelta(minutes=10))
@@ -212,7 +212,7 @@ async def test_the_looks_at_the_health_deadline_do_not_believe_it_either(
 async def test_a_stopped_vm_whose_kubelet_lives_runs(
     temporal: WorkflowEnvironment, machines: Machines, claimed: str
 ) -> None:
-    """Unknown at once, for the cloud has seen it; at the deadline two looks find that it cannot be."""
+    """It is Unknown at once, for the cloud has seen it stopped; at the deadline two looks find that this cannot be."""
     Kubelet(machines)
     handle = await machines.start(machines.new_state("m-1", health_timeout=timedelta(minutes=10)))
     await reason(handle, "NodeNotSeen")
@@ -237,7 +237,8 @@ async def test_a_stopped_vm_whose_kubelet_lives_runs(
 async def test_the_status_watch_of_a_node_that_has_joined_is_weighed_too(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """It is not Ready yet. While its kubelet lives it is not Failed; when it does not, it is, as VMGone."""
+    """It is not Ready yet. While its kubelet lives the machine is not Failed; when the kubelet is dead it is, as
+    VMGone."""
     kubelet = Kubelet(machines)
     kubelet.facts = {"ready": False}
     machines.stubs.always["watch_machine"] = StatusOutput(gone=True, message=f"{VM} does not exist")
@@ -270,7 +271,7 @@ async def test_without_a_node_it_counts_at_once(machines: Machines, pool: Pool) 
 async def test_a_post_start_update_that_finds_nothing_asks_the_kubelet(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """What the update names may be missing, and not the VM."""
+    """What the update names may be missing, rather than the VM."""
     Kubelet(machines)
     hold = machines.stubs.holds["update_machine"] = asyncio.Event()
     machines.stubs.then("update_machine", classified(ErrorClass.NOT_FOUND, "no such instance"))

@@ -55,7 +55,7 @@ def other(snapshot: ClassSnapshot, generation: int, **provider_spec: Any) -> Cla
 
 
 def left(machines: Machines) -> list[tuple[str, list[str]]]:
-    """Of each report: the class that it went to, and the classes that were told that the machine is not theirs."""
+    """For each report, the class that it went to; and the classes that were told that the machine is not theirs."""
     return [(i.machine_class.name, [c.name for c in i.left]) for i in machines.stubs.reports()]
 
 
@@ -70,7 +70,7 @@ async def until_left(machines: Machines, wanted: tuple[str, list[str]]) -> None:
 
 
 async def bare(machines: Machines, name: str = "m-1", **spec: Any) -> tuple[Handle, ClassSnapshot]:
-    """A machine as a person starts it with a few words of JSON, and the class that it has not."""
+    """A machine as a person starts it with a few words of JSON, and the class that it lacks."""
     new = machines.new_state(name, **spec)
     started = await machines.start(new.model_copy(update={"machine_class": None}))
     assert new.machine_class is not None
@@ -135,7 +135,7 @@ async def test_without_a_class_by_its_creation_deadline_it_is_failed(
     failed = await reason(handle, "CreationTimeout")
     assert (failed.status.phase, failed.parked) == (Phase.FAILED, None)
     assert CLASS in condition(failed, "Failed")
-    await tell(handle, its)  # too late: a machine that Failed is not created any more
+    await tell(handle, its)  # too late: a Failed machine is no longer created
     await eventually(lambda: state(handle), lambda s: s.machine_class is not None)
     assert (await phase(handle, Phase.FAILED)).parked is None
     await delete(handle)
@@ -158,7 +158,7 @@ async def test_a_machine_that_waits_for_its_class_can_be_deleted(machines: Machi
 
 
 async def test_a_machine_that_waits_for_its_class_can_be_recreated(machines: Machines) -> None:
-    """The new life asks anew."""
+    """The new life asks again."""
     handle, its = await bare(machines)
     first = (await reason(handle, "ClassMissing")).uid
     await handle.execute_update(MachineWorkflow.recreate, RecreateIntent(id="r"))
@@ -196,7 +196,7 @@ REFUSED = {
 async def test_what_cannot_be_is_refused_with_words_and_nothing_is_called(
     machines: Machines, change: Any, words: str, noted: bool
 ) -> None:
-    """By an operator with the words at once; from a class, in the journal. What is old news is no happening."""
+    """An operator gets the reason at once; for a class it is in the journal. Old news is not journalled."""
     handle = await running(machines)
     its = (await state(handle)).machine_class
     await tell(handle, another(its, 2))
@@ -218,8 +218,8 @@ async def test_what_cannot_be_is_refused_with_words_and_nothing_is_called(
 
 
 async def test_a_must_tag_that_changes_while_the_vm_is_being_made_reaches_no_vm(machines: Machines) -> None:
-    """It may be what keeps the VM from being made, so it is taken; a VM of a request that was under way has the former
-    one, and its driver refuses to change it."""
+    """It may be what keeps the VM from being made, so it is accepted; a VM of a request that was under way has the
+    former one, and its driver refuses to change it."""
     hold = machines.stubs.holds["create_machine"] = asyncio.Event()
     machines.stubs.then("update_machine", UpdateOutput(), classified(ErrorClass.INVALID, f"{CLUSTER_TAG}: refused"))
     handle = await machines.start(machines.new_state("m-1"))
@@ -244,7 +244,7 @@ async def test_a_must_tag_that_changes_while_the_vm_is_being_made_reaches_no_vm(
 
 
 async def give_other(handle: Handle, wanted: ClassSnapshot) -> str:
-    """As `hostler update-class` does it."""
+    """Gives another class, as `hostler update-class` does."""
     return await apply(handle, wanted, class_=ClassRef(name=wanted.name))
 
 
@@ -277,7 +277,7 @@ async def test_another_class_with_the_same_values_is_no_call(machines: Machines)
 
 
 async def test_news_of_a_class_that_is_not_its_own_is_answered_with_a_leave(machines: Machines) -> None:
-    """A class that was told by nobody that the machine has left, or found it by an old list."""
+    """The class was told by nobody that the machine has left, or found it by an old list."""
     handle = await running(machines)
     its = (await state(handle)).machine_class
     await give_other(handle, other(its, 3))
@@ -297,7 +297,7 @@ async def test_news_of_a_class_that_is_not_its_own_is_answered_with_a_leave(mach
 
 
 async def test_a_machine_without_a_vm_leaves_its_class_too(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """And at once: the former class could not be deleted else for as long as the creation fails."""
+    """It does so at once: otherwise the former class could not be deleted for as long as the creation fails."""
     hold = machines.stubs.holds["create_machine"] = asyncio.Event()
     hold.set()
     machines.stubs.then("create_machine", classified(ErrorClass.CAPACITY, "none left"))
@@ -341,7 +341,7 @@ async def test_another_class_taken_while_a_call_is_in_flight_counts_by_its_own_g
 
 
 async def test_the_credentials_of_a_changed_class_serve_the_deletion(machines: Machines) -> None:
-    """At once: what is in the way of a deletion may be just that."""
+    """They do so at once: what is in the way of a deletion may be just that."""
     handle = await running(machines)
     its = (await state(handle)).machine_class
     machines.stubs.then("delete_machine", classified(ErrorClass.AUTH, "the key was revoked"))
@@ -354,7 +354,7 @@ async def test_the_credentials_of_a_changed_class_serve_the_deletion(machines: M
 
 
 async def test_every_class_that_counts_it_hears_that_it_is_gone(machines: Machines) -> None:
-    """Also one that told it something at the last moment."""
+    """So does one that told it something at the last moment."""
     handle = await running(machines)
     its = (await state(handle)).machine_class
     hold = machines.stubs.holds["delete_machine"] = asyncio.Event()

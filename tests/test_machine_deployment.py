@@ -165,7 +165,7 @@ EFFECTS = {
 
 
 def test_every_field_and_what_its_change_does() -> None:
-    """Design pools.md: the class makes the revision; everything else of the template is a hot update."""
+    """Design pools.md: the class makes the revision; everything else in the template is a hot update."""
     assert dict(effects(MachineDeploymentSpec)) == EFFECTS
 
 

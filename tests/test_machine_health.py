@@ -56,7 +56,7 @@ async def to_first_look(temporal: WorkflowEnvironment, handle: Handle) -> Machin
 async def test_unknown_for_health_timeout_is_failed_exactly_then(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """MCM H8: there 1 min late at best, and never when conditions flap (#811)."""
+    """MCM H8: there it is 1 min late at best, and never happens when conditions flap (#811)."""
     handle = await running(machines)
     before = await sick(machines, handle)
     began = before.illness.began
@@ -97,7 +97,7 @@ async def failed_of_health(temporal: WorkflowEnvironment, machines: Machines, **
 
 
 async def test_a_deletion_goes_on_with_the_drain_of_failed(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Its deadline is the drain's own, from the failure on; the phase shows at once that it is leaving."""
+    """The deadline is the drain's own, counted from the failure; the phase shows at once that it is leaving."""
 
     def blocked(input: DrainInput) -> DrainOutput:
         if input.force:
@@ -113,7 +113,7 @@ async def test_a_deletion_goes_on_with_the_drain_of_failed(temporal: WorkflowEnv
     assert leaving.status.deadlines["drain"] == leaving.drain_began + timedelta(minutes=5)
     assert leaving.drain_began < leaving.deletion.time
     await eventually(lambda: _pending(handle), lambda p: p == ["drain_node"], "the drain goes on")
-    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=56))  # not beyond it: then it would be so late
+    await temporal.fast_forward(handle, timedelta(minutes=4, seconds=56))  # not beyond it: then it would be that late
     result = await handle.result()
     forced = next(h for h in result.journal if h.reason == "DrainForced")
     assert timedelta(0) <= forced.time - leaving.status.deadlines["drain"] < SOON
@@ -125,7 +125,7 @@ async def _pending(handle: Handle) -> list[str]:
 
 
 async def test_a_healthy_look_does_not_fail_it(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """The watch was late, or away: what the look finds is taken for news."""
+    """The watch was late, or away: what the look finds counts as news."""
     handle = await running(machines)
     await sick(machines, handle)
     machines.stubs.then("look_at_node", looked())
@@ -157,7 +157,7 @@ async def test_a_lease_that_moves_holds_it_back(temporal: WorkflowEnvironment, m
 async def test_what_cannot_be_read_decides_nothing(
     temporal: WorkflowEnvironment, machines: Machines, unreadable: str
 ) -> None:
-    """I5: two looks are begun anew when it can be read again."""
+    """I5: the two looks begin again when it can be read again."""
     handle = await running(machines)
     await sick(machines, handle)
     machines.stubs.then("look_at_node", *[looked(**SICK)] * 9)
@@ -399,7 +399,7 @@ async def test_a_delete_after_recreate_is_the_last_word(machines: Machines) -> N
 
 
 async def test_an_adopted_machine_asks_for_its_node_itself(machines: Machines) -> None:
-    """The watch tells changes only, and this node does not change."""
+    """The watch tells only changes, and this node does not change."""
     new = machines.new_state("m-1")
     new.uid = str(uuid.uuid4())
     new.status.provider_id = VM

@@ -46,7 +46,7 @@ async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
 
 
 async def running(machines: Machines, hooks: LifecycleHooks | None = None, **spec: Any) -> Handle:
-    """The handle is of whichever run there is."""
+    """A machine that runs. The handle is of whichever run there is."""
     spec |= {"lifecycle_hooks": hooks or LifecycleHooks()}
     started = await machines.start(machines.new_state("m-1", **spec))
     handle: Handle = machines.client.get_workflow_handle_for(MachineWorkflow.run, started.id)
@@ -74,7 +74,7 @@ async def delete(handle: Handle, **fields: Any) -> None:
 
 
 def calls(machines: Machines) -> list[str]:
-    """Of the way out, in their order."""
+    """Calls on the way out, in their order."""
     names = ("drain_node", "delete_machine", "forget_machine")
     return [name for name, _ in machines.stubs.asked if name in names]
 
@@ -125,7 +125,7 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
 
 
 async def test_a_drain_that_was_held_has_its_whole_time(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Else hooks of three hours would mean that pods are killed without an eviction (I12)."""
+    """Otherwise hooks of three hours would mean that pods are killed without an eviction (I12)."""
     handle = await running(machines, HELD, drain_timeout=timedelta(hours=2))
     await delete(handle)
     await reason(handle, "PreDrainHook")
@@ -270,7 +270,7 @@ async def test_a_hold_goes_on_in_a_new_run(machines: Machines) -> None:
 
 
 async def test_the_last_hook_may_go_between_two_runs(machines: Machines) -> None:
-    """The new run finds no hook, and must not take the drain for one that began hours ago."""
+    """The new run finds no hook, and must not mistake the drain for one that began hours ago."""
     handle = await running(machines, HELD, drain_timeout=timedelta(minutes=30))
     await delete(handle)
     await reason(handle, "PreDrainHook")
@@ -298,7 +298,7 @@ async def test_an_intent_by_update_and_by_signal_counts_once(machines: Machines)
     assert await handle.execute_update("hook", added, id="again", result_type=Answer) == Answer(message=first)
     assert "unchanged" in await tell(handle, a_hook())  # another one of the same meaning
     assert "is removed; the drain is not held any more" in await tell(handle, removed)
-    await handle.signal("hook", removed)  # is not refused as a hook that there is not
+    await handle.signal("hook", removed)  # it is not refused as a hook that does not exist
     assert "Refused" not in [h.reason for h in (await state(handle)).journal]
     await handle.signal("hook", a_removal("Other"))
     seen = await eventually(lambda: state(handle), lambda s: s.journal[-1].reason == "Refused", "a refusal")
@@ -333,7 +333,7 @@ async def test_after_the_deletion_hooks_are_only_removed(machines: Machines) -> 
 
 
 async def test_plain_json_is_enough(machines: Machines) -> None:
-    """As from `temporal workflow signal --name hook --input …`."""
+    """JSON as in `temporal workflow signal --name hook --input …`."""
     handle = await running(machines)
     await handle.signal("hook", {"name": "Backup", "owner": "alice"})
     seen = await eventually(lambda: state(handle), lambda s: s.hooks.added, "the hook")
@@ -380,7 +380,8 @@ async def test_a_spec_without_the_hook_lets_a_failed_machine_go_on(
 
 
 async def test_a_pools_machine_has_those_of_the_template(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """A changed template reaches it where it is, and frees one that Failed; until then its pool hears of no drain."""
+    """It has the template's hooks. A changed template reaches it where it is, and frees one that Failed; until then its
+    pool hears of no drain."""
     async with listening(machines) as pool:
         handle = await pool.running(lifecycle_hooks=HELD, health_timeout=TEN)
         await sick(machines, handle)

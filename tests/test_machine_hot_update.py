@@ -171,7 +171,7 @@ async def test_an_unknown_machine_is_updated_and_goes_on_being_unknown(machines:
 async def test_a_failed_machine_is_updated_and_keeps_what_it_failed_of(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """Its VM runs and costs: tags by which that is accounted for count. cluster-autoscaler reads its last operation."""
+    """Its VM runs and costs money, so tags for accounting matter. cluster-autoscaler reads its last operation."""
     handle = await failed_of_health(temporal, machines)
     before = await reason(handle, "HealthTimeout")
     await tell(handle, tagged(before.machine_class, 2, "b"))
@@ -185,7 +185,7 @@ async def test_a_failed_machine_is_updated_and_keeps_what_it_failed_of(
 
 
 async def test_a_failed_machine_is_updated_while_it_drains(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """The drain may take hours; it is neither ended nor begun anew by the update."""
+    """The drain may take hours; the update neither ends it nor begins it again."""
     hold = machines.stubs.holds["drain_node"] = asyncio.Event()
     handle = await failed_of_health(temporal, machines)
     before = await reason(handle, "Draining")
@@ -256,7 +256,7 @@ async def test_a_vm_made_by_a_class_that_has_changed_meanwhile_is_outdated(machi
 
 
 async def test_a_pending_machine_is_updated_after_its_post_start_update(machines: Machines) -> None:
-    """The post-start update is by the class that the VM was made from."""
+    """The post-start update follows the class that the VM was made from."""
     hold = machines.stubs.holds["update_machine"] = asyncio.Event()
     handle = await machines.start(machines.new_state("m-1"))
     before = await reason(handle, "PostStartUpdate")
@@ -288,7 +288,7 @@ async def test_a_pending_machine_is_updated_while_its_node_is_waited_for(machine
 
 
 async def test_a_machine_that_failed_before_its_post_start_update_is_updated_too(machines: Machines) -> None:
-    """Or says why it is not: its class must not wait for it for ever."""
+    """Or it says why it is not: its class must not wait for it for ever."""
     hold = machines.stubs.holds["update_machine"] = asyncio.Event()
     machines.stubs.then("update_machine", classified(ErrorClass.NOT_FOUND, "i-1 is terminated"))
     handle = await machines.start(machines.new_state("m-1", timings=Timings(consistency=timedelta(0))))
@@ -325,7 +325,7 @@ async def test_a_machine_that_is_being_deleted_is_not_updated(machines: Machines
 
 
 async def test_a_class_that_changes_meanwhile_is_the_next_call_and_the_newest_wins(machines: Machines) -> None:
-    """What the older call did is known by then: the next one's last applied is what the VM carries."""
+    """What the older call did is known by then: the next call's last applied spec is what the VM carries."""
     handle, now, hold = await held(machines)
     await tell(handle, tagged(now, 2, "b", cost="1"))
     await asked_for(machines, 1)

@@ -1,4 +1,4 @@
-"""docs/machine-life.md is true: its diagram is what machines do, its tables are what the code decides by."""
+"""docs/machine-life.md is true: its diagram shows what machines do, and the code decides by its tables."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ ENTERS: dict[tuple[str, str], set[tuple[str, str]]] = {
     ("Phase.FAILED", "reason"): {(Phase.FAILED, r) for r, kind in everything().reasons.items() if kind & Kind.FAILURE},
     ("Phase.TERMINATING", "'Terminating'"): {(Phase.TERMINATING, "Terminating")},
 }
-"""Every place where the code changes a phase, in its words, and what that can be."""
+"""Every place where the code changes a phase, in its own words, and what that can be."""
 BEGINS_AND_ENDS = {(Phase.PENDING, reason) for reason in ("Created", "Adopted", "Recreated")} | {(END, "Gone")}
 ENTERED = set().union(*ENTERS.values(), BEGINS_AND_ENDS)
 

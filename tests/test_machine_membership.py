@@ -1,4 +1,4 @@
-"""What a machine tells its pool, and what it takes from it: reports, news, refusals. Stubs for the activities."""
+"""What a machine tells its pool, and what it accepts from it: reports, news, refusals. Stubs for the activities."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def test_a_plain_life_is_six_reports(machines: Machines, pool: Pool) -> No
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 async def test_after_a_reset_its_pool_hears_it(machines: Machines, pool: Pool, share: float) -> None:
-    """What the pool has heard before has higher numbers than the run that was set back would count."""
+    """What the pool has heard before has higher numbers than the reset run would count."""
     handle = await pool.running()
     before = max(r.seq for r in await pool.heard())
     await reset(machines.client, handle.id, share)
@@ -149,7 +149,7 @@ async def test_each_failed_create_call_is_reported_once(machines: Machines, pool
 
 
 async def test_a_failure_that_was_told_is_in_no_other_report(machines: Machines, pool: Pool) -> None:
-    """The pool would slow down once more for it."""
+    """Otherwise the pool would slow down once more for it."""
     machines.stubs.then("create_machine", classified(ErrorClass.QUOTA, "10 of 10"))
     handle = await pool.start(pool.new_state())
     first = await pool.told(lambda r: r.phase is Phase.CRASH_LOOP_BACK_OFF)
@@ -229,7 +229,7 @@ async def test_a_stale_nodes_vm_counts_until_it_is_gone(machines: Machines, pool
 
 
 async def test_asked_again_it_answers_with_what_it_was_made_from(machines: Machines, pool: Pool) -> None:
-    """Also when nothing has changed; else the class would be in every report."""
+    """It does so even when nothing has changed; otherwise the class would have to be in every report."""
     handle = await pool.running()
     before = await pool.told(lambda r: r.phase is Phase.RUNNING)
     assert (before.machine_class, before.hash) == ("", "")
@@ -260,7 +260,7 @@ async def test_a_pool_that_is_not_there_is_no_error(machines: Machines, pool: Po
 
 
 async def test_what_nobody_took_is_told_at_the_next_wait(machines: Machines, pool: Pool) -> None:
-    """Though it is no news any more."""
+    """It is told though it is no longer news."""
     await pool.leave()
     handle = await pool.running()
     await eventually(lambda: state(handle), lambda s: s.told_pool == "", "the report was lost")
@@ -284,7 +284,8 @@ async def test_a_new_run_tells_nothing_twice(machines: Machines, pool: Pool) -> 
 
 
 async def test_a_new_run_begins_when_the_report_has_arrived(machines: Machines, pool: Pool) -> None:
-    """The message that asks for the one is the one too many: what a closed run was about to send is lost."""
+    """The message that asks for the report is the one too many for the run: what a closed run was about to send would
+    be lost."""
     handle = await pool.start(pool.new_state().model_copy(update={"messages": RENEW_AFTER - 2}))
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())
@@ -327,7 +328,7 @@ async def test_a_mark_that_cannot_be_read_counts_from_now_on(machines: Machines,
     assert MARKED_ANNOTATION in said[0].message
     await handle.signal(MachineWorkflow.observe, machines.facts(annotations=given, ready=False))
     later = await pool.told(lambda r: r.phase is Phase.UNKNOWN)
-    assert later.marked == told.marked  # it does not grow younger with each look
+    assert later.marked == told.marked  # the mark does not become newer with each look
     assert [h.reason for h in (await state(handle)).journal].count("MarkUnreadable") == 1
 
 
@@ -335,7 +336,7 @@ async def test_a_mark_that_cannot_be_read_counts_from_now_on(machines: Machines,
 
 
 async def test_of_a_changed_class_it_takes_what_needs_no_new_vm(machines: Machines, pool: Pool) -> None:
-    """What rolls is the pool's affair: the machine is updated and never Outdated."""
+    """What rolls is for the pool: the machine is updated and never Outdated."""
     handle = await pool.running()
     own = (await state(handle)).machine_class
     wanted = another(own, 2, ami="ami-2", vmTags={**own.provider_spec["vmTags"], "team": "b"})

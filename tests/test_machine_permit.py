@@ -47,7 +47,7 @@ async def sick(pool: Pool, **spec: Any) -> Handle:
 
 
 async def asking(temporal: WorkflowEnvironment, pool: Pool, **spec: Any) -> Handle:
-    """Ten minutes later, when two looks have found it ill."""
+    """A machine that asks ten minutes later, when two looks have found it ill."""
     handle = await sick(pool, **spec)
     pool.machines.stubs.then("look_at_node", *[looked(**SICK)] * 2)
     await temporal.fast_forward(handle, timedelta(minutes=9, seconds=1))
@@ -134,7 +134,7 @@ async def test_a_look_that_finds_it_well_takes_the_question_back(
 async def test_the_watchs_good_news_takes_it_back_too(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """When it has settled, and not before: one that comes and goes would ask for ever."""
+    """It does so when the node has settled, and not before: one that comes and goes would ask for ever."""
     handle = await asking(temporal, pool)
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await reason(handle, "Settling")
@@ -213,7 +213,7 @@ async def test_one_that_is_well_by_then_gives_the_permit_back(
 async def test_what_cannot_be_read_keeps_the_permit(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """I5: then the looks begin anew, and the second one makes it Failed without another question."""
+    """I5: then the looks begin again, and the second one makes it Failed without another question."""
     handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", classified(ErrorClass.AUTH, "not now"), *[looked(**SICK)] * 2)
     await pool.permits(handle)
@@ -248,7 +248,7 @@ async def test_after_an_outage_the_permit_takes_two_looks(
 async def test_while_it_asks_an_outage_is_no_end_of_the_question(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """The next look cannot be taken, the one after it is a first one: it goes on asking, and says so."""
+    """The next look fails, and the one after it is a first look: the machine goes on asking, and says so."""
     handle = await asking(temporal, pool)
     cannot = [classified(ErrorClass.AUTH, "not now")]
     machines.stubs.then("look_at_node", *cannot, *[looked(**SICK)] * 2)
@@ -267,7 +267,7 @@ async def test_while_it_asks_an_outage_is_no_end_of_the_question(
 async def test_a_permit_that_nobody_asked_for_changes_nothing(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:
-    """Nor is it kept: it must ask when its time comes."""
+    """It is not kept either: the machine must ask when its time comes."""
     handle = await sick(pool)
     before = await state(handle)
     await pool.permits(handle)
@@ -278,7 +278,7 @@ async def test_a_permit_that_nobody_asked_for_changes_nothing(
     await eventually(lambda: state(handle), lambda s: s.suspicion is not None, "the first look")
     await temporal.fast_forward(handle, MINUTE)
     await reason(handle, "RepairPermit")
-    for _ in range(2):  # a repeated one neither
+    for _ in range(2):  # nor does a repeated one
         await pool.permits(handle)
     failed = await phase(handle, Phase.FAILED)
     assert [h.reason for h in failed.journal].count("RepairPermitted") == 1

@@ -74,7 +74,7 @@ async def test_now_preserves_a_running_machine_for_72_hours(kept: Kept) -> None:
 
 
 async def test_what_a_person_had_set_is_there_at_the_end(kept: Kept) -> None:
-    """I10, MCM P18, P20: his scale-down-disabled, his cordon."""
+    """I10, MCM P18, P20: scale-down-disabled and the cordon."""
     await kept.run()
     kept.node.write({SCALE_DOWN_DISABLED: "true"}, cordon=True)
     await kept.annotate("now")
@@ -201,7 +201,7 @@ async def test_an_invalid_value_changes_nothing_and_is_said(kept: Kept) -> None:
 
 
 async def test_one_that_fails_keeps_its_expiry(kept: Kept) -> None:
-    """Through Unknown, where it is preserved as well; drained only then (MCM P16)."""
+    """It keeps it through Unknown, where it is preserved as well; it is drained only when Failed (MCM P16)."""
     await kept.run()
     await kept.annotate("now")
     until = (await kept.shows("Running:Preserved")).status.preserve.expiry_time
@@ -337,7 +337,7 @@ async def test_extend_moves_the_expiry_and_a_changed_timeout_does_not(kept: Kept
     await kept.says("preserve", PreserveIntent())
     again = await kept.shows("Running:Preserved")
     assert again.status.preserve.expiry_time == when(again, "Preserved") + HOUR
-    assert noted(again, "PreservationEnds") == noted(over, "PreservationEnds")  # so short that the beginning says it
+    assert noted(again, "PreservationEnds") == noted(over, "PreservationEnds")  # so the first message already says it
 
 
 async def test_the_expiry_outlives_a_new_run(kept: Kept) -> None:

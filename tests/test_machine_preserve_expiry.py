@@ -26,7 +26,7 @@ async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
 
 
 async def preserved(kept: Kept) -> datetime:
-    """Until when."""
+    """Preserves a machine; returns when that ends."""
     await kept.run()
     await kept.annotate("now")
     await kept.node.becomes(lambda n: n.protection == ("true", True))
@@ -34,7 +34,7 @@ async def preserved(kept: Kept) -> datetime:
 
 
 async def ends_soon(kept: Kept) -> datetime:
-    """When."""
+    """Moves the end near; returns when it is."""
     lasts = timedelta(seconds=1)
     await kept.says("extend", ExtendIntent(lasts=lasts))
     return when(await kept.state(), "PreservationMoved") + lasts
@@ -58,7 +58,7 @@ async def test_in_the_middle_of_a_drain(kept: Kept) -> None:
 
 
 async def test_while_no_worker_of_the_cluster_polls(kept: Kept) -> None:
-    """Of a Running one all is over but the marks on its Node."""
+    """For a Running machine all is over except the marks on its Node."""
     await preserved(kept)
     _, queue, _ = kept.queues
     await kept.away(queue)
@@ -100,7 +100,7 @@ async def test_while_a_fresh_look_waits_for_a_worker(kept: Kept) -> None:
 
 
 async def test_while_the_nodes_template_waits_for_a_worker(kept: Kept) -> None:
-    """And what is asked for meanwhile is done as well."""
+    """What is asked for meanwhile is done as well."""
     await preserved(kept)
     _, queue, _ = kept.queues
     await kept.away(queue)
@@ -131,7 +131,7 @@ async def test_while_the_update_of_its_vm_waits_for_a_worker(kept: Kept) -> None
 
 @pytest.mark.parametrize("down", [False, True], ids=["before", "at"])
 async def test_workers_of_workflows_come_back(temporal: WorkflowEnvironment, down: bool) -> None:
-    """Before the expiry, or after it: then it is at once."""
+    """They come before the expiry, or after it: then it ends at once."""
     async with keeping(temporal.client, workflows=False) as machines:
         kept = Kept(temporal, machines)
         async with machines.workflow_worker():

@@ -1,4 +1,4 @@
-"""The Node of a preserved machine: it goes and comes again, and what is written on it crosses with what is read. Stubs;
+"""The Node of a preserved machine: it goes and comes back, and what is written on it crosses with what is read. Stubs;
 time is skipped."""
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ async def test_while_it_is_missing_the_last_value_counts(kept: Kept) -> None:
 
 
 async def test_a_new_object_is_protected_again_and_nothing_is_released(kept: Kept) -> None:
-    """Somebody stops the VM to look at it: cloud-controller-manager deletes the Node, and the kubelet registers anew
+    """Somebody stops the VM to look at it: cloud-controller-manager deletes the Node, and the kubelet registers again
     (field case P07), without the annotation. Nobody has removed it (I9)."""
     await preserved(kept, "when-failed")
     until = (await kept.state()).status.preserve.expiry_time
@@ -79,7 +79,7 @@ async def test_a_new_object_is_protected_again_and_nothing_is_released(kept: Kep
 
 
 async def test_of_a_running_one_too(kept: Kept) -> None:
-    """Also where the watch has seen one after the other only."""
+    """This holds even where the watch has seen them only one after the other."""
     await preserved(kept)
     until = (await kept.state()).status.preserve.expiry_time
     kept.node.registers_anew()
@@ -201,7 +201,7 @@ async def test_a_cordon_that_could_not_be_lifted_yet_is_lifted_after_the_end(kep
 
 
 async def test_the_cordon_of_a_later_drain_stays(kept: Kept) -> None:
-    """It was being lifted as the machine failed again: the drain comes after that."""
+    """Our former cordon was being lifted as the machine failed again: the drain comes after that."""
     brief = timedelta(milliseconds=300)
     await kept.run(health_timeout=timedelta(seconds=3), timings=Timings(settle=brief, confirm=brief))
     await kept.annotate("when-failed")
@@ -243,7 +243,8 @@ async def test_one_call_for_each_end(kept: Kept, value: str) -> None:
 
 
 async def test_one_that_was_given_work_again_is_drained_again(kept: Kept) -> None:
-    """A person has uncordoned it to see the fault: its pods are evicted as any, with the whole drainTimeout (I12)."""
+    """A person has uncordoned it to see the fault: its pods are evicted like any others, with the whole drainTimeout
+    (I12)."""
     await preserved(kept, "when-failed")
     kept.node.write(cordon=False)
     await kept.news()

@@ -1,5 +1,5 @@
-"""A machine that Failed and its pool: the question whether it is kept, the word, the repair, and how they cross. Stubs;
-time is skipped."""
+"""A machine that Failed and its pool: the question whether it is kept, the answer, the repair, and how they cross.
+Stubs; time is skipped."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
 
 @pytest_asyncio.fixture
 async def member(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
-    """Of a pool that says what the test lets it say."""
+    """A member of a pool that says what the test lets it say."""
     async with keeping(temporal.client) as machines, listening(machines) as pool:
         yield Kept(temporal, machines, pool)
 
@@ -44,7 +44,7 @@ def pool_of(member: Kept) -> Pool:
 
 
 async def failed(member: Kept, keep: Keep) -> None:
-    """Failed and drained, and its pool has heard what it wants."""
+    """It has Failed and is drained, and its pool has heard what it wants."""
     await member.fail()
     await pool_of(member).told(lambda r: r.keep is keep and r.drained, f"keep={keep!r}")
 
@@ -77,7 +77,7 @@ async def test_use_case_3_a_slot_keeps_one_that_nobody_asked_for(member: Kept) -
     gone = await member.ended()
     assert timedelta(0) <= gone["PreserveExpired"] - until < SOON
     reports = await pool_of(member).heard()
-    assert next(r for r in reports if r.seq > heard.seq).keep is Keep.UNDECIDED  # nothing to be granted any more
+    assert next(r for r in reports if r.seq > heard.seq).keep is Keep.UNDECIDED  # nothing is left to be granted
     assert reports[-1].ended
 
 
@@ -137,7 +137,7 @@ async def test_a_word_that_comes_twice_or_late_changes_nothing(member: Kept) -> 
     over = await member.shows("Running")
     assert len(noted(over, "Preserved")) == 1
     assert over.status.preserve.granted is PreservedBy.NOBODY
-    await failed(member, Keep.SLOT)  # it asks anew
+    await failed(member, Keep.SLOT)  # it asks again
     assert (await member.state()).status.shown_phase == "Failed"
 
 
@@ -157,7 +157,7 @@ async def test_a_repair_meets_an_annotation_of_the_same_instant(member: Kept) ->
 
 
 async def test_a_repair_that_comes_late_deletes_nothing_that_is_preserved(member: Kept) -> None:
-    """I9: the pool's word was overtaken by the one that it gave later."""
+    """I9: the pool's later answer overtook its repair."""
     await member.run()
     await failed(member, Keep.SLOT)
     await grants(member, PreservedBy.AUTO)
@@ -168,7 +168,7 @@ async def test_a_repair_that_comes_late_deletes_nothing_that_is_preserved(member
     told = await pool_of(member).told(lambda r: r.preserved_until and r.hash)
     assert told.keep is Keep.UNDECIDED
     await member.well()
-    await repairs(member)  # nor one that is well again by now, nor when it fails the next time
+    await repairs(member)  # nor a machine that is well again by now, nor one that fails again
     await pool_of(member).told(lambda r: r.phase is Phase.RUNNING and r.hash, "how it is")
     await member.fail()
     await member.noted("Drained", 2)
@@ -255,7 +255,7 @@ async def test_a_slot_that_is_taken_ends_it(member: Kept) -> None:
 
 
 async def test_a_slot_that_is_taken_from_one_that_is_well_again_is_none(member: Kept) -> None:
-    """Slots are those of Failed machines: when it fails again, it is not about that one."""
+    """Slots are for Failed machines: when it fails again, that failure is another matter."""
     await member.run()
     await failed(member, Keep.SLOT)
     await grants(member, PreservedBy.AUTO)

@@ -53,7 +53,7 @@ async def kept(temporal: WorkflowEnvironment) -> AsyncIterator[Kept]:
 
 
 async def test_plain_json_is_enough(kept: Kept) -> None:
-    """As from `temporal workflow signal --name preserve --input '{}'`."""
+    """JSON as in `temporal workflow signal --name preserve --input '{}'`."""
     await kept.run()
     await kept.handle.signal("preserve", {})
     seen = await kept.shows("Running:Preserved")
@@ -71,7 +71,7 @@ async def test_plain_json_is_enough(kept: Kept) -> None:
 
 
 async def test_a_time_without_a_zone_is_utc(kept: Kept) -> None:
-    """Nor does it stop the workflow, by signal."""
+    """Nor does it stop the workflow when it comes by signal."""
     await kept.run()
     soon = datetime.now(UTC).replace(microsecond=0) + HOUR
     await kept.handle.signal("preserve", {"until": f"{soon:%Y-%m-%dT%H:%M:%S}"})
@@ -147,7 +147,7 @@ async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
     assert refused == stronger("when-failed", "now")
     assert await kept.refuses("preserve", PreserveIntent(lasts=HOUR)) == f"{refused}, then ask again"
     assert (await kept.state()).status.preserve.own is None
-    await kept.says("preserve", PreserveIntent(value=WHEN_FAILED, requested_by="alice"))  # the same is no quarrel
+    await kept.says("preserve", PreserveIntent(value=WHEN_FAILED, requested_by="alice"))  # the same value: no conflict
     await kept.annotate("false")
     await kept.until(lambda s: s.status.preserve.node_value == "false", "the annotation")
     await kept.fail()
@@ -160,7 +160,7 @@ async def test_the_annotation_is_stronger_than_a_request(kept: Kept) -> None:
 async def test_who_wants_one_for_longer_that_is_kept_by_its_annotation_extends_it(
     kept: Kept, value: PreserveValue, lasts: timedelta | None
 ) -> None:
-    """To take the annotation away, or another one, would end what it has caused."""
+    """Removing the annotation, or setting another, would end what it has caused."""
     await kept.run()
     await kept.annotate("when-failed")
     await kept.fail()
@@ -187,7 +187,7 @@ async def test_of_one_that_runs_and_is_kept_by_its_annotation_too(kept: Kept) ->
 
 
 async def test_one_that_failed_and_is_not_decided_keeps_its_annotation(temporal: WorkflowEnvironment) -> None:
-    """Without it nobody has asked, and its pool deletes it."""
+    """Without it nobody would have asked, and its pool would delete the machine."""
     async with keeping(temporal.client) as machines, listening(machines) as pool:
         member = Kept(temporal, machines, pool)
         await member.run()
@@ -351,7 +351,7 @@ async def test_a_new_life_begins_without_it(kept: Kept) -> None:
 
 
 async def test_an_adopted_machine_takes_off_what_its_former_life_has_left(kept: Kept) -> None:
-    """Where nobody knows any more that it was preserved."""
+    """Nobody knows there any longer that it was preserved."""
     await kept.run()
     await kept.says("preserve", PreserveIntent())
     await kept.node.becomes(lambda n: n.protection == ("true", True))

@@ -1,5 +1,5 @@
-"""A hot update that fails: when it is tried again, what is known meanwhile, and that the machine is none the worse.
-Stubs for activities; minutes are skipped by explicit fast-forward."""
+"""A hot update that fails: when it is tried again, what is known meanwhile, and that the machine takes no harm. Stubs
+for activities; minutes are skipped by explicit fast-forward."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from workflows.machine import MachineWorkflow
 
 SECOND = timedelta(seconds=1)
 MANY = RENEW_AFTER - 20
-"""Messages of a machine that will soon continue as new."""
+"""Messages to a machine that will soon continue as new."""
 LONG = [ErrorClass.AUTH, ErrorClass.INVALID, ErrorClass.QUOTA, ErrorClass.CAPACITY, ErrorClass.NOT_FOUND]
 SHORT = [ErrorClass.TRANSIENT, ErrorClass.THROTTLED, ErrorClass.CONFLICT, ErrorClass.UNKNOWN]
 
@@ -57,14 +57,14 @@ def trouble(s: MachineState) -> UpdateTrouble:
 
 
 def wait(s: MachineState) -> timedelta:
-    """From the failure to the next try."""
+    """The wait from the failure to the next try."""
     found = trouble(s)
     assert found.next_try is not None
     return found.next_try - found.time
 
 
 async def failing(machines: Machines, *errors: BaseException, messages: int = 0) -> tuple[Handle, ClassSnapshot]:
-    """A Running machine whose update to generation 2 fails so, and its class before that."""
+    """A Running machine whose update to generation 2 fails in this way, and its class before that."""
     handle = await running(machines, messages=messages, health_timeout=TEN)
     now = (await state(handle)).machine_class
     machines.stubs.then("update_machine", *errors)
@@ -76,7 +76,7 @@ async def failing(machines: Machines, *errors: BaseException, messages: int = 0)
 
 
 def spread(least: timedelta, found: timedelta) -> bool:
-    """It is as long, or by chance a little longer."""
+    """The wait is as long, or randomly a little longer."""
     return least <= found <= least * (1 + SPREAD)
 
 
@@ -96,7 +96,7 @@ async def test_what_passes_by_itself_is_tried_after_5_10_20_seconds_up_to_3_minu
     assert len(machines.stubs.hot_updates()) == 9
     machines.stubs.then("update_machine", classified(ErrorClass.TRANSIENT, "no answer", last=True))
     await tell(handle, tagged(now, 3, "c"))
-    assert spread(timedelta(seconds=5), wait(await in_trouble(handle)))  # a success sets it back
+    assert spread(timedelta(seconds=5), wait(await in_trouble(handle)))  # a success resets it
 
 
 @pytest.mark.parametrize("error_class", SHORT)
@@ -130,7 +130,7 @@ async def test_a_cloud_that_asks_for_longer_is_left_alone_for_longer(machines: M
 
 
 async def test_a_changed_class_is_tried_at_once(machines: Machines) -> None:
-    """A former failure says nothing of it."""
+    """An earlier failure says nothing about it."""
     handle, now = await failing(machines, classified(ErrorClass.INVALID, "no such tag"))
     await in_trouble(handle)
     await tell(handle, tagged(now, 3, "c"))
@@ -195,7 +195,7 @@ async def test_the_next_try_outlives_becoming_failed(temporal: WorkflowEnvironme
     machines.stubs.then("update_machine", classified(ErrorClass.QUOTA, "limit 50"))
     await tell(handle, tagged(before.machine_class, 2, "b"))
     failed = await in_trouble(handle)
-    assert failed.status.waiting_for.reason == "HealthTimeout"  # what it is Failed by stays what is read first
+    assert failed.status.waiting_for.reason == "HealthTimeout"  # the reason that it Failed for stays first
     assert "limit 50" in condition(failed, "UpdateFailed")
     await temporal.fast_forward(handle, timedelta(minutes=10, seconds=5))
     after = await updated(handle, 2)
@@ -272,7 +272,7 @@ async def test_what_became_of_each_resource_is_known(machines: Machines) -> None
     assert "(2 of 3 resources updated)" in trouble(failed).message
     assert failed.status.last_applied_provider_spec.provider_spec == now.provider_spec
     assert failed.status.applied_generation == 1
-    await tell(handle, tagged(now, 3, "b"))  # the same values under a new generation: nothing says that they arrived
+    await tell(handle, tagged(now, 3, "b"))  # the same values under a new generation: nothing shows that they arrived
     after = await updated(handle, 3)
     assert len(machines.stubs.hot_updates()) == 2
     assert after.status.update_trouble is None
@@ -281,7 +281,7 @@ async def test_what_became_of_each_resource_is_known(machines: Machines) -> None
 async def test_a_failed_update_is_not_what_a_machine_fails_of(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """Its node never joins; that its tags are old as well is not why."""
+    """Its node never joins; its old tags are not the reason."""
     machines.stubs.then("update_machine", UpdateOutput(), *[classified(ErrorClass.INVALID, "no such tag")] * 9)
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
     await reason(handle, "NodeNotSeen")
@@ -299,7 +299,7 @@ async def test_a_failed_update_is_not_what_a_machine_fails_of(
 async def test_a_failed_update_does_not_hurry_a_machine_that_joins_late(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """The look at the creation deadline finds its node Ready: our own steps there have their time."""
+    """The look at the creation deadline finds its node Ready: our own steps there get their time."""
     machines.stubs.then("update_machine", UpdateOutput(), *[classified(ErrorClass.INVALID, "no such tag")] * 9)
     machines.stubs.then("look_at_node", looked(exists=False), looked())
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
@@ -323,7 +323,7 @@ def half(resources: int = 1) -> BaseException:
 
 @pytest.mark.parametrize("renewed", [False, True], ids=["in one run", "over continue-as-new"])
 async def test_a_class_set_back_takes_back_what_half_an_update_did(machines: Machines, renewed: bool) -> None:
-    """What the failed call has set would stay for ever else, as if it were somebody else's."""
+    """Otherwise what the failed call has set would stay for ever, as if it were somebody else's."""
     handle = await running(machines, messages=MANY)
     now = (await state(handle)).machine_class
     first, second = tagged(now, 2, "platform", cost="1"), tagged(now, 3, "platform", stage="x")
@@ -366,7 +366,7 @@ async def test_after_a_failure_the_next_class_is_called_with_all_that_the_vm_may
 
 
 async def begin_anew(machines: Machines, handle: Handle) -> None:
-    """By so many messages that the machine continues as new by itself; nothing else is asked of it."""
+    """Sends so many messages that the machine continues as new on its own; nothing else is asked of it."""
     run = (await handle.describe()).run_id
     for n in range(20):
         await handle.signal(MachineWorkflow.observe, machines.facts(addresses=[f"10.0.0.{n}"]))

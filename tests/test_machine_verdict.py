@@ -1,5 +1,5 @@
-"""A machine that comes and goes is decided about too. By its health deadline plus a bound it is Running, or Failed,
-or it is said why not. Stubs; time is skipped."""
+"""A machine that flaps gets a verdict too. By its health deadline plus a bound it is Running, or Failed, or it says why
+neither. Stubs; time is skipped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SPELL = timedelta(seconds=20)
 TIMINGS = Timings(settle=timedelta(seconds=45))
 """A busy machine adds seconds of its own to the 20 that are skipped."""
 BOUND = TIMINGS.confirm + TIMINGS.settle
-"""After the health deadline (planners/health.confirm)."""
+"""The bound after the health deadline (planners/health.confirm)."""
 
 
 @pytest_asyncio.fixture
@@ -51,7 +51,7 @@ class Flapping:
         await self.handle.signal(MachineWorkflow.observe, self.machines.facts(ready=self.ready))
 
     async def go_on(self, turns: int) -> MachineState:
-        """As long as it is Unknown, and so often at most."""
+        """Goes on as long as the machine is Unknown, and this many times at most."""
         for _ in range(turns):
             await self.turn()
             await self.temporal.fast_forward(self.handle, SPELL)
@@ -75,7 +75,7 @@ async def test_flapping_that_never_settles_is_failed(temporal: WorkflowEnvironme
     failed = await Flapping(temporal, machines, handle).go_on(turns=20)
     assert failed.status.phase is Phase.FAILED
     at = next(h.time for h in failed.journal if h.reason == "HealthTimeout")
-    assert timedelta(0) <= at - fails_at(failed.illness, TWO) <= BOUND + 2 * SPELL  # the test's steps are so long
+    assert timedelta(0) <= at - fails_at(failed.illness, TWO) <= BOUND + 2 * SPELL  # the test's steps are that long
     assert "two fresh looks" in next(c.message for c in failed.status.conditions if c.type == "Failed")
 
 
@@ -107,7 +107,7 @@ async def test_what_the_watch_told_late_fails_nobody(temporal: WorkflowEnvironme
 
 
 async def test_while_it_cannot_be_looked_at_there_is_none(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """The API server answers nobody: that is said, and the two looks begin when it does."""
+    """The API server answers nobody: that is reported, and the two looks begin when it does."""
     handle = await running(machines)
     node = Flapping(temporal, machines, handle)
     machines.stubs.always["look_at_node"] = classified(ErrorClass.AUTH, "not now")
@@ -122,7 +122,7 @@ async def test_while_it_cannot_be_looked_at_there_is_none(temporal: WorkflowEnvi
 async def test_of_a_pool_it_asks_and_goes_on_asking(
     temporal: WorkflowEnvironment, machines: Machines, permitted: bool
 ) -> None:
-    """A question that each moment of health took back would never be answered."""
+    """A question that every healthy moment withdrew would never be answered."""
     async with listening(machines) as pool:
         handle = await pool.running(timings=TIMINGS, health_timeout=TWO)
         node = Flapping(temporal, machines, handle)

@@ -1,4 +1,5 @@
-"""Machines that are throttled together do not try again together, and less and less often. Stubs; time is skipped."""
+"""Machines that are throttled together do not try again together, and try less and less often. Stubs; time is
+skipped."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
 
 
 async def failed(handle: Handle, times: int) -> timedelta:
-    """How long it waits after so many failures."""
+    """How long it waits after this many failures."""
 
     def waits(s: MachineState) -> bool:
         return s.create_failures == times and s.status.waiting_for is not None and s.status.waiting_for.reason == KIND
@@ -43,8 +44,8 @@ def _time(s: MachineState) -> datetime:
 
 
 async def test_throttled_machines_spread(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Of six that fail in the same moment no two try again in the same tenth of a second, and the waits grow; one that
-    has got its VM begins anew with the next error."""
+    """Of six machines that fail at the same moment, no two try again in the same tenth of a second, and the waits grow;
+    one that has got its VM starts over with the next error."""
     machines.stubs.always["create_machine"] = classified(ErrorClass.THROTTLED, "RequestLimitExceeded", last=True)
     handles = [await machines.start(machines.new_state(f"m-{n}")) for n in range(COUNT)]
     first = await asyncio.gather(*(failed(handle, 1) for handle in handles))

@@ -73,7 +73,7 @@ async def test_capacity_waits_ten_minutes(temporal: WorkflowEnvironment, machine
 async def test_creation_deadline_is_exact_and_not_moved_by_retries(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """MCM #790: there CrashLoopBackOff turns into Failed only when the next call fails."""
+    """MCM #790: there CrashLoopBackOff becomes Failed only when the next call fails."""
     machines.stubs.then("create_machine", *(classified(ErrorClass.QUOTA, "limit 100") for _ in range(9)))
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=25)))
     await reason(handle, "QuotaExceeded")
@@ -141,7 +141,7 @@ async def test_a_dead_token_makes_a_new_attempt_after_the_lag_window(
 async def test_a_creation_that_takes_longer_than_its_activity_may_goes_on_with_its_token(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """It is no failure: the machine stays Pending, and says what is being made."""
+    """This is no failure: the machine stays Pending, and says what is being made."""
     info = ErrorInfo.of(ErrorClass.TRANSIENT, "network interface nic-1 is being made")
     info = info.model_copy(update={"account_id": "1", "retry_after": 600.0})
     machines.stubs.then("create_machine", ApplicationError(info.message, info, type=IN_PROGRESS, non_retryable=True))
@@ -186,7 +186,7 @@ async def test_a_machine_whose_secret_opens_another_account_says_so_while_it_run
     handle = await running(machines)
 
     async def told(opened: str) -> list[tuple[str, str, str]]:
-        """The newest condition, once what is told now has been heard."""
+        """The newest condition, once the present news has been heard."""
         news = AccountNews(opened=opened, owner="1", secret_ref=SecretRef(name="demo-aws"))
         before = (await state(handle)).messages
         await handle.signal(MachineWorkflow.account_news, news)
@@ -205,7 +205,7 @@ async def test_a_machine_whose_secret_opens_another_account_says_so_while_it_run
     other = seen.machine_class.model_copy(update={"secret_ref": SecretRef(name="demo-2"), "generation": 2})
     await handle.execute_update(MachineWorkflow.apply, ApplyIntent(id="a", spec=seen.spec, machine_class=other), id="a")
     assert (await state(handle)).status.conditions == []
-    assert await told("2") == []  # of the Secret that its class has left
+    assert await told("2") == []  # about the Secret that its class has left
 
 
 async def test_an_absent_worker_is_a_wait_and_not_a_failure(temporal: WorkflowEnvironment, machines: Machines) -> None:
@@ -249,7 +249,7 @@ async def test_a_node_that_is_ready_waits_for_the_post_start_update(machines: Ma
 async def test_a_vm_is_looked_at_only_when_its_node_takes_long(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """A machine that joins in time costs no look; one that does not is not moved from its deadline by the looking."""
+    """A machine that joins in time costs no look; for one that does not, the looks do not move the deadline."""
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
     await reason(handle, "NodeNotSeen")
     assert (await state(handle)).status.deadlines.keys() == {"creation", "confirm", "look"}
@@ -323,7 +323,7 @@ async def test_old_news_and_another_vms_news_are_dropped(machines: Machines) -> 
 async def test_a_node_is_judged_again_once_the_id_is_known(
     machines: Machines, facts: dict[str, str], its_own: bool
 ) -> None:
-    """While there is no id, whatever Node is told may be the machine's: after a reset the former VM's is there."""
+    """While there is no id, any Node that is told may be the machine's: after a reset the former VM's is there."""
     machines.stubs.holds["create_machine"] = answers = asyncio.Event()
     handle = await machines.start(machines.new_state("m-1"))
     await handle.signal(MachineWorkflow.observe, machines.facts(**facts))
@@ -338,7 +338,7 @@ async def test_a_node_is_judged_again_once_the_id_is_known(
 
 
 async def test_drain_is_forced_exactly_at_its_deadline(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """MCM #785: there a two hours' drain ran eleven hours."""
+    """MCM #785: there a drain of two hours ran for eleven."""
     handle = await running(machines, drain_timeout=timedelta(hours=2))
 
     def blocked(input: DrainInput) -> DrainOutput:
@@ -370,7 +370,7 @@ async def _pending_failure(handle: Handle) -> str:
 
 @pytest.mark.parametrize("force", [False, True])
 async def test_a_deletion_without_credentials_says_what_would_end_it(machines: Machines, force: bool) -> None:
-    """Who insists must hear that it is not the pods that are waited for."""
+    """Somebody who insists must learn that the wait is not for pods."""
     missing = ErrorInfo.of(ErrorClass.AUTH, "Secret default/demo-aws does not exist in cluster demo")
     machines.stubs.then(
         "delete_machine", ApplicationError(missing.message, missing, type=MISSING_CREDENTIALS, non_retryable=True)
@@ -526,7 +526,7 @@ async def test_an_error_of_ours_parks_the_machine_and_renew_goes_on(machines: Ma
 async def test_a_parked_machine_can_be_deleted(
     temporal: WorkflowEnvironment, machines: Machines, bug: list[str]
 ) -> None:
-    """Also long after its deadlines, which mean nothing while it stands still."""
+    """It can be, even long after its deadlines, which mean nothing while it is parked."""
     started = await machines.start(machines.new_state("m-1"))
     handle = machines.client.get_workflow_handle(started.id)
     await reason(handle, "InternalError")

@@ -1,4 +1,4 @@
-"""Temporal's web UI renders Markdown with raw HTML and links of any scheme: a text of strangers is shown as it is."""
+"""Temporal's web UI renders Markdown with raw HTML and links of any scheme: strangers' text is shown as it is."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ HONEST = "2 of 3 pods gone; default/web-1 blocked by PDB web (generation 4), ask
 
 
 def shapes(text: str) -> list[tuple[Markdown, str, set[str]]]:
-    """Each way onto a page: its Markdown, the text that is to be seen, and the elements that are meant."""
+    """Each way onto a page: its Markdown, the text that should be visible, and the intended elements."""
     seen = visible(" ".join(text.split()))
     return [
         (page(text), seen, {"p"}),
@@ -110,7 +110,7 @@ async def test_text_is_text_for_the_web_ui_itself() -> None:
             # It gives headings ids, and opens links elsewhere.
             return re.sub(r'(<h3) id="[^"]*"', r"\1", found[1])
 
-        assert "javascript:alert(1)" in render(LIES[0])  # what it makes of Markdown that nobody has escaped
+        assert "javascript:alert(1)" in render(LIES[0])  # what it makes of unescaped Markdown
         assert "<img src=x" in render(LIES[1])
         for text in (*LIES, HONEST):
             assert_shown(render, text)
@@ -153,4 +153,4 @@ def test_the_web_ui_is_told_in_one_place_alone() -> None:
         for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute) and node.attr in ("set_current_details", "static_details")
     }
-    assert calls == {"workflows/page.py"}  # whose parameter is Markdown, which mypy holds
+    assert calls == {"workflows/page.py"}  # its parameter is of type Markdown, which mypy checks

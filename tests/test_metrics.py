@@ -141,7 +141,7 @@ async def test_deadlines_that_are_near(metered: Metered) -> None:
 
 
 async def test_a_retry_and_a_look_are_no_deadlines(metered: Metered) -> None:
-    """Of what is due soon only that counts which ends something: a creation, a time of being Unknown, a drain."""
+    """Among what is due soon, only the end of something counts: of a creation, a time of being Unknown, a drain."""
     async with stubbed_machines(metered) as (machines, counting):
         refused = classified(ErrorClass.AUTH, "not authorized to RunInstances")  # tried again in 3 minutes
         for name, minutes in (("m-1", 5), ("m-2", 60)):
@@ -192,7 +192,7 @@ async def test_machines_of_a_class_by_how_far_they_are(metered: Metered) -> None
         await classes.user("m-1", generation=3)
         for user in ("m-2", "m-3"):
             await classes.user(user, generation=3, applied=1, state=UpdateState.FAILED, reason="NotAuthorized")
-        since = int(second.timestamp())  # of the oldest change that one of the two does not carry
+        since = int(second.timestamp())  # the time of the oldest change that one of the two does not carry
         wanted = {"updated": 1, "failed": 2, "since": since, "updating": 1, "done": 0}
         await eventually(counted, lambda c: c == wanted, "two that failed, for two hours")
         for user in ("m-2", "m-3"):
@@ -292,7 +292,7 @@ NOW = datetime.now(UTC)
     ("deadline", "near"),
     [
         (None, 0),
-        (timedelta(minutes=-1), 0),  # it has struck: the next news takes it away
+        (timedelta(minutes=-1), 0),  # it has struck: the next news removes it
         (timedelta(0), 1),
         (timedelta(minutes=10), 1),
         (timedelta(minutes=10, seconds=1), 0),

@@ -1,4 +1,4 @@
-"""docs/metrics.md against the code and against what a real worker exports."""
+"""docs/metrics.md, compared with the code and with what a real worker exports."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_docs_name_every_metric_of_the_code() -> None:
 
 
 def test_every_histogram_has_buckets() -> None:
-    """The SDK's own end at 10 s, where a machine's life begins."""
+    """The SDK's own buckets end at 10 s, where a machine's life begins."""
     assert set(worker.BUCKETS) == {name for name, (_, type) in made().items() if type == "histogram"}
     assert all(b == sorted(b) for b in worker.BUCKETS.values())
 

@@ -69,7 +69,7 @@ def test_by_pool_and_phase() -> None:
 
 
 def test_one_that_is_not_preserved_hides_no_end() -> None:
-    """Whatever the order: 0 is no time."""
+    """It hides none, whatever the order: 0 is no time."""
     machines = [("p", "Running", None), ("p", "Running:Preserved", NOW)]
     for order in (machines, machines[::-1]):
         assert tally(*order).ends == {labels(pool="p"): int(NOW.timestamp())}
@@ -86,7 +86,7 @@ def test_drains_by_what_they_say() -> None:
 
 
 async def test_preserved_machines_are_counted_and_then_are_no_more(metered: Metered) -> None:
-    """From visibility alone: no worker is there."""
+    """They are counted from visibility alone: no worker is there."""
     deps = metered.deps("census-preserved")
     queue, ends = deps.settings.queue_prefix, datetime.now(UTC) + HOUR
     kept = await _listed(metered, queue, "m-1", "Failed:Preserved", ends)
@@ -101,7 +101,7 @@ async def test_preserved_machines_are_counted_and_then_are_no_more(metered: Mete
             value(seen, PRESERVED, pool="p", phase="Running"),
             value(seen, ENDS, pool="p"),
             value(seen, "hostler_machines", phase="Failed:Preserved"),
-            # It does not alert as one that has Failed.
+            # It does not alert like a Failed one.
             value(seen, "hostler_machines", phase="Failed"),
         ]
 
@@ -136,7 +136,7 @@ async def _end(handle: Handle) -> None:
 
 
 def drains(memory: Memory) -> Callable[[DrainInput], DrainOutput]:
-    """One pass that is not over, and leaves this for the next."""
+    """A drain with one pass that is not over, and leaves this for the next."""
 
     def drain(input: DrainInput) -> DrainOutput:
         activity.heartbeat(

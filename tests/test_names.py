@@ -1,4 +1,4 @@
-"""Names: what is one, and what no path of a URL may be made of."""
+"""Names: which are valid, and which must never become part of a URL's path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What a person sees of a wait: reason, message, since when, the next try, and what can be done. Always all of it."""
+"""What a person sees of a wait: reason, message, since when, the next try, and what can be done. It is always all of
+it."""
 
 from __future__ import annotations
 
@@ -119,7 +120,7 @@ def test_a_machine_that_waits_for_nothing_shows_no_advice() -> None:
 
 @pytest.mark.parametrize("reason", CONDITIONS)
 def test_a_condition_comes_with_what_can_be_done(reason: str) -> None:
-    """Also the failure of a machine that is Failed, which is a condition of that reason."""
+    """So does the failure of a Failed machine, which is a condition of that reason."""
     state = waits_for("Settling")
     state.status.conditions = [Condition(type="T", reason=reason, message="words", since=NOW)]
     advice = f"What can be done about {reason}: {next_step(reason, 'prod', 'm-1')}"
@@ -275,7 +276,7 @@ def test_a_node_that_has_not_joined_is_only_expected() -> None:
 
 
 def messages(source: str) -> list[ast.expr]:
-    """Of every call that says a wait."""
+    """The messages of every call that reports a wait."""
     calls = (n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Call))
     return [
         c.args[1] for c in calls if isinstance(c.func, ast.Attribute) and c.func.attr == "waiting" and len(c.args) >= 2
@@ -283,7 +284,7 @@ def messages(source: str) -> list[ast.expr]:
 
 
 def says_something(message: ast.expr) -> bool:
-    """Words of its own, or those of something that has them; never an empty string."""
+    """Whether the message has words of its own, or those of something that has them; never an empty string."""
     match message:
         case ast.Constant(value=value):
             return isinstance(value, str) and len(value.split()) > 1
@@ -324,7 +325,7 @@ QUICK = Timings.fast().model_copy(
 
 
 class Waits:
-    """What every wait of a machine's workflow says, at the moment that it begins."""
+    """What every wait of a machine's workflow says when it begins."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.said: set[str] = set()
@@ -349,7 +350,7 @@ class Waits:
 
 @contextlib.asynccontextmanager
 async def watched(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
-    """The workflows outside of the sandbox, so that the test sees each of their waits."""
+    """Runs the workflows outside the sandbox, so that the test sees each of their waits."""
     async with (
         stubbed(temporal.client, workflows=False) as machines,
         Worker(

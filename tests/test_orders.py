@@ -1,4 +1,4 @@
-"""Which message is the newer one: a number of the far future makes nobody deaf to what comes later."""
+"""Which message is newer: a number of the far future makes nobody deaf to what comes later."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ IDS = [f"{life.partition('-')[0]}-{sending.__name__}" for life, sending, _ in KI
 async def test_a_number_of_the_future_makes_nobody_deaf(
     life: str, message: Sending, heard: Callable[[Player], str]
 ) -> None:
-    """One far ahead is refused with words; after one that clocks may differ by, what comes later is heard."""
+    """One far ahead is refused with a reason; after one within the difference of clocks, later messages are heard."""
 
     def deed(player: Player) -> None:
         player.play(0.6)
@@ -192,13 +192,13 @@ async def test_a_number_of_the_future_makes_nobody_deaf(
         tell(player, *message(player, 3, in_ms(now(player))))
         assert heard(player) == "news 3"
         tell(player, *message(player, 4, 1))
-        assert heard(player) == "news 3"  # and what is older is dropped as ever
+        assert heard(player) == "news 3"  # and older news is dropped as before
 
     await in_thread(await tape(life, load(next(f for f in HISTORIES if f.stem == life))), deed)
 
 
 async def test_a_pool_outbids_a_template_that_is_not_its_own() -> None:
-    """Else the machine that has it would drop the pool's next one as old news."""
+    """Otherwise the machine that has it would drop the pool's next one as old news."""
 
     def deed(player: Player) -> None:
         player.play(0.6)
@@ -221,7 +221,7 @@ async def machines(temporal: WorkflowEnvironment) -> AsyncIterator[Machines]:
 
 
 async def test_a_look_that_differs_begins_the_order_anew(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """A lie about the Node with a number of the present, and the watch began before: it is deaf until it looks."""
+    """A lie about the Node has a present number, and the watch began before: the machine is deaf until it looks."""
     handle = await machines.start(machines.new_state("m-1", health_timeout=timedelta(minutes=10)))
     await reason(handle, "NodeNotSeen")
     await handle.signal(MachineWorkflow.observe, machines.facts())

@@ -18,7 +18,7 @@ VM = OwnedVm(provider_id="aws:///eu-west-1/i-1", machine="m-1", uid="u-1", state
 
 
 class Ended:
-    """In place of Temporal's client: the machine's workflow came to its end so long ago."""
+    """Stands in place of Temporal's client: the machine's workflow came to its end this long ago."""
 
     def __init__(self, ago: timedelta, uid: str) -> None:
         self.closed, self.uid = datetime.now(UTC) - ago, uid

@@ -1,4 +1,4 @@
-"""Nothing that strangers write acts on a terminal, hides, or passes for a line of ours; nothing goes another way."""
+"""Nothing that strangers write acts on a terminal, hides, or passes for a line of ours; there is no other way out."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parent.parent
 EVIL = "\x1b]0;PWNED\x07\x1b[8mhidden\x9b2J\rerror: none\x08\x08\u202egnp.exe\u2066\u200b\ufeff\U000e0041 end"
 SAFE = r"\x1b]0;PWNED\x07\x1b[8mhidden\x9b2J\rerror: none\x08\x08\u202egnp.exe\u2066\u200b\ufeff\U000e0041 end"
 FAKE = "no\nmachine/m-1 deleted"
-"""A message that would like to be two lines."""
+"""A message that tries to be two lines."""
 
 
 # -- what is made visible ---------------------------------------------------------------------------------------------
@@ -52,7 +52,7 @@ FAKE = "no\nmachine/m-1 deleted"
 )
 def test_what_acts_or_hides_is_written_as_an_escape(text: str, shown: str) -> None:
     assert visible(text) == shown
-    assert visible(shown) == shown  # said twice it is the same
+    assert visible(shown) == shown  # applied twice it is the same
 
 
 def test_no_character_passes_that_does_not_print() -> None:
@@ -186,7 +186,7 @@ def test_doctors_colours_are_the_only_escapes_of_its_page(capsys: pytest.Capture
 
 
 OF_RICH = re.compile(r"\x1b\[(?:[0-9;]*m|\?25[lh]|[0-9]*[AK]|2K)")
-"""Colours, the cursor hidden and shown again, up a line and clear it. None of EVIL's."""
+"""Escapes of rich: colours, the cursor hidden and shown again, up a line and clear it. None of EVIL's."""
 
 
 def assert_safe(got: str) -> None:
@@ -256,12 +256,12 @@ def test_what_rich_draws_on_a_terminal_is_safe_and_knows_no_markup() -> None:
 WAYS_OUT = {"print", "input", "echo", "secho", "confirm", "prompt", "pprint", "print_exc", "print_exception"}
 PRINTS = {"starter/outlet.py", "starter/screen.py"}
 OUR_SCREEN = {"_console", "screen"}
-"""What rich prints on is made by starter/screen.py: an attribute of the views."""
+"""starter/screen.py makes what rich prints on: an attribute of the views."""
 CHILDREN = {"starter/local/guardian.py"}
 
 
 def leaks(source: str) -> list[str]:
-    """What writes to standard output or standard error by itself."""
+    """Code that writes to standard output or standard error directly."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Call):

@@ -1,4 +1,4 @@
-"""Who owns a machine, on the wire."""
+"""The owner of a machine, on the wire."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ POOL = {"kind": "MachineDeployment", "name": "p1"}
     "said", [{"pool": "p1"}, {"owner": {"name": "p1"}}, {"owner": POOL}, {"owner": POOL, "pool": ""}]
 )
 def test_a_machine_of_a_pool(said: dict[str, Any]) -> None:
-    """A person may name the pool alone; so does an older worker, which reads it so too."""
+    """A person may name only the pool; so does an older worker, which also reads it so."""
     state = MachineState.model_validate({"name": "m1", "spec": SPEC, **said})
     assert state.owner == Owner(kind=OwnerKind.POOL, name="p1")
     sent = state.model_dump(mode="json", by_alias=True)

@@ -1,4 +1,4 @@
-"""Whoever waits or watches goes on when Temporal does not answer for a moment (starter/sdk/patience.py)."""
+"""Waits and watches go on when Temporal does not answer for a moment (starter/sdk/patience.py)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from starter.sdk.errors import Interrupted, Unreachable, translated
 from starter.sdk.pools.rollout_status import Stand, Verdict
 
 __all__ = ["impatient", "place", "working"]  # fixtures
-EVERY = 17  # more than one look makes, so that the next one has a chance
+EVERY = 17  # more reads than one look makes, so that the next one has a chance
 READS = (
     "describe_workflow_execution",
     "get_workflow_execution_history",
@@ -43,7 +43,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Temporal:
-    """Answers after so many failures."""
+    """Answers after this many failures."""
 
     def __init__(self, failures: int, error: Exception) -> None:
         self.failures, self.error, self.asked = failures, error, 0
@@ -140,7 +140,7 @@ async def test_waits_for_pools_classes_and_rollouts(place: Place, machines: Mach
 
 
 async def test_the_last_look_at_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Temporal does not answer just when the rollout is done, and its story is asked how it ended."""
+    """Temporal does not answer just when the rollout is done and its story is asked how it ended."""
     done = SimpleNamespace(name="p1", revision=2, verdict=Verdict(Stand.DONE, ""), story=SimpleNamespace(running=True))
 
     async def look(client: Any, name: str) -> Any:

@@ -19,9 +19,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 SHELVES = ("resources", "planners", "workflows", "activities", "drivers", "starter", "worker.py")
-"""The simulator serves tests only."""
+"""Folders left out: the simulator serves only tests."""
 SCANS = {"search", "sub", "findall", "finditer", "split", "subn"}
-"""They try a pattern at every place; `match` and `fullmatch` at one."""
+"""Functions that try a pattern at every place; `match` and `fullmatch` try it at one."""
 LIMITS = {
     "resources/base.py:_PART": 100,
     "resources/machine_manifest.py:_HOOK_NAME": 256,
@@ -32,9 +32,9 @@ LIMITS = {
     "starter/sdk/machines/selectors.py:_SET": 1000,
     "starter/sdk/machines/selectors.py:_PRESENT": 1000,
 }
-"""What is longer never reaches them: characters."""
+"""Limits on the input in characters; longer texts never reach the patterns."""
 MOST = 10_000_000
-"""Steps of one that has a limit: some tenths of a second."""
+"""Steps of a pattern that has a limit: some tenths of a second."""
 N = 20
 
 
@@ -63,7 +63,7 @@ def text_of(node: ast.expr, known: dict[str, Any]) -> str | None:
 
 
 def patterns() -> Iterator[tuple[str, str, int, bool]]:
-    """Where, the pattern, its flags, and whether it is tried at every place."""
+    """Each pattern: where it is, its flags, and whether it is tried at every place."""
     files = [
         f for shelf in SHELVES for f in ([ROOT / shelf] if shelf.endswith(".py") else (ROOT / shelf).rglob("*.py"))
     ]
@@ -95,7 +95,7 @@ def patterns() -> Iterator[tuple[str, str, int, bool]]:
 
 
 class Matcher:
-    """Python's own way through a pattern: the first branch first, back where it fails."""
+    """Matches as Python does: it takes the first branch first, and goes back where that fails."""
 
     def __init__(self, pattern: str, flags: int) -> None:
         self.tree = parser.parse(pattern, flags)
@@ -231,7 +231,7 @@ def words(tree: Any) -> set[str]:
 
 
 def hard(pattern: str, flags: int, n: int) -> Iterator[str]:
-    """Texts of about n characters that begin well, go on alike, and fail."""
+    """Texts of about n characters that begin with a match, go on in the same way, and fail."""
     tree = parser.parse(pattern, flags)
     some = sorted(letters(tree))
     pieces = {*some, *(a + b for a in some[:6] for b in some[:6] if a != b), *words(tree)}

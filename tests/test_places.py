@@ -31,7 +31,7 @@ SLOTS, LIMIT, BURST = 8, 2, 30
 
 
 class Cloud:
-    """Accounts by the name of their Secret. The hung one takes calls and answers none before its time-out."""
+    """Accounts by the name of their Secret. The hung one takes calls and answers none before its timeout."""
 
     def __init__(self) -> None:
         self.under_way = self.most = 0
@@ -52,7 +52,7 @@ class Cloud:
 
 @workflow.defn
 class CallsOfAccount:
-    """So many at once, each tried for ever."""
+    """A number of calls at once, each tried for ever."""
 
     @workflow.run
     async def run(self, account: str, calls: int) -> None:
@@ -86,7 +86,7 @@ async def deps(temporal: WorkflowEnvironment) -> AsyncIterator[Deps]:
 
 
 async def test_a_hung_account_delays_no_other(temporal: WorkflowEnvironment, deps: Deps, cloud: Cloud) -> None:
-    """Neither its slots nor its threads: it has far more calls to make than the worker has of both."""
+    """It exhausts neither slots nor threads, though it has far more calls to make than the worker has of both."""
     queue = f"t{uuid.uuid4().hex[:8]}"
 
     @activity.defn
@@ -196,7 +196,7 @@ async def test_of_a_silent_account_nobody_waits_again_until_it_answers() -> None
     for call in began:
         account.leave(call, ended(SILENT))
     began = [await account.enter() for _ in range(LIMIT)]  # the next tries
-    await refused(account)  # at once: that they have just begun says nothing for it
+    await refused(account)  # at once: that they have just begun is no sign of health
     account.leave(began[0], ended())
     await account.enter()
     waits = asyncio.create_task(account.enter())
@@ -208,7 +208,7 @@ async def test_of_a_silent_account_nobody_waits_again_until_it_answers() -> None
 
 @pytest.mark.parametrize(("took", "later"), [(0.1, 0.0), (20.0, places.REMEMBERED)], ids=["at once", "long ago"])
 async def test_what_is_held_against_no_account(took: float, later: float) -> None:
-    """An error that came at once kept nobody; a call that hung long ago says nothing of now."""
+    """An error that came at once kept nobody; a call that hung long ago says nothing about now."""
     clock = Clock()
     account, began = await full(clock)
     clock.now += took

@@ -21,7 +21,7 @@ WORKFLOW_ID = "machine/demo/plain-1"
 
 
 def documented() -> list[list[str]]:
-    """The commands of README's section, as a shell splits them."""
+    """The commands in README's section, as a shell splits them."""
     section = (ROOT / "README.md").read_text().partition("## Plain Temporal")[2]
     block = re.search(r"```sh\n(.*?)```", section, re.DOTALL)
     assert block

@@ -1,4 +1,4 @@
-"""What the cloud says against a VM: when it is believed. A kubelet's Lease is what speaks against it (I5)."""
+"""When the cloud is believed that a VM is gone. A kubelet's Lease is what contradicts it (I5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whom a class tells next: the table, and that every order of answers ends with everybody told, never too many at once.
+"""Which users a class tells next: the table; and every order of answers ends with all told, never too many at once.
 
 Source: seed 002, "every machineClass update pushes the machines referring that machineClass".
 """
@@ -18,7 +18,7 @@ from resources.machine_class import SILENCE, UpdateState, User
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOON, PAST = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)
 OLD = User(generation=1, applied=1, state=UpdateState.UPDATED)
-"""Done with generation 1, knows nothing of 2."""
+"""Done with generation 1, and knows nothing of 2."""
 TOLD = OLD._replace(told=2, tells=1, patience=SOON)
 SILENT = TOLD._replace(patience=PAST)
 DONE = User(generation=2, applied=2, state=UpdateState.UPDATED, told=2)
@@ -33,12 +33,12 @@ BUSY = User(generation=2, applied=1, state=UpdateState.UPDATING, told=2, patienc
         ({"a": DONE, "b": DONE}, 10, []),
         ({"b": OLD, "a": OLD, "c": OLD}, 2, ["a", "b"]),  # by name
         ({"a": TOLD, "b": OLD, "c": OLD}, 2, ["b"]),  # a place is taken by one that was told
-        ({"a": BUSY, "b": OLD}, 1, []),  # and by one that has it and is still at it
+        ({"a": BUSY, "b": OLD}, 1, []),  # and by one that has it and is still at work
         ({"a": BUSY._replace(patience=PAST), "b": OLD}, 1, ["b"]),  # which gives it up when it is silent
         ({"a": SILENT, "b": OLD, "c": OLD}, 2, ["b", "c"]),  # the silent ones come last
         ({"a": SILENT, "b": SILENT._replace(patience=PAST - SILENCE)}, 1, ["b"]),  # the longest silent first
         ({"a": BUSY._replace(patience=PAST)}, 1, ["a"]),  # and is asked again: its last word may be lost
-        ({"a": FAILED}, 1, []),  # it tries again by itself
+        ({"a": FAILED}, 1, []),  # it tries again on its own
         ({"a": FAILED, "b": OLD}, 1, ["b"]),  # and holds no place
         ({"a": FAILED._replace(patience=PAST)}, 1, ["a"]),  # but the word of its success may be lost
         ({"a": FAILED._replace(generation=1, told=1)}, 1, ["a"]),  # of an older generation: the newest may help

@@ -54,7 +54,7 @@ def test_an_attempt_keeps_its_token_through_any_number_of_tries() -> None:
 
 @pytest.mark.parametrize(("over", "machine_type"), [(True, "m5.large"), (False, "m5.xlarge"), (True, "m5.xlarge")])
 def test_a_new_attempt_has_a_new_token(over: bool, machine_type: str) -> None:
-    """IdempotentInstanceTerminated ends an attempt; a corrected class is a new one's (design *Create*)."""
+    """IdempotentInstanceTerminated ends an attempt; a corrected class needs a new one (design *Create*)."""
     first = plan_attempt(None, False, snapshot(), UID, NOW)
     second = plan_attempt(first, over, snapshot(machine_type), UID, NOW + timedelta(minutes=5))
     assert second.number == 2
@@ -140,7 +140,7 @@ def test_a_taken_name_is_a_wait_that_ends_no_attempt() -> None:
 
 @given(st.uuids(), st.uuids(), st.integers(0, 50), st.integers(0, 50))
 def test_a_uid_is_of_a_chain_of_runs_and_a_life(one: uuid.UUID, two: uuid.UUID, a: int, b: int) -> None:
-    """A reset keeps both; an apply under a used name begins another chain, `recreate` counts on."""
+    """A reset keeps both; an apply under a used name begins another chain, `recreate` continues the count."""
     assert (uid_of(str(one), a) == uid_of(str(two), b)) == ((one, a) == (two, b))
 
 

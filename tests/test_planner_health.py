@@ -87,12 +87,12 @@ def test_plan_health(
 def test_plan_health_over_all_cells(phase: Phase, healthy: bool, ago: int | None, settle: int) -> None:
     since = None if ago is None else NOW - timedelta(seconds=ago)
     verdict = plan_health(phase, WELL if healthy else ILL, since, NOW, timedelta(seconds=settle))
-    assert verdict.phase in (Phase.RUNNING, Phase.UNKNOWN)  # never Failed by this plan alone: I5
+    assert verdict.phase in (Phase.RUNNING, Phase.UNKNOWN)  # this plan alone never makes it Failed: I5
     if not healthy:
         assert verdict.phase == Phase.UNKNOWN
         assert verdict.healthy_since is None  # an ill moment is never counted as healthy time
     if verdict.settles_at is not None:
-        assert verdict.settles_at > NOW  # never a timer that has passed already: the wait would not wait
+        assert verdict.settles_at > NOW  # never a timer in the past: the wait would not wait
 
 
 # -- the looks ---------------------------------------------------------------------------------------------------------
@@ -104,7 +104,7 @@ VM = "aws:///eu-west-1/i-1"
 def look(
     seconds: float, ready: str = "Unknown", lease: float = 0, vm: str = "running", changed: float = 0, **facts: object
 ) -> Look:
-    """So long after the deadline."""
+    """A look this long after the deadline."""
     seen = NodeLook(
         node=node(ready=ready == "True", **facts),
         ready=ready,
@@ -160,7 +160,7 @@ def test_confirm(before: Look | None, now: Look, outcome: Outcome, again: float 
 
 @pytest.mark.parametrize("vm", ["gone", "stopped", "terminating"])
 def test_a_kubelet_that_lives_speaks_against_the_cloud(vm: str) -> None:
-    """Ready, and its Lease moves: the VM runs, whatever is said of it (I5)."""
+    """The Node is Ready and its Lease moves: the VM runs, whatever is said of it (I5)."""
     dead = confirmed(look(-60, "True", vm=vm), look(0, "True", vm=vm))
     assert (dead.outcome, dead.gone) == (Outcome.FAILED, vm == "gone")
     lives = confirmed(look(-60, "True", vm=vm), look(0, "True", lease=50, vm=vm))
@@ -179,13 +179,13 @@ END = timedelta(hours=2)
 
 @dataclass
 class Player:
-    """A machine that was Running, in a world where nothing takes time. It decides by the planner as
-    workflows/machine/running.py does: what it hears, when it looks, and what becomes of it."""
+    """A machine that was Running, in a world where nothing takes time. It asks the planner as
+    workflows/machine/running.py does: about what it hears, when it looks, and what becomes of it."""
 
     pattern: list[tuple[bool, float]]
-    """Healthy, and for how many seconds; again and again."""
+    """Healthy or not, and for how many seconds; again and again."""
     status: str
-    """Of Ready, when it is not healthy."""
+    """The status of Ready, when it is not healthy."""
     lease_moves: bool
     phase: Phase = Phase.RUNNING
     healthy_since: datetime | None = None
@@ -193,7 +193,7 @@ class Player:
     before: Look | None = None
     look_at: datetime | None = None
     verdicts: list[tuple[datetime, datetime, Phase]] = field(default_factory=list)
-    """Of each spell: the deadline, when it was over, and how."""
+    """For each spell: the deadline, when it was over, and how."""
 
     def __post_init__(self) -> None:
         starts, total = [], timedelta(0)
@@ -207,7 +207,7 @@ class Player:
         ]
 
     def at(self, now: datetime) -> tuple[datetime, bool]:
-        """Since when it is as it is, and how that is."""
+        """The state at that time, and since when."""
         found = NOW, True
         for since, healthy in self.changes:
             if since > now:
@@ -274,7 +274,7 @@ PATTERNS = st.lists(st.tuples(st.booleans(), st.floats(1, 400).map(round)), min_
 @example([(True, 20), (False, 40)], "Unknown", False)
 @settings(max_examples=300)
 def test_there_is_a_verdict_for_any_pattern(pattern: list[tuple[bool, int]], status: str, lease_moves: bool) -> None:
-    """A deadline is absolute, the decision too: by healthTimeout plus a stated bound it is Running or Failed."""
+    """A deadline is absolute, and so is the decision: by healthTimeout plus a stated bound it is Running or Failed."""
     player = Player(pattern, status, lease_moves)
     player.play()
     alive = KUBELET_REPORTS if lease_moves and status == "Unknown" else timedelta(0)
@@ -295,5 +295,5 @@ def test_there_is_a_verdict_for_any_pattern(pattern: list[tuple[bool, int]], sta
 
 
 def _joined(pattern: list[tuple[bool, int]]) -> bool:
-    """Two times of health follow each other, so that they are a longer one."""
+    """Joins two healthy times that follow each other into a longer one."""
     return any(a and b for (a, _), (b, _) in pairwise([*pattern, pattern[0]]))

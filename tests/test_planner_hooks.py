@@ -191,7 +191,7 @@ def test_a_name_of_both_kinds_must_be_told_apart() -> None:
     assert refusal("m-1", NONE, hooks, remove("Backup"), False).endswith("say which: preDrain or preTerminate")
     hooks = change(NONE, hooks, remove("Backup", kind=TERMINATE), NOW)
     assert (told(NONE, hooks), told(NONE, hooks, TERMINATE)) == ([("Backup", "alice")], [])
-    assert told(NONE, change(NONE, hooks, remove("Backup"), NOW)) == []  # now there is only one that can be meant
+    assert told(NONE, change(NONE, hooks, remove("Backup"), NOW)) == []  # now only one can be meant
 
 
 def test_there_is_a_most() -> None:
@@ -247,7 +247,8 @@ def test_a_hook_that_comes_again_in_the_spec_holds() -> None:
 
 
 def test_the_spec_does_not_take_a_name_over() -> None:
-    """It was added by bob; a spec that names another owner later leaves it his, and has its own when bob is done."""
+    """It was added by bob; a spec that names another owner later leaves it to bob, and gets its own when bob is
+    done."""
     hooks = after(NONE, add(ETCD.name, "bob"))
     assert told(SPEC, forget(SPEC, hooks)) == [(ETCD.name, "bob")]
     assert told(SPEC, change(SPEC, hooks, remove(ETCD.name), NOW)) == [(ETCD.name, ETCD.owner)]

@@ -85,7 +85,7 @@ REFUSED: list[tuple[str, dict[str, Any], list[str]]] = [
 
 @pytest.mark.parametrize(("cluster", "words"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_must_tags_may_not_change(cluster: dict[str, str], words: list[str]) -> None:
-    """Design drivers.md: refused are naming another cluster, changing or removing them on an existing machine."""
+    """Design drivers.md: naming another cluster, and changing or removing them on an existing machine, are refused."""
     tags = {"kubernetes.io/role/node": "1", "cost": "b", **cluster}
     refused = compare("AWS", SPEC, {**SPEC, "tags": tags}).refused
     assert len(refused) == len(words)
@@ -149,7 +149,7 @@ def test_the_limit_counts_foreign_and_must_tags() -> None:
     with pytest.raises(TooManyTags, match=r"11 tags.*may carry 10") as more:
         plan_tags({}, {"a": "1", "b": "1", "c": "1"}, foreign, {"Name"}, 10)
     assert (more.value.count, more.value.limit) == (11, 10)
-    # What goes makes room; and what only goes is never too much.
+    # What goes makes room; and a plan that only removes is never too much.
     assert plan_tags({"old": "1"}, {"a": "1"}, {**foreign, "b": "", "old": "1"}, {"Name"}, 10).remove == ("old",)
     assert plan_tags({"old": "1"}, {}, {**foreign, "old": "1"}, {"Name"}, 3).remove == ("old",)
 
@@ -268,7 +268,7 @@ TRIED = st.lists(SPECS, min_size=1, max_size=3)
 def test_whatever_failed_updates_have_done_the_next_one_makes_it_right(
     applied_: dict[str, Any], tried: list[dict[str, Any]], goal: dict[str, Any], chance: random.Random
 ) -> None:
-    """Each key of each resource is as any of the specs had it; foreign ones are there too."""
+    """It does so even when each key of each resource is as any of the specs had it; foreign ones are there too."""
     specs = [AwsProviderSpec.model_validate({**SPEC, "tags": {}, **s}) for s in (applied_, *tried, goal)]
     first, *others, last = ({**SPEC, "tags": {}, **s} for s in (applied_, *tried, goal))
     carried = AwsProviderSpec.model_validate(may_carry("AWS", first, others, last))
@@ -359,6 +359,6 @@ def test_what_a_failed_nested_update_has_set_is_ours() -> None:
         "console": {"log": True},
     }
     carried = may_carry("Fake", FAKE_SPEC, [tried], FAKE_SPEC)
-    assert [disk.get("labels") for disk in carried["disks"]] == [{"d": "2", "new": "1"}, {}]  # of a third it has none
+    assert [disk.get("labels") for disk in carried["disks"]] == [{"d": "2", "new": "1"}, {}]  # it has no third
     assert carried["console"] == {"log": True}
     assert compare("Fake", carried, FAKE_SPEC).hot == ("console.log", "disks[0].labels")

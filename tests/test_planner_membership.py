@@ -47,7 +47,7 @@ def node(**annotations: str) -> NodeFacts:
 
 
 def machine(phase: Phase = Phase.PENDING, **fields: Any) -> MachineState:
-    """One of a pool. `has_vm` False: there is none; `conditions` are the status's."""
+    """A pool's machine. `has_vm` False: there is none; `conditions` are the status's."""
     loaded = examples()
     status = Status(phase=phase, phase_since=NOW, conditions=fields.pop("conditions", []))
     if fields.pop("has_vm", True):

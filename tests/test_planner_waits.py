@@ -1,4 +1,5 @@
-"""How long after a failure: the seed's and MCM's waits stand, the others grow within a bound, and by chance."""
+"""How long the wait after a failure is: the seed's and MCM's waits stand, the others grow within a bound, with a random
+part."""
 
 from __future__ import annotations
 
@@ -49,7 +50,8 @@ def test_a_cloud_that_asks_for_longer_gets_it() -> None:
 
 @given(st.sampled_from(ErrorClass), st.integers(1, 10**6), st.floats(0, 1), st.one_of(st.none(), st.floats(0, 3600)))
 def test_the_bounds_of_all_waits(error_class: ErrorClass, failures: int, chance: float, asked: float | None) -> None:
-    """Never shorter than what the table or the cloud says, never beyond the bound, by chance only where it may be."""
+    """A wait is never shorter than the table or the cloud says, never beyond the bound, and random only where it may
+    be."""
     wait, base = wait_after(info(error_class, asked), Timings(), Tries(failures, chance)), WAIT[error_class]
     least = max(base, timedelta(seconds=asked or 0))
     most = max(least, min(base * GROWS_TO, MEDIUM)) * (1 + SPREAD)

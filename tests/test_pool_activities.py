@@ -71,7 +71,7 @@ CREATED = datetime(2031, 1, 1, 14, 5, tzinfo=UTC)
 
 @workflow.defn(name="MachineWorkflow")
 class GoneMachine:
-    """Comes to its end at once."""
+    """A machine that comes to its end at once."""
 
     @workflow.run
     async def run(self, state: MachineState) -> None:
@@ -79,14 +79,14 @@ class GoneMachine:
 
 
 class Pool:
-    """A pool's activities, with a cluster and a task queue of a test's own that nobody polls."""
+    """A pool's activities, with a test's own cluster and a task queue that nobody polls."""
 
     def __init__(self, deeds: Deeds, cluster: str) -> None:
         self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
         self.activities, self.marks = PoolActivities(deeds.deps), MarkActivities(deeds.deps)
         self.ref = PoolRef(cluster=cluster, name="p")
         self.asked: set[str] = set()
-        """Machines that were to be started: visibility may not list them yet when the test is over."""
+        """Machines that should be started: visibility may not list them yet when the test is over."""
 
     def machine(self, name: str) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(machine_id(self.cluster, name))
@@ -127,17 +127,17 @@ class Pool:
         await self.deeds.attempt(self.marks.mark_nodes, input)
 
     async def annotate(self, name: str, **annotations: str | None) -> None:
-        """As a person does it."""
+        """Annotates as a person does."""
         body = {"metadata": {"annotations": annotations}}
         await self.deeds.world.kube.patch(f"{NODES}/{name}", body)
 
     async def annotations(self, name: str) -> dict[str, str]:
-        """Without the one that is none of our business."""
+        """Annotations without the one that does not concern us."""
         found = (await self.deeds.world.kube.get(f"{NODES}/{name}"))["metadata"]["annotations"]
         return {k: v for k, v in found.items() if k != "color"}
 
     async def taints(self, name: str) -> list[str]:
-        """Without those that the API server itself sets."""
+        """Taints without those that the API server itself sets."""
         found = (await self.deeds.world.kube.get(f"{NODES}/{name}"))["spec"]["taints"]
         others = (t for t in found if not t["key"].startswith("node.kubernetes.io/"))
         return [f"{t['key']}={t['value']}:{t['effect']}" for t in others]
@@ -163,7 +163,7 @@ async def pool(temporal: WorkflowEnvironment, tmp_path: Path) -> AsyncIterator[P
 
 
 async def signals(handle: WorkflowHandle[Any, Any], kind: type[Any] | None = None) -> list[tuple[str, Any]]:
-    """What a workflow was told, by its history: no worker is needed."""
+    """What a workflow was told, from its history: no worker is needed."""
     told = []
     async for event in handle.fetch_history_events():
         if (message := message_of(event)) is not None:
@@ -279,7 +279,7 @@ async def test_those_that_cannot_be_told_are_gone_or_lost(pool: Pool) -> None:
 
 
 async def test_one_that_was_started_meanwhile_is_told_by_the_next_attempt(pool: Pool) -> None:
-    """Between the signal that found nobody and the look at what became of it."""
+    """It is started between the signal that found nobody and the look at what became of it."""
     server = pool.client
     await pool.start("a")
 

@@ -1,7 +1,7 @@
 """planners/pool: every replacement has a brake (I15), whatever fails, however fast, and however it is noticed.
 
-First rows, then whole stories in which something kills machines, with the VMs that each costs; last, that no killer
-that chance can think of gets more than `pace.most_in_an_hour`.
+First come rows, then whole stories in which something kills machines, with the VMs that each costs; last, no random
+killer gets more than `pace.most_in_an_hour`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from resources.pool import Gate, Pace, Rollout
 
 
 def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:
-    """It had been Running, and long enough unless told otherwise."""
+    """A machine whose VM is gone. It had been Running, and long enough unless told otherwise."""
     given = {"vm": Vm.GONE, "trouble": Trouble.GONE, "lasted": True, **more}
     return member(revision, given.pop("phase", U), age=seconds, **given)
 
@@ -93,14 +93,14 @@ def test_until_it_has_its_turn_it_holds_its_place_and_goes_first_where_some_must
 
 
 def test_the_flow_of_a_spot_interruption_has_no_wait_of_its_own() -> None:
-    """One of ten: deleted and replaced in the plan that hears of it, whatever its phase."""
+    """One of ten is deleted and replaced in the plan that hears of it, whatever its phase."""
     for phase in (Phase.RUNNING, U, F):
         made = look(pool(0, 9) | {"g": gone(phase=phase)}, spec(10))
         assert (deleted(made, "VMGone"), created(made)) == (["g"], 1)
 
 
 def test_before_it_was_ever_running_it_has_not_joined() -> None:
-    """It is no storm, and goes at once; what is made instead is the back-off's affair."""
+    """It is no storm, and goes at once; the back-off governs what is made instead."""
     unjoined = {f"j{i}": member(2, P, vm=Vm.GONE, trouble=Trouble.JOIN) for i in range(3)}
     made = look(unjoined, spec(3))
     assert (sorted(deleted(made, "NeverJoined")), created(made)) == (["j0", "j1", "j2"], 3)
@@ -136,7 +136,7 @@ def test_repairs_rest_when_a_storm_is_over() -> None:
 
 
 def test_repairs_rest_while_what_is_made_instead_dies() -> None:
-    """And for longer each time, as the back-off grows."""
+    """They rest longer each time, as the back-off grows."""
     for members in (pool(0, 9) | {"i": asking()}, pool(0, 9) | {"g": gone()}):
         held = look(members, spec(10), pace=backing_off())
         assert (held.steps, {w.reason for w in held.waits}) == ((), {"MachinesNeverJoin"})
@@ -180,7 +180,7 @@ def test_the_back_off_grows_to_an_hour_and_its_words_say_what_it_was() -> None:
 
 
 def test_a_window_that_the_cloud_made_the_pool_begin_hides_no_death() -> None:
-    """Else a VM of the one kind would let go of the brake for the other."""
+    """Otherwise a VM of the one kind would release the brake for the other."""
     full = pace.create_failed(deaths(Pace(revision=2), JOINLESS, JOINLESS), ErrorClass.CAPACITY, "none", EPOCH, 0)
     both = deaths(full, JOINLESS, now=at(60))
     assert (both.reason, both.until) == ("MachinesNeverJoin", at(60 + 600)), "the second window of the pool is longer"
@@ -228,7 +228,7 @@ def test_a_pool_of_machines_that_die_young_is_not_ready_while_they_are_there() -
 
 
 def test_what_people_want_has_no_brake() -> None:
-    """Fewer, none, deleted, one away, back to what ran before: in the midst of a back-off."""
+    """Fewer, none, deleted, one removed, back to what ran before: all in the midst of a back-off."""
     members = pool(0, 3) | {"g": gone(), "j": member(2, F, trouble=Trouble.JOIN, vm=Vm.GONE)}
     speed = {"pace": backing_off()}
     assert len(deleted(look(members, spec(0), **speed), "ScaledDown")) == 5
@@ -251,7 +251,8 @@ YOUNG: list[tuple[str, Member]] = [
 
 @pytest.mark.parametrize("lost", [r[1] for r in YOUNG], ids=[r[0] for r in YOUNG])
 def test_a_rollout_spends_no_more_than_its_losses(lost: Member) -> None:
-    """Whatever took it: beyond them it stands, and what is left standing is no storm and holds up no repair."""
+    """Whatever took the machines, beyond the losses the rollout stops; what is left then is no storm and holds up no
+    repair."""
     settings = spec(4, 1, 0)
     made = look(pool(4) | {"new": lost}, settings)
     assert (deleted(made), created(made)) == ([], 0)
@@ -286,7 +287,7 @@ def test_one_that_had_lasted_is_no_loss_of_the_rollout() -> None:
 
 
 def test_what_an_undo_made_new_is_no_loss_of_it() -> None:
-    """It failed before, and would hold up the way back to what is proven."""
+    """It failed before, and would hold up the return to what is proven."""
     story = Rollout(revision=2, began=at(60), progress_at=at(60), old_left=1)
     before = {"f": failing(drained=True, lasted=False)}
     assert deleted(look(pool(1, 3) | before, spec(4, 1, 0), at(60), rollout=story, back=True)) == ["f"]
@@ -331,7 +332,7 @@ def test_a_run_from_before_there_were_brakes_plans_as_it_did() -> None:
 
 
 class Killed(World):
-    """A world in which something kills machines: asked of each at each turn."""
+    """A world in which something kills machines: each is considered at each turn."""
 
     kill: Callable[[Killed, Member], bool] = staticmethod(lambda w, m: False)
     births: list[datetime]
@@ -419,8 +420,8 @@ def test_a_flaky_image_fills_its_pool_all_the_same() -> None:
 
 
 def killer(chance: random.Random) -> Callable[[Killed, Member], bool]:
-    """In phases of some minutes: none, each at once, after seconds, just before and just after it has lasted, all at
-    the same time, some."""
+    """Kills in phases of some minutes: none, each at once, after seconds, just before and just after it has lasted, all
+    at the same time, some."""
     kinds: list[Callable[[Killed, Member], bool]] = [
         at_once,
         after_seconds(10),
@@ -464,7 +465,8 @@ def test_i15_sees_a_pool_without_a_brake(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_i15_a_rollout_is_no_way_round_it() -> None:
-    """Losses are of the rollout, and a machine that is available for a moment gives it no new ones without end."""
+    """Losses belong to the rollout, and a machine that is available for a moment does not give it new ones without
+    end."""
     for seconds in (0, 10, 60):
         kill = at_once if not seconds else after_seconds(seconds)
         w = killed(lambda w, m, kill=kill: m.revision == 2 and kill(w, m), 3, 1, 0)  # type: ignore[misc]

@@ -1,5 +1,5 @@
-"""planners/pool/hearing.py and template.py: what a report makes of a member and of the pace, and who is told next of a
-changed template."""
+"""planners/pool/hearing.py and template.py: what a report makes of a member and of the pace, and which members are told
+next of a changed template."""
 
 from __future__ import annotations
 
@@ -267,7 +267,7 @@ def test_of_a_large_pool_one_in_twenty_may_fail() -> None:
 
 
 def test_a_repair_of_one_that_was_gone_lasts_until_it_has_ended() -> None:
-    """Deleted, it does not say any more that its VM was gone before."""
+    """Once deleted, it no longer says that its VM was gone before."""
     going = member(phase=U, vm=Vm.GONE, trouble=Trouble.GONE, permit=Permit.GRANTED, deleting=True)
     heard = hear(going, report(Phase.TERMINATING, vm=Vm.GONE), [])
     assert (heard.trouble, heard.permit) == (Trouble.GONE, Permit.GRANTED)
@@ -321,7 +321,7 @@ def test_the_longest_silent_is_told_again_first() -> None:
 
 
 def test_the_next_look_is_always_to_come() -> None:
-    """One whose time is over while another has its place: a look that has passed would never let the pool wait."""
+    """One member's time is over while another has its place: a look in the past would never let the pool wait."""
     told = {"a": LATER - PATIENCE, "b": LATER - timedelta(seconds=30)}
     assert next_look(at(a=1, b=1), told, 2, LATER) == LATER - timedelta(seconds=30) + PATIENCE
     assert next_look(at(a=1), {"a": LATER - PATIENCE}, 2, LATER) is None
@@ -370,7 +370,7 @@ def test_the_pools_word_that_it_is_preserved(
         (FAILED, PRESERVED, True),
         (FAILED, {**PRESERVED, "preserved_by": ASKED}, False),  # somebody asked for it meanwhile
         (FAILED, {"keep": Keep.SLOT}, False),  # its time was over
-        (Phase.RUNNING, PRESERVED, False),  # well again: no slot any more
+        (Phase.RUNNING, PRESERVED, False),  # well again: no slot any longer
         (Phase.TERMINATING, {}, False),
     ],
     ids=["preserved", "asked for", "over", "well again", "it goes"],

@@ -1,5 +1,5 @@
-"""planners/pool: a rollout that is held does not run: what failed is preserved as without one, and what is preserved
-stays, until a person lets it go on."""
+"""planners/pool: a held rollout does not run: what failed is preserved as without a rollout, and what is preserved
+stays, until a person lets the rollout go on."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def limited(most: int, replicas: int = 5, **more: Any) -> MachineDeploymentSpec:
 
 
 def both(made: Plan) -> tuple[list[str], list[str]]:
-    """Preserved in a slot, and deleted."""
+    """Machines that are both preserved in a slot and deleted."""
     return preserving(made, AUTO), deleted(made)
 
 
@@ -60,7 +60,7 @@ def test_a_rollout_that_is_held_overrides_nothing(given: dict[str, Any], seen: d
 
 
 def test_an_outage_and_a_storm_hold_no_rollout() -> None:
-    """It goes on by itself, and would replace what was preserved meanwhile."""
+    """The rollout continues on its own, and would replace what was preserved meanwhile."""
     members = pool(1, 3) | {"a": drained(Keep.ASKED), "k": kept()}
     for seen, ill in (({"reachable": False}, 0), ({}, 4)):
         all_of_them = members | {f"u{n}": member(2, U) for n in range(ill)}

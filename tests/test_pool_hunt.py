@@ -1,4 +1,5 @@
-"""What a reader found of pools: clocks, canaries and losses that count what is not theirs; who is not told what."""
+"""What a reader found about pools: clocks, canaries and losses that count what is not theirs; and news that does not
+arrive."""
 
 from __future__ import annotations
 
@@ -92,7 +93,7 @@ def test_an_old_machine_that_never_joins_is_no_loss_of_the_rollout() -> None:
 
 
 def test_a_full_cloud_sets_no_stopped_rollout_going_again() -> None:
-    """The machine that it waited for is Failed without a VM. To make another one is the person's word to give."""
+    """The machine that it waited for is Failed without a VM. It is for a person to allow another one."""
     observed, world = stopped_rollout()
     unmade = member(2, Phase.FAILED, vm=Vm.UNBORN, trouble=Trouble.CREATE, drained=True)
     world.image(2)
@@ -109,7 +110,7 @@ def test_a_full_cloud_sets_no_stopped_rollout_going_again() -> None:
 
 
 def rehearsed(**news: bool) -> list[str]:
-    """Reasons of the steps that a pool of two without machines would take, and of what it waits for."""
+    """The reasons of the steps that a pool of two without machines would take, and of what it waits for."""
     world = World(spec(2))
     state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions))
     state.news = ClusterNews(time=EPOCH, **news)
@@ -123,7 +124,7 @@ def test_a_rehearsal_in_a_paused_cluster_says_so() -> None:
 
 
 def test_a_pool_hears_of_its_class_whoever_is_at_work() -> None:
-    """It costs nothing to tell it, and what it makes from now on is of the newest."""
+    """Telling it costs nothing, and what it makes from now on is of the newest."""
     later = EPOCH + timedelta(minutes=5)
     busy = User(generation=1, told=2, tells=1, patience=later)
     users = {"m1": busy, "m2": User(1, state=UpdateState.UPDATED), pool_user("p1"): User(1, state=UpdateState.UPDATED)}

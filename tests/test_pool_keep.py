@@ -48,7 +48,7 @@ def limited(most: int, replicas: int = 5, **more: Any) -> MachineDeploymentSpec:
 
 
 def both(made: Plan) -> tuple[list[str], list[str]]:
-    """Preserved in a slot, and deleted."""
+    """Machines that are both preserved in a slot and deleted."""
     return preserving(made, AUTO), deleted(made)
 
 
@@ -112,7 +112,7 @@ def test_what_it_says() -> None:
 
 
 def test_the_slot_is_taken_in_the_plan_itself() -> None:
-    """Two that ask in the same task: what the first plan granted counts for the next one, reported or not."""
+    """Two ask in the same task: what the first plan granted counts for the next one, reported or not."""
     members = pool(0, 4) | {"a": drained()}
     assert preserving(look(members, limited(1)), AUTO) == ["a"]
     members |= {"a": drained(kept=AUTO), "b": drained()}
@@ -148,7 +148,7 @@ def test_one_whose_slot_was_taken_is_the_first_to_go() -> None:
 
 
 def test_they_are_neither_a_storm_nor_a_repair_in_flight() -> None:
-    """mcm.md §5: else two preserved machines would stop every repair for three days."""
+    """mcm.md §5: otherwise two preserved machines would stop every repair for three days."""
     members = pool(0, 2) | {"k1": kept(), "k2": drained(kept=AUTO), "ill": asking()}
     made = look(members, limited(2))
     assert granted(made) == ["ill"]
@@ -180,7 +180,7 @@ OVERRIDING: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 
 @pytest.mark.parametrize(("seen", "given", "reason"), [r[1:] for r in OVERRIDING], ids=[r[0] for r in OVERRIDING])
 def test_no_failed_machine_stays(seen: dict[str, Any], given: dict[str, Any], reason: str) -> None:
-    """Whether it was preserved before or fails now, whoever asked for it."""
+    """None does, whether it was preserved before or fails now, whoever asked for it."""
     failed = {"a": drained(Keep.ASKED), "b": drained(), "k": kept(ASKED), "l": drained(kept=AUTO)}
     olds = pool(seen.pop("old", 0), 2)
     made = look(olds | failed, limited(9, **{"replicas": len(olds) + 4, **given}), **seen)
@@ -206,7 +206,7 @@ def test_after_an_undo_a_preserved_one_of_the_same_template_does_not_hold_it_up(
 
 
 def test_on_delete_overrides_nothing() -> None:
-    """Its old machines stay as long as people want; that is no rollout that runs."""
+    """Its old machines stay as long as people want; no rollout runs then."""
     settings = MachineDeploymentSpec.model_validate(
         {**limited(1, 3).model_dump(by_alias=True), "strategy": {"type": "OnDelete"}}
     )
@@ -239,7 +239,7 @@ MARKED: list[tuple[str, Member, list[str]]] = [
 
 @pytest.mark.parametrize(("one", "gone"), [r[1:] for r in MARKED], ids=[r[0] for r in MARKED])
 def test_one_that_is_marked(one: Member, gone: list[str]) -> None:
-    """cluster-autoscaler also marks VMs that never registered: by no mark is a preserved machine deleted."""
+    """cluster-autoscaler also marks VMs that never registered: no mark deletes a preserved machine."""
     assert deleted(look(pool(0, 4) | {"k": one}, limited(2)), "MarkedForDeletion") == gone
     assert ("k" in deleted(look(pool(0, 4) | {"k": one}, limited(2, 4)))) == bool(gone)
 
@@ -353,7 +353,7 @@ def broken(seed: int | None, most: int = 1, **more: Any) -> World:
 
 
 def test_two_that_fail_in_the_same_instant_with_one_slot() -> None:
-    """In order, and in 200 orders of chance."""
+    """It holds in order, and in 200 random orders."""
     staying = set()
     for seed in (None, *range(200)):
         w = run(broken(seed), [])
@@ -369,7 +369,7 @@ def both_kept(w: World) -> bool:
 
 @pytest.mark.parametrize("seed", [None, *range(20)])
 def test_lowered_and_over(seed: int | None) -> None:
-    """The older one goes for a lower maximum, the other one when its time is over; each is replaced."""
+    """The older one goes because of a lower maximum, the other one when its time is over; each is replaced."""
     w = broken(seed, most=2)
     w.set("m02", created=EPOCH - timedelta(days=9))
     run(w, [("lower", both_kept, lambda w: w.lower(1))])
@@ -413,7 +413,7 @@ def test_a_dry_run_foresees_it() -> None:
 
 
 def test_a_dry_run_of_a_lower_maximum() -> None:
-    """Of the pool itself, which takes the slots when the manifest is applied."""
+    """The rehearsal is the pool's own; the pool takes the slots when the manifest is applied."""
     world = World(limited(2, 3))
     members = pool(3) | {"old": kept(age=9)._replace(revision=1), "young": kept(age=1)._replace(revision=1)}
     state = PoolState(name="p1", spec=world.spec, revisions=list(world.revisions), members=members)

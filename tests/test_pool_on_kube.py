@@ -32,7 +32,7 @@ async def stack(request: pytest.FixtureRequest, temporal: WorkflowEnvironment) -
 
 
 def workload(folder: Path) -> Path:
-    """That of the examples, with a budget that lets one pod go at a time."""
+    """The examples' workload, with a budget that lets one pod go at a time."""
     file = folder / "web.yaml"
     text = (EXAMPLES.parent / "workloads" / "web.yaml").read_text()
     file.write_text(text.replace("minAvailable: 2", "minAvailable: 1"))

@@ -143,7 +143,7 @@ def test_every_machine_that_is_not_well_has_its_reason() -> None:
     ill = tuple(machine(f"web-{n:02}", "Unknown", "NodeStatusUnknown") for n in range(10))
     found = shown(summary(machines=30), unwell=ill, machines=30)
     assert "\nMachines that are not Running:\n" in found
-    assert found.count("NodeStatusUnknown") == 11  # and one advice for all of them
+    assert found.count("NodeStatusUnknown") == 11  # and one piece of advice for all of them
     assert "Machines that are" not in shown(summary(machines=30), machines=30)
 
 

@@ -1,4 +1,4 @@
-"""planners/pool: what holds for every pool that there can be."""
+"""planners/pool: what holds for every possible pool."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMG
 
 
 def any_member(chance: random.Random) -> Member:
-    """Every cell, those that make no sense too."""
+    """Any cell, even those that make no sense."""
     pick = chance.choice
     return member(
         pick((1, 2, REVISION, REVISION)),
@@ -54,7 +54,7 @@ def any_member(chance: random.Random) -> Member:
 
 
 def likely_member(chance: random.Random) -> Member:
-    """As most are: so that pools are found in which something may be done."""
+    """A member like most: so that pools are found in which something may be done."""
     phase = chance.choice((Phase.RUNNING,) * 6 + (Phase.PENDING, Phase.UNKNOWN, Phase.FAILED))
     ill = phase in (Phase.UNKNOWN, Phase.FAILED)
     return member(
@@ -211,7 +211,7 @@ def test_i3_nothing_voluntary_goes_below_the_floor(seed: int) -> None:
 @many
 @given(SEEDS)
 def test_replicas_are_never_undercut(seed: int) -> None:
-    """Whatever goes because there are too many, and whatever rolls: as many stay as replicas less maxUnavailable."""
+    """Whatever goes because there are too many, and whatever rolls, as many stay as replicas less maxUnavailable."""
     observed, wanted = any_pool(seed)
     made = plan(observed, wanted, EPOCH)
     if not (names(made, "ScaledDown", "Replaced", "ReplacedUnavailable")):
@@ -300,7 +300,7 @@ def test_a_paused_cluster_stands_still(seed: int) -> None:
 @many
 @given(SEEDS)
 def test_carried_out_again_and_again_it_comes_to_rest(seed: int) -> None:
-    """With nothing else moving: no two rules undo each other."""
+    """With nothing else moving, no two rules undo each other."""
     observed, wanted = any_pool(seed)
     for _ in range(4):
         made = plan(observed, wanted, EPOCH)

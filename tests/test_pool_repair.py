@@ -78,7 +78,7 @@ def test_the_replacement_starts_when_the_failed_one_is_drained() -> None:
 
 
 def test_rollout_and_repair_share_one_budget() -> None:
-    """What is unhealthy already counts against maxUnavailable: no more goes down for the rollout."""
+    """What is already unhealthy counts against maxUnavailable: nothing more goes down for the rollout."""
     members = pool(9) | {"ill": member(2, U)}
     assert deleted(look(members, spec(10, 0, 1))) == []
     assert len(deleted(look(pool(10), spec(10, 0, 1)))) == 1

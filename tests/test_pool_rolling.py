@@ -81,7 +81,7 @@ def test_the_progress_deadline() -> None:
 
 
 def test_the_story_of_a_rollout() -> None:
-    """Progress is a new machine that is available or an old one that is gone; the former forgives what was lost."""
+    """Progress is a new machine that is available or an old one that is gone; the former clears the losses."""
     settings = spec(3, 1, 0)
 
     def told(members: dict[str, Member], story: Rollout | None = None) -> Rollout | None:
@@ -220,7 +220,7 @@ def test_on_delete_replaces_what_somebody_deletes() -> None:
 
 
 def test_marks_on_nodes() -> None:
-    """MCM U13, #989; design: they go again in every ending."""
+    """MCM U13, #989; design: they are removed in every ending."""
     marked = {n: m._replace(node_marked=True) for n, m in pool(2).items()}
 
     def marks(members: dict[str, Member], settings: MachineDeploymentSpec, **more: Any) -> list[tuple[bool, int]]:

@@ -1,7 +1,7 @@
-"""Simulated rollouts: their golden logs in order and in one order of chance, and 200 more orders of each. Every plan is
-held against I2, I3 and I4; a rollout that does not end fails.
+"""Simulated rollouts: their golden logs in order and in one random order, and 200 more orders of each. Every plan is
+checked against I2, I3 and I4; a rollout that does not end fails.
 
-`HOSTLER_GOLDEN=write pytest tests/test_pool_rollouts.py` writes the logs anew: read the difference before it is kept.
+`HOSTLER_GOLDEN=write pytest tests/test_pool_rollouts.py` writes the logs again: read the difference before you keep it.
 """
 
 from __future__ import annotations
@@ -72,9 +72,9 @@ class Case:
     acts: list[Act] = field(default_factory=list)
     end: Callable[[World], bool] = settled
     made: int | None = None
-    """VMs made in all, where chance has no say in it."""
+    """VMs made in all, where chance does not matter."""
     lowest: int = 0
-    """Available machines that there always were."""
+    """The fewest available machines at any time."""
 
 
 def world(*args: object, **more: object) -> Callable[[int | None], World]:
@@ -90,7 +90,7 @@ def world(*args: object, **more: object) -> Callable[[int | None], World]:
 
 
 def one_surged_then_bad(w: World) -> bool:
-    """P65: the old ones stay, the surge is what was lost."""
+    """P65: the old ones stay; only the surge was lost."""
     old = [m for m in w.view.old.values() if m.phase is Phase.RUNNING]
     return len(old) == 10 and w.made == 12 and w.view.vms == 12 and not any(m.node_marked for m in old)
 
@@ -286,7 +286,7 @@ def mishap(w: World) -> None:
 
 
 def calm(w: World) -> None:
-    """Everybody lets it be, the image is good, and who is ill gets well, so that no storm is left."""
+    """Everybody leaves it alone, the image is good, and ill machines get well, so that no storm is left."""
     w.change("calm", paused=False)
     w.image(6)
     for name in [n for n, m in w.members.items() if m.phase is Phase.UNKNOWN and m.permit is Permit.ASKED]:

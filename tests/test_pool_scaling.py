@@ -61,7 +61,7 @@ def test_shares_round_as_they_are_told() -> None:
         ({"maxConcurrent": "1%"}, 1, 1, 2),
         ({"maxConcurrent": 0}, 10, 0, 4),
         ({"pauseAboveUnhealthy": "20%"}, 4, 1, 2),  # P55: 20 % of 4 would be 0
-        ({"pauseAboveUnhealthy": 1}, 4, 1, 1),  # P55: a count is what it says
+        ({"pauseAboveUnhealthy": 1}, 4, 1, 1),  # P55: a count is taken literally
     ],
 )
 def test_repair_budgets(repair: dict[str, Any], replicas: int, repairs: int, storm: int) -> None:
@@ -120,7 +120,8 @@ def test_deletion_order(order: list[Member]) -> None:
 
 def test_s5_four_of_five_go_and_the_last_stays() -> None:
     five = {f"m{i}": m._replace(revision=2) for i, m in enumerate(ORDERS[4][1])}
-    # Those that somebody marked need no order: they go in any case. The one of low priority is the replicas' choice.
+    # Those that somebody marked need no order: they go in any case. The one of low priority is chosen because of the
+    # replicas.
     assert deleted(look(five, spec(1))) == ["m1", "m2", "m3", "m0"]
 
 
@@ -184,7 +185,7 @@ def test_marked_machines() -> None:
 
 
 def test_a_hundred_at_a_time() -> None:
-    """S9, and as many deletions."""
+    """S9; and that many deletions."""
     assert created(look({}, spec(250), revision=1)) == 100
     made = look(pool(0, 250), spec(10))
     assert len(deleted(made)) == 100
@@ -209,7 +210,7 @@ def test_a_hundred_at_a_time() -> None:
     ],
 )
 def test_five_hundred_are_on_their_way_out_at_once(leaving: int, goes: int, words: str) -> None:
-    """Of 700 more. Those that leave by somebody else's decision count too."""
+    """There are 700 too many. Machines that leave by somebody else's decision count too."""
     going = {
         f"going-{n:03d}": member(2, Phase.TERMINATING if n % 2 else R, deleting=n % 2 == 0) for n in range(leaving)
     }
@@ -273,7 +274,7 @@ def test_what_is_left_of_a_vm_counts_until_it_is_gone() -> None:
 
 
 def test_p07_a_machine_whose_vm_is_gone_is_replaced_without_a_permit() -> None:
-    """And without being drained; more of them at once are repairs, and a storm (test_pool_brakes.py)."""
+    """It is not drained either; more of them at once are repairs, and a storm (test_pool_brakes.py)."""
     members = pool(0, 4) | {"g": member(2, U, vm=Vm.GONE, trouble=Trouble.GONE)}
     made = look(members, spec(5))
     assert (deleted(made, "VMGone"), created(made)) == (["g"], 1)

@@ -108,7 +108,7 @@ BEFORE = [12, 1767225600000, 1767225600000, "C", "v", "h", "g", 3, None, None, "
 
 
 def test_what_was_written_before_there_were_slots_is_read() -> None:
-    """Histories that are recorded, and runs that go on in another one by a newer worker."""
+    """This covers recorded histories, and runs that a newer worker continues in another one."""
     state = written({"m": FULL}) | {"members": {"m": BEFORE}}
     del state["apart"], state["lasted"], state["contradicted"]
     (found,) = read(state).values()
@@ -119,7 +119,7 @@ def test_what_was_written_before_there_were_slots_is_read() -> None:
 
 
 def test_an_older_worker_reads_the_members() -> None:
-    """It takes no fields that it does not know; what it writes back has none of them."""
+    """It accepts no fields that it does not know; what it writes back has none of them."""
     state = written({"b": member(), "a": FULL})
     assert [len(fields) for fields in state["members"].values()] == [len(BEFORE)] * 2
     assert state["apart"] == ["n,u,s,1,1", ",,,0,0"], "by name"
@@ -160,7 +160,7 @@ async def test_5000_members_travel_in_one_payload() -> None:
 
 
 async def test_marks_that_are_not_confirmed_fit_in() -> None:
-    """All Nodes of the largest pool are to be marked when its rollout begins."""
+    """All Nodes of the largest pool must be marked when its rollout begins."""
     names = [f"{'p' * NAME_LENGTH}-abcde-{i:05d}" for i in range(5000)]
     running = member(12, node_marked=True, marks_due=True, template=12, seq=345)
     state = PoolState(

@@ -27,7 +27,7 @@ from resources.pool_intents import ScaleIntent
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -42,7 +42,7 @@ async def pool(idle: Pool) -> AsyncIterator[Pool]:
 
 
 def by_hand(pool: Pool, **more: Any) -> dict[str, Any]:
-    """As a person writes it in the web UI."""
+    """A start as a person writes it in the web UI."""
     template = {"spec": {"class": {"kind": "MachineClass", "name": "c1"}}}
     plain = {"cluster": pool.cluster, "name": "p1", "queuePrefix": pool.queue}
     return {**plain, "spec": {"replicas": 2, "template": template}, **more}
@@ -82,7 +82,7 @@ async def test_an_apply_brings_the_class_that_was_asked_for_in_vain(pool: Pool) 
 
 
 async def test_another_class_that_comes_with_the_answer_counts(idle: Pool) -> None:
-    """Both are there when a worker comes: the answer is of a class that is not the pool's any more."""
+    """Both are there when a worker comes: the answer is about a class that is no longer the pool's."""
     gate = idle.deeds.hold("ask_class")
     idle.deeds.classes["c1"] = snapshot()
     async with idle.deeds_worker():
@@ -143,7 +143,7 @@ async def test_its_cluster_and_its_class_hear_of_it(pool: Pool) -> None:
 
 
 async def test_what_class_and_cluster_cannot_be_told_is_told_later(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """Not at once: the pool would do nothing else. Nor does anything wait for it."""
+    """It is not told at once, or the pool would do nothing else. Nor does anything wait for it."""
     for name in ("register_pool", "report_to_class", "forget_pool"):
         pool.deeds.fail(name, classified(ErrorClass.UNKNOWN, f"{name} failed"))
     await pool.start(spec(1))
@@ -167,7 +167,7 @@ async def _generations(pool: Pool) -> list[int]:
 
 
 async def test_births_begin_slowly_and_go_on_faster(pool: Pool) -> None:
-    """1, then one more with each that has its VM: each batch is twice the one before."""
+    """First 1, then one more with each machine that has its VM: each batch is twice the one before."""
     await pool.start(spec(7), machine_class=snapshot(habits=(UNBORN,)))
     await pool.waits("SlowStart")
     for begun in (1, 3, 7):
@@ -180,7 +180,7 @@ async def test_births_begin_slowly_and_go_on_faster(pool: Pool) -> None:
 
 
 async def _unborn(pool: Pool, begun: int) -> list[str]:
-    """Once so many machines have said that they are there, those without a VM."""
+    """Machines without a VM, once this many have reported."""
     found = await pool.when(
         lambda s: len(s.members) == begun and all(m.seq for m in s.members.values()), f"{begun} machines"
     )
@@ -196,12 +196,12 @@ async def test_no_capacity_is_one_wait_of_the_pool(pool: Pool, temporal: Workflo
     assert words.startswith("2 machines to be made wait until ")
     assert words.endswith(f"{first}: no m5.large in eu-west-1a")
     assert await pool.members() == [first]
-    await pool.be(first, phase=Phase.PENDING, vm=Vm.LIVES)  # the cloud gives again, and so does the pool
+    await pool.be(first, phase=Phase.PENDING, vm=Vm.LIVES)  # the cloud has capacity again, and the pool goes on
     assert len(await _unborn(pool, 3)) == 2
 
 
 async def test_the_wait_for_capacity_ends_by_time(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """The first machine tries again by itself; the pool makes no other one beside it before it has its VM."""
+    """The first machine tries again on its own; the pool makes no other one beside it before it has its VM."""
     await pool.start(spec(2), machine_class=snapshot(habits=(UNBORN,)))
     (first,) = await _unborn(pool, 1)
     failure = {"error_class": ErrorClass.CAPACITY, "message": "none"}
@@ -234,7 +234,7 @@ async def test_a_start_that_fails_for_good_is_begun_again(pool: Pool, temporal: 
 
 
 async def test_a_name_that_was_used_is_not_used_again(pool: Pool) -> None:
-    """The chance of the pool's names: a machine that is gone had this one."""
+    """By chance the pool picks the name of a machine that is gone."""
     gate = pool.deeds.hold("start_machines")
     await pool.start(spec(1))
     await eventually(lambda: asyncio.sleep(0, pool.started()), what="a start")
@@ -399,7 +399,7 @@ async def test_deleted_with_force_from_the_beginning(pool: Pool) -> None:
 
 
 async def test_deleted_while_its_machines_are_started(pool: Pool) -> None:
-    """The word comes before the machine is there, and again when it is."""
+    """It is told before the machine is there, and again when it is."""
     gate = pool.deeds.hold("start_machines")
     await pool.start(spec(2))
     await eventually(lambda: asyncio.sleep(0, pool.started()), what="a start")

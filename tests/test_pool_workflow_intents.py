@@ -23,7 +23,7 @@ from workflows.pool.details import details
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -58,7 +58,7 @@ INTENTS: dict[str, tuple[Callable[[], Intent], Callable[[PoolState], object]]] =
 
 @pytest_asyncio.fixture
 async def rolling(pool: Pool) -> Pool:
-    """Its manifest pauses it."""
+    """A pool in a rollout that its manifest pauses."""
     await pool.ready(spec(1, paused=True))
     await pool.apply(machine_class=snapshot(2, image=2))
     await pool.waits("RolloutPaused")
@@ -79,7 +79,7 @@ async def test_each_intent(rolling: Pool, name: str, way: str) -> None:
         await pool.handle.signal(name, intent)
     found = await pool.when(lambda s: "one" in s.intents and came_about(s), name)
 
-    # A second arrival, by whichever way, changes nothing and gets the first answer.
+    # A second arrival, by either way, changes nothing and gets the first answer.
     await pool.handle.signal(name, intent)
     again: Answer = await pool.handle.execute_update(name, intent, id="again", result_type=Answer)
     assert again.message == found.intents["one"] != ""
@@ -102,7 +102,7 @@ REFUSED: dict[str, tuple[Intent, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused(pool: Pool, name: str) -> None:
-    """By update with words, by signal with a line in the journal; and nothing is changed."""
+    """An update is refused with a reason, a signal with a line in the journal; and nothing is changed."""
     await pool.ready(spec(1))
     if name == "undo":
         await pool.apply(machine_class=snapshot(2, image=2))
@@ -118,7 +118,7 @@ async def test_what_is_refused(pool: Pool, name: str) -> None:
 
 
 async def test_a_refusal_is_no_answer_for_a_later_arrival(pool: Pool) -> None:
-    """Refused once, right later: the same intent may count then."""
+    """It is refused once, and right later: the same intent may count then."""
     await pool.ready(spec(1))
     intent = ScaleIntent(id="one", replicas=3, current=2)
     await pool.handle.signal("scale", intent)
@@ -167,7 +167,7 @@ async def test_a_hot_template_replaces_nobody(pool: Pool) -> None:
 
 
 async def test_a_new_revision_with_another_template_reaches_the_old_ones_too(pool: Pool) -> None:
-    """Which may stay for long: the rollout is paused."""
+    """They may stay for long, as the rollout is paused."""
     await pool.ready(spec(1, paused=True))
     (old,) = await pool.members()
     answer = await pool.apply(spec(1, paused=True, machine={"drainTimeout": "5m"}), snapshot(2, image=2))
@@ -232,8 +232,8 @@ async def test_back_to_a_former_class_by_apply(pool: Pool) -> None:
 
 
 async def test_an_undone_edit_of_a_class_stays_undone(pool: Pool) -> None:
-    """The class was edited in place. What it says next changes tags only: that brings back nothing; an edit of what
-    rolls does."""
+    """The class was edited in place. What the class says next changes only tags, which brings nothing back; an edit of
+    what rolls does."""
     await pool.ready(spec(1))
     await pool.class_changed(snapshot(2, image=2))
     await pool.rolled_out(1, revision=2)
@@ -257,7 +257,7 @@ def _image(state: PoolState) -> tuple[str, str]:
 
 
 async def test_undone_to_a_class_of_another_name(pool: Pool) -> None:
-    """Of which the pool has not heard for long: what it has come to meanwhile does not count either."""
+    """The pool has not heard of that class for long: what has become of it meanwhile does not count either."""
     await pool.ready(spec(1))
     await pool.apply(spec(1, machine_class="c2"), snapshot(5, name="c2", image=5))
     await pool.rolled_out(1, revision=2)
@@ -305,7 +305,7 @@ async def test_restart_makes_new_machines_of_the_same(pool: Pool) -> None:
 
 
 async def test_what_cluster_autoscaler_marks(pool: Pool) -> None:
-    """On the pool, in one write with the replicas: the marked ones go, and no others."""
+    """It marks them on the pool, in one write with the replicas: the marked ones go, and no others."""
     await pool.ready(spec(3))
     names = await pool.members()
     marks = f"{names[2]}~2026-01-01T00:00:00Z,{names[0]},gone-long-ago"

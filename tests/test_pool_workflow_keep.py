@@ -28,7 +28,7 @@ LONG = datetime(2100, 1, 1, tzinfo=UTC)
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -51,7 +51,7 @@ async def fail(pool: Pool, *names: str, keep: Keep = Keep.SLOT) -> None:
 
 
 async def preserved(pool: Pool, *names: str) -> None:
-    """It says so itself."""
+    """The machine says so itself."""
     await pool.when(lambda s: all(s.members[n].preserved_until for n in names), f"preserved: {names}")
 
 
@@ -142,7 +142,7 @@ async def test_lowered_the_oldest_goes_and_is_replaced(pool: Pool) -> None:
 
 
 async def test_lowered_before_the_machine_has_said_that_it_is_preserved(pool: Pool) -> None:
-    """A word that comes before the grant would be about nothing."""
+    """A message that comes before the grant would be about nothing."""
     await pool.ready(limited(3, 1))
     name = (await pool.members())[0]
     await pool.be(name, habits=[SLOW_TO_KEEP])
@@ -292,7 +292,7 @@ async def test_hibernated_all_go(pool: Pool) -> None:
 
 async def test_what_is_asked_for_in_the_same_instant_is_honoured(pool: Pool) -> None:
     """The pool decides by what it knows; the machine knows better by then, and says so. What was made in its place goes
-    again, for it counts as a replica."""
+    again, because the kept machine counts as a replica."""
     await pool.ready(limited(3, 0))
     name = (await pool.members())[0]
     others = set(await pool.members()) - {name}
@@ -309,7 +309,8 @@ async def test_what_is_asked_for_in_the_same_instant_is_honoured(pool: Pool) -> 
 
 
 async def test_a_refusal_that_was_on_its_way_when_the_pool_decided(pool: Pool) -> None:
-    """The machine reports that it is asked for, and has not heard of the repair yet; it refuses that when it does."""
+    """The machine reports that it is wanted, and has not heard of the repair yet; it refuses the repair when it
+    does."""
     await pool.ready(limited(3, 0))
     name = (await pool.members())[0]
     hold = pool.deeds.hold("tell_members")

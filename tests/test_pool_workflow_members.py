@@ -1,5 +1,5 @@
 """MachineDeploymentWorkflow and what its machines say: repair, storms, lost workflows, a former pool's machines,
-templates that reach them without being replaced."""
+templates that reach machines without replacing them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from workflows.pool import MachineDeploymentWorkflow
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -66,7 +66,7 @@ async def test_a_silent_one_holds_up_the_others_for_two_minutes_only(pool: Pool,
 
 
 async def test_a_paused_cluster_is_told_nothing_meanwhile(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """Also when the time of those that were told before is over."""
+    """It is not, even when the wait of those that were told before is over."""
     await pool.ready(spec(2), annotations=ONE_AT_A_TIME)
     first, second = await pool.members()
     await pool.be(first, second, habits=[DEAF])
@@ -199,7 +199,7 @@ async def test_a_report_that_was_overtaken_changes_nothing(pool: Pool) -> None:
     await pool.report(name, 9, Phase.UNKNOWN)
     await pool.report(name, 8, Phase.RUNNING)
     await pool.report("stranger", 1)
-    await pool.report(name, 10, Phase.UNKNOWN, drained=True)  # what came before it has been taken by now
+    await pool.report(name, 10, Phase.UNKNOWN, drained=True)  # what came before it has been processed by now
     found = await pool.when(lambda s: s.members[name].seq == 10)
     assert found.members[name].phase is Phase.UNKNOWN
     assert list(found.members) == [name]
@@ -246,7 +246,7 @@ async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: Work
         f"hostler adopt machine {name} --cluster {pool.cluster}"
     )
     assert pool.started() == [name]
-    await pool.report(name, 1)  # adopted: its numbers may begin anew
+    await pool.report(name, 1)  # adopted: its numbers may start over
     found = await pool.when(lambda s: not s.lost and s.members[name].seq == 1)
     assert "MemberLost" not in [w.reason for w in found.waits]
 
@@ -266,7 +266,7 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
     await pool.ready(spec(1))
     (name,) = await pool.members()
     await pool.machine(name).terminate("by somebody")
-    forgotten = TellMachinesOutput(lost={name: ""})  # as after the namespace's retention: there is no trace of it
+    forgotten = TellMachinesOutput(lost={name: ""})  # as after the namespace's retention: no trace is left
     pool.deeds.instead["tell_members"] = deque([forgotten])
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert "(forgotten); its VM may live, and counts" in await pool.noted("MemberLost")
@@ -278,7 +278,7 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
 
 
 async def listed(pool: Pool, *names: str) -> None:
-    """Visibility is late."""
+    """Waits for the list; visibility is late."""
     machines = workflows.running(workflows.MACHINE, cluster=pool.cluster)
 
     async def look() -> list[str]:
@@ -288,7 +288,7 @@ async def listed(pool: Pool, *names: str) -> None:
 
 
 async def test_a_pool_that_was_ended_from_outside_finds_its_machines(pool: Pool) -> None:
-    """One of the class as it is, one of a former state of it: an old one."""
+    """One is of the class as it is, the other of a former state of it, and so an old one."""
     await pool.machine_there("alike", snapshot())
     await pool.machine_there("old", snapshot(image=7), template=5)
     await listed(pool, "alike", "old")
@@ -299,7 +299,7 @@ async def test_a_pool_that_was_ended_from_outside_finds_its_machines(pool: Pool)
         f"machine {n} was there before this workflow, and is the pool's" for n in ("alike", "old")
     ]
     await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 1, "one is made beside them")
-    assert found.template == 6  # above what a machine has: else it would drop it as old news
+    assert found.template == 6  # above what a machine has: otherwise the machine would drop it as old news
     await pool.when(lambda s: all(m.template == 6 for m in s.members.values()), "all have the template")
     await pool.ask("resume")
     await pool.apply(spec(3))

@@ -25,7 +25,7 @@ from workflows.fleet.entity import REPLAYABLE
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -37,7 +37,7 @@ async def pool(idle: Pool) -> AsyncIterator[Pool]:
 
 
 def grown(pool: Pool, count: int, **fields: object) -> PoolState:
-    """With so many Running machines, as a former run hands it over."""
+    """A pool with this many Running machines, as a former run hands it over."""
     now = datetime.now(UTC)
     made_from = snapshot()
     wanted = spec(count)
@@ -55,14 +55,14 @@ async def begin(pool: Pool, state: PoolState) -> None:
 
 
 async def tasks(pool: Pool) -> int:
-    """Workflow tasks of the newest run that were completed."""
+    """Completed workflow tasks of the newest run."""
     done = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
     return sum([e.event_type == done async for e in pool.handle.fetch_history_events()])
 
 
 async def test_500_reports_at_once(idle: Pool) -> None:
-    """A burst before a worker comes, repeated and in the wrong order: each machine is as its newest report says, and
-    it is one look for the pool."""
+    """The burst comes before a worker does, repeated and in the wrong order: each machine is as its newest report says,
+    and the pool looks once."""
     await begin(idle, grown(idle, 500))
     names = sorted((grown(idle, 500)).members)
     reports = [(name, seq) for seq in (5, 4) for name in names[:250]]
@@ -105,7 +105,7 @@ async def test_a_new_run_knows_what_the_former_knew(pool: Pool) -> None:
 
 
 async def test_a_new_run_waits_for_what_is_under_way(pool: Pool) -> None:
-    """A start whose answer is not there: it is not lost, and not begun again."""
+    """The answer to a start is missing: the start is neither lost nor begun again."""
     await pool.ready(spec(1))
     gate, run = pool.deeds.hold("start_machines"), await pool.run_id()
     await pool.scale(2)
@@ -121,7 +121,7 @@ async def test_a_new_run_waits_for_what_is_under_way(pool: Pool) -> None:
 
 
 async def test_marks_that_nobody_sets_hold_up_no_new_run(idle: Pool) -> None:
-    """Nobody polls the queue of the cluster: the pool goes on all the same, and marks what is not confirmed again."""
+    """Nobody polls the cluster's queue: the pool goes on all the same, and repeats the marks that are not confirmed."""
     gate = idle.deeds.hold("mark_nodes")
     async with idle.worker():
         await idle.ready(spec(2))
@@ -136,7 +136,8 @@ async def test_marks_that_nobody_sets_hold_up_no_new_run(idle: Pool) -> None:
 
 
 async def test_a_large_pool_begins_a_new_run_while_the_former_can_be_replayed(pool: Pool) -> None:
-    """Each plan looks at all members, and who has lost the run makes all of its plans again within one task."""
+    """Each plan looks at all members, and a worker that has lost the run makes all of its plans again within one
+    task."""
     await begin(pool, grown(pool, 5000))
     run = await pool.run_id()
     reports = 0
@@ -251,7 +252,7 @@ async def test_a_deletion_of_a_parked_pool_is_carried_out_by_a_fixed_worker(
 
 
 async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The answer comes to nobody; the next run begins it again, and so it has its end."""
+    """Nobody receives the answer; the next run begins the story again, and so it comes to its end."""
     idle.replays = False
     gate = idle.deeds.hold("start_rollout")
     async with idle.worker():
@@ -299,7 +300,7 @@ async def test_more_pools_than_the_cache_holds(temporal: WorkflowEnvironment) ->
 
 
 async def test_an_idle_pool_costs_nothing(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """Beside a look at visibility every half an hour: six tasks at most, also where nothing is the matter."""
+    """Apart from a look at visibility every half hour it takes six tasks at most, even where nothing is wrong."""
     await pool.ready(spec(1))
     await eventually(lambda: asyncio.sleep(0, pool.deeds.of("report_to_class")), what="its class has heard")
     before = await tasks(pool)

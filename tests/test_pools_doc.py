@@ -1,4 +1,4 @@
-"""docs/pools.md, *Using pools*, is true: its tables are the code's, its commands are taken."""
+"""docs/pools.md, *Using pools*, is true: its tables are the code's, its commands are accepted."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ SDK = Path(__file__).parent.parent / "docs" / "sdk.md"
 
 @pytest.fixture(autouse=True)
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy machine may take long to answer; only where nobody is (`impatient`) that is not waited for."""
+    """A busy machine may take long to answer; only where nobody is there (`impatient`) that is not waited for."""
     monkeypatch.setattr(patience, "INTERVAL", 0.05)
     monkeypatch.setattr(live, "QUERY_TIMEOUT", 30.0)
     monkeypatch.setattr(intents, "UPDATE_TIMEOUT", 30.0)
@@ -64,7 +64,7 @@ def parsed(*documents: dict[str, Any]) -> list[AnyManifest]:
 
 
 async def ready(hostler: HostlerClient, *documents: dict[str, Any]) -> None:
-    """Applied, and rolled out; the class knows the pool."""
+    """A pool that is applied, and rolled out; the class knows the pool."""
     await hostler.apply(*parsed(*documents))
     await hostler.pools.wait("p1")
 
@@ -124,7 +124,7 @@ async def test_what_is_not_a_change_is_not_sent(hostler: HostlerClient, machines
 
 async def test_a_pool_that_goes_is_not_applied(hostler: HostlerClient, place: Place, impatient: None) -> None:
     await hostler.apply(*parsed(class_yaml(), pool_yaml()))
-    assert (await hostler.pools.delete("p1")).recorded  # nobody works: it stays in its going
+    assert (await hostler.pools.delete("p1")).recorded  # no worker is there: it stays on its way out
     with pytest.raises(Refused, match=r"^pool p1: it is being deleted: wait for its end \(hostler wait pool p1 --for="):
         await hostler.apply(*parsed(pool_yaml()))
 
@@ -151,7 +151,7 @@ async def test_one_pool_that_is_refused_does_not_hold_up_the_others(hostler: Hos
 async def test_a_pool_is_not_rolled_out_before_it_has_heard_of_its_class(
     hostler: HostlerClient, machines: Machines
 ) -> None:
-    """The class answers first, and tells its users then."""
+    """The class answers first, and then tells its users."""
     await ready(hostler, class_yaml(), pool_yaml())
     listed = (await hostler.pools.look("p1")).listed
     assert await hostler.pools.unheard(listed) == 0
@@ -377,7 +377,7 @@ def test_a_rehearsal_in_words() -> None:
         ("strategy.rollingUpdate", POOL),
         ("repair.maxConcurrent", POOL),
         ("template.spec.class.name", ROLL),
-        ("template.spec", ROLL),  # the most of what is below it
+        ("template.spec", ROLL),  # the strongest effect of what is below it
         ("template.spec.drainTimeout", HOT),
         ("template.metadata.labels.app", HOT),
         ('template.spec.nodeTemplate.metadata.labels["a.b/c"]', HOT),
@@ -422,7 +422,8 @@ def test_when_a_wait_is_over(found: PoolDescription, goal: Goal, expected: bool 
 
 
 class Looks:
-    """A client whose pool looks so, one look after the other; the last one stays. Its class has news so often."""
+    """A client whose pool looks like this, one look after the other; the last one stays. Its class has news this many
+    times."""
 
     def __init__(self, *looks: PoolDescription, news: int = 0) -> None:
         self.pools, self.looks, self.news, self.asked = self, list(looks), news, 0
@@ -449,7 +450,7 @@ async def test_what_the_class_has_not_told_yet_is_waited_for() -> None:
 
 
 async def test_a_rollout_stands_only_when_it_does_at_two_looks_in_a_row() -> None:
-    """A person's word may have come a moment ago, and the pool has not planned by it yet."""
+    """A person may have acted a moment ago, and the pool's plan has not taken that up yet."""
     wait = FleetWait(reason="RolloutPaused", message="The rollout is paused", since=NOW)
     stands, moves, done = looked(waits=[wait]), looked(), looked(rolled_out=True)
     assert await waited(Looks(stands, moves, stands, done)) == done

@@ -1,4 +1,4 @@
-"""docs/preservation.md is true: its table of values is the planner's, its commands are taken."""
+"""docs/preservation.md is true: its table of values is the planner's, its commands are accepted."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ INTENTS = {"preserve": PreserveIntent, "extend": ExtendIntent, "release": Releas
 
 
 def table() -> dict[tuple[str, str], str]:
-    """Of each cell: what the machine is, and the value, to what happens."""
+    """For each cell: what the machine is, and the value, mapped to what happens."""
     (found,) = re.findall(rf"^{re.escape(HEAD)}\n\|[-|]+\|\n((?:\|.*\|\n)+)", PAGE, flags=re.MULTILINE)
     cells = {}
     for line in found.splitlines():
@@ -46,7 +46,7 @@ CELLS = table()
 
 
 def observed(of: str, value: str, by_node: bool) -> Observed:
-    """Preserved on request, where it is preserved."""
+    """The machine; where it is preserved, it is so on request."""
     phase = Phase(of.partition(":")[0].partition(",")[0])
     wanted: dict[str, Any] = {"node": value if by_node else "", "own": own(value) if value and not by_node else None}
     return kept(phase, warned=True, **wanted) if of.endswith(":Preserved") else machine(phase, **wanted)
@@ -92,7 +92,7 @@ def test_the_table_is_the_planners(of: str, value: str, by_node: bool) -> None:
 
 
 def test_of_a_slot_nobody_had_to_ask() -> None:
-    """The sentence below the table."""
+    """This is the sentence below the table."""
     for of, value in CELLS:
         if of.endswith(":Preserved") and value == NO_VALUE:
             o = replace(observed(of, value, by_node=True), source=AUTO)

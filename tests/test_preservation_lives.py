@@ -48,7 +48,7 @@ many = settings(max_examples=300)
 
 
 def a_machine(chance: random.Random) -> Observed:
-    """Any, with times that are no round numbers."""
+    """Any machine, with times that are not round numbers."""
     value = chance.choice(WISHES)
     left = timedelta(seconds=chance.choice((1, 1800, 3599, 3600, 3601, 200_000)) + chance.random())
     expiry = chance.choice((None, NOW + left))
@@ -75,7 +75,7 @@ def a_machine(chance: random.Random) -> Observed:
 @many
 @given(SEEDS)
 def test_nothing_changes_before_the_time_that_was_named(seed: int) -> None:
-    """And something does at that time: the workflow's timer is all that it needs."""
+    """And something does change at that time: the workflow's timer is all that it needs."""
     chance = random.Random(seed)
     o, made = settle(a_machine(chance))
     for _ in range(4):
@@ -84,7 +84,7 @@ def test_nothing_changes_before_the_time_that_was_named(seed: int) -> None:
             return  # its pool's time
         assert isinstance(named, Stay)
         if o.expiry is None and o.own is not None and o.own.until:
-            return  # a request that lapses is seen to at the next news
+            return  # a lapsed request is handled at the next news
         last = named.until or o.now + timedelta(days=1000)
         for part in (0.01, 0.5, chance.random(), 0.999):
             assert decide(replace(o, now=o.now + (last - o.now) * part)) == named
@@ -117,13 +117,13 @@ LEAPS = (SECOND, HOUR, 30 * HOUR, 100 * HOUR)
 
 
 class Life:
-    """A machine and its pool, to which anything happens. Everything that is decided is carried out and looked at."""
+    """A machine and its pool, to which anything happens. Every decision is carried out and checked."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.o = machine(self.chance.choice((R, R, P)), in_pool=self.chance.random() < 0.8)
         self.slots = self.chance.choice((0, 1, 1))
-        """Free ones."""
+        """Free slots."""
         self.rolling = False
         self.seen: list[Decision] = []
 

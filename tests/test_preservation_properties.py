@@ -1,4 +1,4 @@
-"""planners/preservation.py: what holds of every machine, whatever the rows say: each cell is looked at."""
+"""planners/preservation.py: what holds for every machine, whatever the rows say: each cell is checked."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from resources.preservation import PreserveValue, Request
 
 
 def lapsed(o: Observed) -> bool:
-    """It was for a time that has passed."""
+    """Whether the request was for a time that has passed."""
     return o.own is not None and o.own.until is not None and o.own.until <= o.now
 
 
@@ -61,7 +61,7 @@ def may_begin(o: Observed, made: Preserve) -> bool:
 
 
 def right(o: Observed, made: Decision) -> bool:
-    """Each kind of decision exactly where it may be."""
+    """Whether each kind of decision comes exactly where it may."""
     match made:
         case Preserve() if o.expiry is None:
             return o.vm_present and made.expiry == o.now + TIMEOUT and may_begin(o, made)
@@ -131,7 +131,7 @@ def test_it_comes_to_rest_from_everywhere() -> None:
 
 
 def test_what_a_preserved_one_does_not_care_for() -> None:
-    """A grant, or that it has a pool: an expiry once given is kept (I9)."""
+    """It ignores a grant, or that it has a pool: an expiry once given is kept (I9)."""
     for o in preserved(31):
         made = decide(o)
         for granted in (AUTO, ASKED):
@@ -152,7 +152,7 @@ def test_what_one_that_is_not_does_not_care_for() -> None:
 
 
 def same(a: Decision, b: Decision) -> bool:
-    """But for words, and what is removed where."""
+    """Whether two decisions are the same except for words, and what is removed where."""
     if isinstance(a, End) and isinstance(b, End):
         return (a.reason, a.terminate) == (b.reason, b.terminate)
     if isinstance(a, AskPool | Warn | Recover):
@@ -172,7 +172,7 @@ OTHERS = [None, own(), own("when-failed", lasts=HOUR), own("false"), own("now", 
 
 
 def agrees(o: Observed, own: Request | None) -> bool:
-    """It says the same, and for how long, which the Node cannot."""
+    """Whether the machine's own request says the same, and for how long, which the Node cannot."""
     return own is not None and own.value == o.node_value and bool(own.lasts or own.until)
 
 
@@ -209,7 +209,7 @@ def test_on_the_node_or_of_its_own_is_the_same() -> None:
 
 
 def test_an_invalid_value_changes_nothing() -> None:
-    """K8. As though the annotation had stayed as it was."""
+    """K8. It is as though the annotation had stayed as it was."""
     seen = 0
     for o in cells():
         if o.node_value == TYPO:
@@ -219,7 +219,7 @@ def test_an_invalid_value_changes_nothing() -> None:
 
 
 def test_false_never_preserves() -> None:
-    """Nor does it hold on to anything. Once carried out, nothing is preserved until it is gone."""
+    """Nor does it keep anything. Once carried out, nothing is preserved until the `false` is gone."""
     seen = 0
     for o in cells():
         if wish(o) == "false" and o.phase is not T:

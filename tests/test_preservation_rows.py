@@ -65,7 +65,7 @@ def dies(reason: str, clear: str = "", keep_own: bool = False) -> End:
 
 
 def bare(made: Decision) -> Decision:
-    """Without its words."""
+    """The decision without its words."""
     return replace(made, message="") if hasattr(made, "message") else made
 
 

@@ -44,7 +44,7 @@ def after(time: timedelta) -> Callable[[Observed], Observed]:
 
 
 def fails(o: Observed) -> Observed:
-    """Through Unknown, in which nothing that is preserved is lost. Then it is drained."""
+    """It fails, through Unknown, in which nothing that is preserved is lost. Then it is drained."""
     for phase, drained in ((U, False), (F, False), (F, True)):
         seen = shown(o).partition(":")[2]
         o, _ = settle(replace(o, phase=phase, drained=drained))
@@ -57,7 +57,7 @@ def heals(o: Observed) -> Observed:
 
 
 def granted(by: PreservedBy) -> Callable[[Observed], Observed]:
-    """By its pool, which was asked."""
+    """Its pool grants it, after it was asked."""
 
     def grant(o: Observed) -> Observed:
         assert isinstance(decide(o), AskPool)
@@ -205,6 +205,6 @@ def test_it_says_why_and_until_when(given: Observed, words: tuple[str, ...]) -> 
 
 
 def test_one_that_nobody_asked_for_waits_without_words() -> None:
-    """It shows what it Failed by, as one whose pool has no slots does."""
+    """It shows the reason that it Failed for, like one whose pool has no slots."""
     assert decide(machine(F)) == AskPool("")
     assert decide(machine(F, own=own("when-failed"))) != AskPool("")

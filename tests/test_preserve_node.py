@@ -45,7 +45,7 @@ class Keeper:
         self.activities = PreserveActivities(deeds.deps)
 
     async def preserve(self, on: bool = True, provider_id: str | None = VM, **fields: Any) -> str:
-        """The annotation `preserve` that it answers with."""
+        """The annotation `preserve` that the activity answers with."""
         input = PreserveInput(machine=MACHINE, node_name="n-1", provider_id=provider_id, on=on, **fields)
         return (await self.deeds.attempt(self.activities.preserve_node, input)).value
 
@@ -56,20 +56,20 @@ class Keeper:
             await self.patch({"spec": {"unschedulable": True}})
 
     async def patch(self, body: Obj) -> None:
-        """As a person does it."""
+        """Patches as a person does."""
         await self.kube.patch(f"{NODES}/n-1", body)
 
     async def annotate(self, **annotations: str | None) -> None:
         await self.patch({"metadata": {"annotations": annotations}})
 
     async def seen(self) -> tuple[dict[str, str], bool]:
-        """Annotations, without the one that is none of our business; and whether it is cordoned."""
+        """Annotations, without the one that does not concern us; and whether it is cordoned."""
         found = await self.kube.get(f"{NODES}/n-1")
         assert found["metadata"]["annotations"].pop("color") == "blue"
         return found["metadata"]["annotations"], bool(found["spec"].get("unschedulable"))
 
     def writes(self) -> list[Obj]:
-        """Ours: those of a person do not carry a version."""
+        """Our writes: those of a person do not carry a version."""
         bodies = (c.request["body"] for c in self.deeds.world.frame.calls(operation="patch nodes"))
         return [b for b in bodies if "resourceVersion" in b.get("metadata", {})]
 
@@ -122,7 +122,7 @@ async def test_the_value_that_a_person_has_set_is_told_and_stays(keeper: Keeper)
 
 
 async def test_the_value_that_it_ends_is_removed_and_another_stays(keeper: Keeper) -> None:
-    """Who asks anew in the moment when it ends has asked anew."""
+    """Somebody who asks again at the moment when it ends has made a new request."""
     await keeper.node(**{PRESERVE_ANNOTATION: "now"})
     await keeper.preserve()
     assert await keeper.preserve(on=False, clear="when-failed") == "now"
@@ -168,7 +168,7 @@ async def test_a_cordon_that_a_person_has_lifted_before_leaves_only_its_marker(k
 
 
 async def test_a_node_of_another_vm_has_nothing_to_change(keeper: Keeper) -> None:
-    """A dead VM's name was given again."""
+    """A dead VM's name was reused."""
     theirs = {PRESERVE_ANNOTATION: "now"} | CORDON
     await keeper.node(vm=OTHER_VM, unschedulable=True, **theirs)
     assert await keeper.preserve(clear="now", uncordon=True, story=[said("Preserved")]) == ""

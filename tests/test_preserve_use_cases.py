@@ -39,7 +39,8 @@ FAILS = timedelta(seconds=1)
 
 @pytest_asyncio.fixture
 async def kube() -> AsyncIterator[str]:
-    """The kubeconfig of a real API server with its controllers. Each stack needs a new one: Nodes' names come again."""
+    """The kubeconfig of a real API server with its controllers. Each stack needs a new one, as Nodes' names are
+    reused."""
     async with real_kube(required_assets(), ALL) as kube:
         yield kube.kubeconfig
 
@@ -58,7 +59,7 @@ async def tidy(temporal: WorkflowEnvironment, simulator: dict[str, str]) -> Asyn
 
 
 class Operator:
-    """Asks by one way, and looks by both."""
+    """An operator who asks by one way, and looks by both."""
 
     def __init__(self, stack: Stack, way: str) -> None:
         self.stack, self.way = stack, way
@@ -80,7 +81,7 @@ class Operator:
         return await self.stack.state(machine)
 
     async def shown(self, machine: str, phase: str) -> MachineState:
-        """Until the machine is so, and is listed so."""
+        """Waits until the machine is so, and is listed so."""
         found = await eventually(
             lambda: self.state(machine), lambda s: s.status.shown_phase == phase, f"{machine} {phase}"
         )
@@ -92,7 +93,7 @@ class Operator:
         return found
 
     async def node(self, machine: str) -> dict[str, str]:
-        """The annotations of its Node that preservation is about."""
+        """The annotations of its Node that concern preservation."""
         name = (await self.state(machine)).status.node_name
         found = await asyncio.to_thread(self.stack.kubectl, "get", "node", str(name), "-o", "json")
         annotations = json.loads(found)["metadata"].get("annotations") or {}
@@ -108,7 +109,7 @@ class Operator:
         await eventually(lambda: self.node(machine), lambda a: set(a) == {*but}, f"nothing on the node of {machine}")
 
     async def end(self, machine: str) -> None:
-        """Its time is over in a second."""
+        """Moves its end to a second from now."""
         assert "preserved until" in await hostler(self.stack, "extend", machine, "--for", "1s")
 
 
@@ -131,7 +132,7 @@ def reasons(state: MachineState) -> list[str]:
 
 
 async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> None:
-    """Seed, use case 1 and point 4: kept from cluster-autoscaler, and after its time as it was before."""
+    """Seed, use case 1 and point 4: it is kept from cluster-autoscaler, and after its end it is as before."""
     stack = operator.stack
     await stack.create("m-1")
     before = await operator.shown("m-1", "Running")
@@ -149,14 +150,14 @@ async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> 
     }
     assert {way: all(w in page for w in words) for way, words in told.items()} == {w: w == operator.way for w in told}
 
-    # Note 6: a `false` of somebody else is overwritten.
+    # Note 6: somebody else's `false` is overwritten.
     name = str(kept.status.node_name)
     await asyncio.to_thread(stack.kubectl, "annotate", "--overwrite", "node", name, f"{SCALE_DOWN_DISABLED}=false")
     await operator.protected("m-1")
 
     await operator.end("m-1")
     after = await operator.shown("m-1", "Running")
-    # What somebody had written meanwhile is what he wants after it.
+    # What somebody has written meanwhile is what they want afterwards.
     await operator.bare("m-1", SCALE_DOWN_DISABLED)
     assert (await operator.node("m-1"))[SCALE_DOWN_DISABLED] == "false"
     assert "PreserveExpired" in reasons(after)
@@ -164,7 +165,8 @@ async def test_use_case_1_a_running_machine_is_looked_at(operator: Operator) -> 
 
 
 async def test_use_case_2_one_that_may_fail(operator: Operator) -> None:
-    """Seed, use case 2 and point 5: asked for before it fails; drained and kept, and deleted after its time."""
+    """Seed, use case 2 and point 5: preservation is asked for before it fails; it is drained and kept, and deleted
+    after its end."""
     stack = operator.stack
     await stack.create("m-1", health_timeout=FAILS)
     await operator.shown("m-1", "Running")
@@ -206,8 +208,8 @@ async def test_a_timeout_of_seconds(operator: Operator) -> None:
 
 
 async def test_use_cases_3_and_4_in_a_pool(operator: Operator) -> None:
-    """Seed, use cases 3 and 4, point 6: one slot. Who fails first is kept, who fails next is replaced; a release gives
-    the slot back at once."""
+    """Seed, use cases 3 and 4, point 6: one slot. The first to fail is kept, the next is replaced; a release gives the
+    slot back at once."""
     stack = operator.stack
     pool = Pool(stack, "p1")
     repair = {"pauseAboveUnhealthy": "100%"}
@@ -241,7 +243,7 @@ async def test_use_cases_3_and_4_in_a_pool(operator: Operator) -> None:
 
 
 async def _another(pool: Pool, former: set[str]) -> str:
-    """The machine that is made in the place of one of these, once it is Running."""
+    """The machine that is made in place of one of these, once it is Running."""
 
     async def running() -> list[str]:
         machines: dict[str, Any] = await pool.machines()

@@ -1,4 +1,4 @@
-"""What `hostler describe machine` says of a preservation, of each source and in each state."""
+"""What `hostler describe machine` says of a preservation, for each source and in each state."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def kept(phase: Phase = Phase.RUNNING, *, pool: str = "p", **more: Any) -> Machi
 
 
 def page(state: MachineState) -> dict[str, str]:
-    """Label to value; nothing where there is no section."""
+    """The page's labels and values; empty where there is no section."""
     lines = section(state, NOW)
     return {k.strip(): v.strip() for k, _, v in (line.partition(": ") for line in lines[2:])}
 
@@ -72,7 +72,7 @@ def test_preserved_on_request() -> None:
 
 
 def test_preserved_by_annotation() -> None:
-    """Which is stronger: what was asked of the machine is not why."""
+    """The annotation is stronger: what was asked of the machine is not the reason."""
     shown = page(kept(Phase.FAILED, last_seen_node_value="when-failed", own=own()))
     assert shown["Source"] == "annotation node.machine.sapcloud.io/preserve=when-failed on node node-1"
     assert "Asked" not in shown

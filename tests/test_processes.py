@@ -16,7 +16,7 @@ from process_support import alive, locked, until
 from starter.local import processes
 from starter.local.processes import Child, Command, ProcessError, Processes
 
-# Says its own pid and that of a child of its own, then lives for ever.
+# It prints its own pid and that of a child of its own, then lives for ever.
 FAMILY = """
 import os, signal, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])

@@ -1,5 +1,5 @@
-"""Who wants cluster-autoscaler to leave a Node alone: rollouts, preservations and people in any order, and at the end
-the Node has what a person wants (I10)."""
+"""Protection of a Node from cluster-autoscaler: rollouts, preservations and people come and go in any order, and at the
+end the Node has what a person wants (I10)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def patch_of(found: Object, op: str) -> Object:
 
 
 def patched(found: Object, patch: Object) -> Object:
-    """As an API server merges it."""
+    """The Node, patched as an API server merges."""
     annotations = found["metadata"]["annotations"] | (patch.get("metadata") or {}).get("annotations", {})
     kept = {k: v for k, v in annotations.items() if v is not None}
     spec = found["spec"] | patch.get("spec", {})
@@ -50,11 +50,11 @@ def patched(found: Object, patch: Object) -> Object:
 
 @dataclass(frozen=True)
 class World:
-    """A Node, and beside it what each party wants, in the plainest words."""
+    """A Node, and beside it what each party wants, in the plainest form."""
 
     node: Object = field(default_factory=node)
     wish: str | None = None
-    """The person's."""
+    """What the person wants."""
     marked: bool = False
     preserved: bool = False
     edited: bool = False
@@ -66,7 +66,7 @@ class World:
         return found
 
     def possible(self, op: str) -> bool:
-        """Not a person's `true` in the place of ours: nobody could tell the two apart."""
+        """Everything except a person's `true` in place of ours: nobody could tell the two apart."""
         markers = {SCALE_DOWN_DISABLED_BY, SCALE_DOWN_DISABLED_BY_PRESERVATION}
         return op != "person: true" or not markers & self.annotations.keys()
 

@@ -37,7 +37,7 @@ REPLICAS = 2
 
 @pytest.fixture(scope="module")
 async def real() -> AsyncIterator[RealKube]:
-    """One control plane for all of them: each makes machines of its own and removes them."""
+    """One control plane for all tests: each makes machines of its own and removes them."""
     async with real_kube(required_assets(), ALL) as kube:
         yield kube
 
@@ -47,7 +47,7 @@ async def stack(temporal: WorkflowEnvironment, real: RealKube) -> AsyncIterator[
     try:
         async with new_stack(temporal.client, api_server_kubeconfig=real.kubeconfig) as stack, stack.worker():
             yield stack
-    finally:  # what a test that failed has left would have the names of the next one's nodes
+    finally:  # what a failed test leaves would have the names of the next one's nodes
         await real.target.delete(NODES)
         await real.target.delete(PODS, gracePeriodSeconds="0")
 
@@ -66,7 +66,7 @@ def serves(pod: Obj) -> bool:
 
 @contextlib.asynccontextmanager
 async def deployed(kube: KubeTarget) -> AsyncIterator[str]:
-    """Two replicas, of which one must always serve: their label selector. They are gone afterwards."""
+    """The label selector of two replicas, of which one must always serve. They are gone afterwards."""
     name = unique("web")
     labels, selector = {"app": name}, f"app={name}"
     template = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
@@ -191,9 +191,8 @@ async def test_a_silent_kubelet_is_unknown(stack: Stack, real: RealKube) -> None
 async def test_a_kubelet_that_stays_silent_is_failed(
     stack: Stack, real: RealKube, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two fresh looks at what a real API server has of Node and Lease; the pod is evicted in Failed, and not waited
-    for."""
-    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=1))  # 5 min else
+    """Two fresh looks read Node and Lease at a real API server; the pod is evicted in Failed, and not waited for."""
+    monkeypatch.setattr(activities.drain.nodes, "DEAD_AFTER", timedelta(seconds=1))  # otherwise 5 min
     await stack.create("m-1", health_timeout=timedelta(seconds=5))
     running = await stack.phase(Phase.RUNNING, "m-1")
     name, pod = node_name_of(running), unique("web")
@@ -289,7 +288,7 @@ async def test_a_token_lets_in_until_it_is_revoked(real: RealKube, kube: Kube) -
     token = (await ensure_token(kube, machine, 1, datetime.now(UTC) + timedelta(hours=1))).get_secret_value()
 
     async def answer() -> str:
-        # Forbidden, not unauthorized: the server knows the caller, who may do no such thing.
+        # Forbidden, not unauthorized: the server knows the caller, who may not do this.
         return str((await real.target.call("GET", NODES, token=token)).reason)
 
     await eventually(answer, lambda said: said == "403 Forbidden", "a token that is known")

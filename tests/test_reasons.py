@@ -1,4 +1,5 @@
-"""Every reason has its place: the code, the registry and the runbook have the same ones, and say the same of them."""
+"""Every reason has its place: the code, the registry and the runbook have the same ones, and say the same about
+them."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def test_the_words_of_a_reason(name: str) -> None:
 
 
 def test_what_is_kept_is_not_said_to_be_replaced() -> None:
-    """A Failed machine of a pool that is preserved for a look; without its VM there is nothing to look at."""
+    """The case is a pool's Failed machine that is preserved for a look; without its VM there is nothing to look at."""
     of = {"cluster": "prod", "name": "m-1", "pool": "p"}
     replaced = "Nothing: pool p replaces it"
     assert next_step("HealthTimeout", **of).startswith(replaced)
@@ -164,7 +165,7 @@ def test_the_runbook_begins_with_what_wakes_people() -> None:
 
 
 def test_a_command_is_not_broken_into_lines() -> None:
-    """Nor does a line begin like one of a list."""
+    """Nor does a line begin like a list item."""
     text = "a `b c` d + e"
     lines = [TOOL["wrapped"](f"{'x' * n} {text}", "  ") for n in range(104, 119)]
     assert all("`b c`" in found and "\n  +" not in found for found in lines)

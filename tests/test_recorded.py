@@ -59,7 +59,7 @@ def published(key: SearchAttributeKey[Any], value: Any) -> HistoryEvent:
 
 
 async def folded(p: Preservation, *happens: Intent | datetime | None) -> Preservation:
-    """An intent, or the time that was published; None: that there is none."""
+    """The state after an intent, or after the published time; None: there is none."""
     loaded = examples("m-1")
     snapshot = ClassSnapshot.of(loaded.classes[0])
     state = MachineState(name="m-1", spec=loaded.machines[0].spec, machine_class=snapshot)

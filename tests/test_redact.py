@@ -60,13 +60,13 @@ def test_what_tells_of_a_trouble_stays(text: str) -> None:
 
 
 def test_what_it_does_not_know() -> None:
-    """Said in docs/security.md."""
+    """docs/security.md says so."""
     assert hide_secrets("hunter2") == "hunter2"
     assert hide_secrets("pass\x1b[0mword: x") == "pass\x1b[0mword: x"
 
 
 def test_what_people_and_kubelets_say_is_looked_through() -> None:
-    """It is shown in pages, journals and Events as a console is."""
+    """It is shown in pages, journals and Events like a console."""
     secret = "kubeadm join --token abcdef.0123456789abcdef failed"
     shown = "kubeadm join --token abcdef.*** failed"
     assert Intent(reason=secret).reason == shown

@@ -45,7 +45,7 @@ def test_every_flow_is_recorded() -> None:
     "life", ["machine-hot-life", "class-hot-life", "pool-pool-life", "machine-preserved-life", "pool-slot"]
 )
 def test_a_run_that_goes_on_in_another_is_recorded(life: str) -> None:
-    """With the state that it hands over, and what the next run makes of it."""
+    """It is recorded with the state that it hands over, and what the next run makes of it."""
     first, second = (load(HISTORIES[0].with_name(f"{life}{n}.json")) for n in ("", "-2"))
     handed = first.events[-1].workflow_execution_continued_as_new_event_attributes
     taken = second.events[0].workflow_execution_started_event_attributes
@@ -77,8 +77,8 @@ BREAKS = {
     "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
     "cluster-pool-life": (cluster, "untold", lambda s, now: []),
 }
-"""What does not fit what was recorded: a life without one of its phases or without hot updates, a class that tells
-nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that is not seen in
+"""Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
+nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in
 lists, a cluster that sends its pools no news."""
 
 
@@ -97,7 +97,7 @@ def payloads(file: Path) -> list[bytes]:
 
 @pytest.mark.parametrize("file", HISTORIES, ids=lambda f: f.stem)
 def test_no_secret_is_in_it(file: Path) -> None:
-    """What the recorder planted: a line of the user data, and the credentials of the examples."""
+    """The recorder planted secrets: a line of the user data, and the credentials of the examples."""
     planted = ["canary-", "hostler-simulator-secret", "token-secret"]
     texts = payloads(file)
     assert found_in(planted, texts) == []

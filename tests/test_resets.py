@@ -1,4 +1,4 @@
-"""Resets of every entity, at its tasks and at the boundaries of its runs: what was made is found again.
+"""Resets of every entity, at its tasks and at the boundaries of its runs: it finds again what was made.
 
 `HOSTLER_FAULTS=all` takes more places of each run.
 """
@@ -45,7 +45,7 @@ async def shared(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
 
 
 async def all_well(shared: Stack, cases: dict[str, Case]) -> None:
-    """Side by side, each with a worker of its own."""
+    """Runs all side by side, each with a worker of its own."""
 
     async def one(stack: Stack, case: Case) -> None:
         async with stack.worker():
@@ -76,7 +76,7 @@ async def failed(stack: Stack, name: str) -> MachineState:
 
 
 async def held_before_its_end(stack: Stack, name: str) -> MachineState:
-    """Drained, and its VM waits for a hook."""
+    """The machine is drained, and its VM waits for a hook."""
     hooks = LifecycleHooks.model_validate({"preTerminate": [{"name": "Backup", "owner": "test"}]})
     await stack.create(name, lifecycle_hooks=hooks)
     await stack.phase(Phase.RUNNING, name)
@@ -85,7 +85,7 @@ async def held_before_its_end(stack: Stack, name: str) -> MachineState:
 
 
 async def tell(stack: Stack, name: str, what: str, intent: Intent) -> None:
-    """As the command line does it: a `renew` that came again with a reset may end the run just now."""
+    """Tells, as the command line does: a `renew` that came again with a reset may end the run just now."""
     given = intent.model_copy(update={"id": str(uuid.uuid4()), "requested_by": "test"})
     await ask(stack.started[name], what, given)
 
@@ -109,7 +109,7 @@ async def machine_case(stack: Stack, life: Life, share: float) -> None:
 
 
 async def same(stack: Stack, name: str, before: MachineState, after: MachineState, population: Population) -> None:
-    """It has the uid, the VM and the Node that it had; and then its end."""
+    """Checks that it has the uid, the VM and the Node that it had; and then its end."""
     assert (after.uid, after.status.provider_id) == (before.uid, before.status.provider_id)
     seen = Witness([after])
     if after.status.phase == Phase.RUNNING:
@@ -185,8 +185,8 @@ async def test_workflow_reset_at_the_boundaries_of_its_runs(shared: Stack) -> No
 
 
 async def its_vm_is_gone(stack: Stack, delete: bool) -> None:
-    """Somebody has deleted its VM, and EC2 does not show it any more. Reset to where it knew none it is Failed, or its
-    deletion comes again; no second VM is made, and its Node goes."""
+    """Somebody has deleted its VM, and EC2 no longer shows it. Reset to where it knew none, the machine is Failed, or
+    its deletion comes again; no second VM is made, and its Node goes."""
     name = new_name()
     before = await running(stack, name)
     vm = before.status.provider_id.rpartition("/")[2]
@@ -215,13 +215,13 @@ async def test_workflow_reset_of_a_machine_whose_vm_is_gone(shared: Stack) -> No
 
 
 def by_chance(self: MachineWorkflow) -> str:
-    """As uids were made before; the sandbox of users passes our modules through."""
+    """Random uids, as they were made before; the sandbox of users passes our modules through."""
     return str(workflow.uuid4())
 
 
 async def test_the_belt_a_uid_by_chance_is_found_by_the_name(shared: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Machines of before have such a uid, and after a reset another one: their VM is adopted, for it was made by a run
-    of theirs that the reset cut off. Without the look by name a second one is made."""
+    """Older machines have such a uid, and another one after a reset: their VM is adopted, because a run of theirs that
+    the reset cut off made it. Without the look by name a second one is made."""
     monkeypatch.setattr(MachineWorkflow, "_own_uid", by_chance)
     cases = {f"{share}": partial(machine_case, life=running, share=share) for share in (0.0, 1.0)}
     await all_well(shared, {**cases, "deleted": deleted_at_its_first_task})
@@ -244,7 +244,7 @@ def _tags(request: dict[str, Any]) -> list[dict[str, str]]:
 
 
 async def scaled_pool(it: Live, share: float) -> None:
-    """A pool that was scaled since: it finds the machines that it has made, and makes none beside them."""
+    """A pool that was scaled since then: it finds the machines that it has made, and makes no others."""
     pool, stack = it.pool, it.pool.stack
     await it.up(2)
     await pool.scale(3)
@@ -261,7 +261,7 @@ async def scaled_pool(it: Live, share: float) -> None:
 
 
 async def renewed_pool(it: Live, run: int) -> None:
-    """In its second run, with a machine that was made in it."""
+    """A pool in its second run, with a machine that was made in it."""
     pool, stack = it.pool, it.pool.stack
     await it.up(1)
     await pool.ask("renew")
@@ -279,7 +279,7 @@ async def renewed_pool(it: Live, run: int) -> None:
 
 
 async def others(it: Live, share: float) -> None:
-    """The class, the cluster and the story of a rollout that is paused: they know again whom they knew."""
+    """The class, the cluster and the story of a paused rollout: they know again what they knew."""
     pool, stack = it.pool, it.pool.stack
     await it.up(1)
     await pool.ask("pause")

@@ -1,4 +1,4 @@
-"""How the rollout of a pool stands: one look judged, counted, and shown on a page, in lines, on a terminal."""
+"""The state of a pool's rollout: one look judged, counted, and shown on a page, in lines, on a terminal."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def pool(found: PoolSummary | None, status: str = "RUNNING", **fields: Any) -> P
 
 
 def look(found: PoolSummary | None, *steps: Happening, **fields: Any) -> Look:
-    """With the story that goes with it."""
+    """A look, with the story that goes with it."""
     state = RolloutState(pool="p1", cluster="prod", revision=3, steps=list(steps), **fields)
     story = RolloutListed("p1", "prod", 3, "Rolling", NOW - timedelta(hours=1), state=state)
     described = pool(found)

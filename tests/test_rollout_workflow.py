@@ -23,7 +23,7 @@ from resources.rollout import Outcome
 
 @pytest_asyncio.fixture
 async def idle(temporal: WorkflowEnvironment) -> AsyncIterator[Pool]:
-    """Without a worker."""
+    """A pool without a worker."""
     async with new_pool(temporal.client) as pool:
         yield pool
 
@@ -38,7 +38,7 @@ SLOWLY = snapshot(2, image=2, habits=(SLOW,))
 
 
 async def rolling(pool: Pool, replicas: int = 2, surge: int = 1, **more: object) -> list[str]:
-    """In the midst of a rollout to revision 2, whose first machines get a VM and wait. The new ones, by name."""
+    """A rollout to revision 2 is under way, whose first machines get a VM and wait. Returns the new ones, by name."""
     await pool.ready(spec(replicas, surge, **more))  # type: ignore[arg-type]
     await pool.apply(machine_class=SLOWLY)
     found = await pool.when(
@@ -55,7 +55,7 @@ async def phase(pool: Pool, wanted: str) -> None:
 
 
 async def marks(pool: Pool) -> list[tuple[bool, int]]:
-    """On or off, and of how many Nodes."""
+    """The calls that set or removed marks, and on how many Nodes."""
     return [(i.on, len(i.machines)) for i in pool.deeds.of("mark_nodes")]
 
 
@@ -111,7 +111,7 @@ async def test_marks_that_failed_are_not_set_after_the_end(pool: Pool, temporal:
 
 
 async def test_marks_follow_one_another(pool: Pool) -> None:
-    """The first call is slow: the second one waits for it, else chance would say what stays."""
+    """The first call is slow: the second one waits for it, otherwise chance would decide what stays."""
     gate = pool.deeds.hold("mark_nodes")
     await rolling(pool, 2)
     await eventually(lambda: marks(pool), lambda m: m == [(True, 2)], "the first call")
@@ -150,7 +150,7 @@ async def test_undone(pool: Pool) -> None:
 
 
 async def test_a_deleted_pool_ends_it_once(pool: Pool) -> None:
-    """However long the old machines take to be gone."""
+    """It does so however long the old machines take to go."""
     await rolling(pool)
     await pool.be(*await pool.members(revision=1), habits=[LINGERS])
     await pool.until_told(2, lambda s: s.steps, "its steps")
@@ -178,7 +178,7 @@ async def test_without_machines_it_cannot_be_completed(pool: Pool) -> None:
 
 @pytest.mark.parametrize("way", ["the pool", "the story"])
 async def test_pause_and_resume(pool: Pool, way: str) -> None:
-    """Asked of the pool, or of the rollout's story, which passes it on."""
+    """The pool is asked, or the rollout's story, which passes it on."""
     (new,) = await rolling(pool)
     asked = pool.handle if way == "the pool" else pool.story(2)
     await pool.until_told(2, lambda s: s.counts.updated == 1, "the story is there")
@@ -240,7 +240,7 @@ async def test_a_canary_waits_for_a_person(pool: Pool) -> None:
 
 
 async def test_the_progress_deadline_stops_it(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """The old machines stay and lose their marks; a late machine lets it go on by itself."""
+    """The old machines stay and lose their marks; a late machine lets it continue on its own."""
     (new,) = await rolling(pool, 2, progressDeadlineSeconds=600)
     told = await pool.until_told(2, lambda s: s.stops_at is not None, "its deadline")
     assert told.stops_at
@@ -285,7 +285,7 @@ async def test_scaled_in_the_midst_of_it(pool: Pool) -> None:
 
 
 async def test_a_story_that_cannot_be_begun_holds_up_nothing(pool: Pool, temporal: WorkflowEnvironment) -> None:
-    """It is begun with the next check, not again and again; then it hears all of it."""
+    """It is begun with the next check, not again and again; then it hears everything."""
     pool.deeds.fail("start_rollout", classified(ErrorClass.UNKNOWN, "the server says no"))
     (new,) = await rolling(pool)
     await pool.noted("PoolCallFailed")

@@ -1,4 +1,4 @@
-"""The guard over the workflows' clock: what a replay would decide otherwise is never decided."""
+"""The guard over the workflows' clock: nothing is decided that a replay would decide otherwise."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from workflows.runner import Clock, NewsWithoutTime, Runner, Tasks
 
 PASSED = SandboxRestrictions.default.with_passthrough_modules("test_runner")
 TRIES = 8
-"""Whether the query or the task comes first is the server's choice."""
+"""Tries, as the server chooses whether the query or the task comes first."""
 
 
 @workflow.defn
 class Deadline:
-    """Another command when its deadline has passed than before."""
+    """A workflow whose command after its deadline differs from that before it."""
 
     def __init__(self) -> None:
         self.pokes = 0
@@ -55,7 +55,7 @@ class Deadline:
 
 
 async def asked_first(temporal: WorkflowEnvironment, runner: WorkflowRunner) -> tuple[WorkflowHandle[Any, bool], str]:
-    """A worker comes back after the deadline, to a query and a signal that wait; and how the query ended."""
+    """A worker comes back after the deadline, to a waiting query and signal; returns how the query ended."""
     name = f"deadline-{uuid.uuid4().hex[:8]}"
 
     def back() -> Worker:
@@ -80,7 +80,7 @@ async def replay_of(handle: WorkflowHandle[Any, bool]) -> Exception | None:
 
 
 async def tried(temporal: WorkflowEnvironment, runner: WorkflowRunner) -> list[tuple[bool, str]]:
-    """Of each try: whether its history replays, and how its query ended."""
+    """For each try: whether its history replays, and how its query ended."""
     ended = await asyncio.gather(*(asked_first(temporal, runner) for _ in range(TRIES)))
     return [(await replay_of(handle) is None, answer) for handle, answer in ended]
 
@@ -88,7 +88,7 @@ async def tried(temporal: WorkflowEnvironment, runner: WorkflowRunner) -> list[t
 async def test_without_the_guard_a_query_may_leave_a_history_that_nobody_can_replay(
     temporal: WorkflowEnvironment,
 ) -> None:
-    """Why the guard is there: when this finds none any more, the SDK has mended it."""
+    """This is why the guard is there: when this no longer finds any, the SDK has fixed it."""
     seen = await tried(temporal, SandboxedWorkflowRunner(restrictions=PASSED))
     assert not all(replays for replays, _ in seen)
 
@@ -140,7 +140,7 @@ def test_news_at_the_last_tasks_time_are_refused() -> None:
 
 
 class Early:
-    """A workflow that a query met too early, so often."""
+    """A workflow that a query met too early, this many times."""
 
     def __init__(self, times: int, words: str = TOO_EARLY) -> None:
         self.times, self.words, self.asked = times, words, 0
@@ -201,7 +201,7 @@ def test_an_eviction_that_fails_keeps_its_slot_until_one_succeeds() -> None:
 
 
 def test_no_converter_asks_what_a_payload_is_for() -> None:
-    """Else the runner must not answer with nothing."""
+    """Otherwise the runner must not answer with nothing."""
     encodings = data_converter.payload_converter_class().converters.values()  # type: ignore[attr-defined]
     assert encodings
     for part in (*encodings, data_converter.payload_codec):

@@ -49,7 +49,7 @@ def kinds(cloud: Any, uid: str) -> dict[str, int]:
 
 
 async def test_a_creation_that_takes_longer_than_its_activity_may(deeds: Deeds) -> None:
-    """It is no failure: the same call goes on with what is there, and nothing is made twice."""
+    """This is no failure: the same call goes on with what is there, and nothing is made twice."""
     cloud: FakeCloud = deeds.cloud  # type: ignore[assignment]
     cloud.api.slow = True
     given, create = deeds.given(), MachineActivities(deeds.deps).create_machine

@@ -43,7 +43,7 @@ class Source:
         self.secrets = Secrets(self.settings, self.clusters)
 
     def configured(self, **fields: Any) -> Settings:
-        """The managed cluster is another one than that which holds the Secrets."""
+        """Settings in which the managed cluster is not the one that holds the Secrets."""
         return Settings(
             file=self.root / "settings.yaml",
             default_cluster="managed",
@@ -53,7 +53,7 @@ class Source:
         )
 
     async def put(self, **values: bytes) -> None:
-        """In place of what was there."""
+        """Puts it in place of what was there."""
         if self.kind == "kubernetes":
             await self.world.kube.call("POST", "/api/v1/namespaces", {"metadata": {"name": "garden"}})
             await self.world.kube.call("DELETE", f"{PATH}/{REF.name}")
@@ -86,7 +86,7 @@ async def source(
 
 
 async def test_values_are_read_whole(source: Source) -> None:
-    """With their line ends: user data is a script."""
+    """They keep their line ends: user data is a script."""
     await source.put(userData="#cloud-config\nruncmd: [ü]\n".encode(), accessKeyID=b"AKIA")
     assert await source.read("userData") == "#cloud-config\nruncmd: [ü]\n"
     assert await source.read("accessKeyID") == "AKIA"
@@ -155,7 +155,7 @@ async def test_a_server_that_cannot_say_is_not_a_missing_secret(source: Source) 
 
 @pytest.mark.parametrize("source", ["directory"], indirect=True)
 async def test_a_mounted_secret(source: Source) -> None:
-    """As the kubelet lays it out: links into a hidden folder, which is swapped as a whole."""
+    """It is laid out as by the kubelet: links into a hidden folder, which is swapped as a whole."""
     folder = source.root / "secrets" / REF.namespace / REF.name
     (folder / "..2031_01_01").mkdir(parents=True)
     (folder / "..2031_01_01" / "userData").write_text("x")
@@ -167,7 +167,8 @@ async def test_a_mounted_secret(source: Source) -> None:
 
 @pytest.mark.parametrize("source", ["directory"], indirect=True)
 async def test_a_mounted_secret_is_read_as_of_one_moment(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As kubelet mounts it: files of a generation behind `..data`, which is swapped while they are being read."""
+    """It is mounted as by the kubelet: files of one generation behind `..data`, which is swapped while they are being
+    read."""
     folder = source.root / "secrets" / "garden" / "demo-aws"
     folder.mkdir(parents=True)
     for generation in ("1", "2"):
@@ -201,7 +202,7 @@ async def test_a_directory_must_be_configured() -> None:
 
 
 async def test_variables_of_secrets_are_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They share the prefix HOSTLER_; settings refuse unknown names, and must not take these for some."""
+    """They share the prefix HOSTLER_; settings refuse unknown names, and must not mistake these for settings."""
     file = tmp_path / "settings.yaml"
     file.write_text("secrets: {source: environment}\n")
     monkeypatch.setenv("HOSTLER_SECRET_GARDEN_DEMO_AWS__userData", "x")
@@ -249,7 +250,7 @@ async def test_whose_credentials_count(source: Source, temporal: WorkflowEnviron
 
 @pytest.mark.parametrize("source", ["directory"], indirect=True)
 async def test_without_a_default_it_is_missing(source: Source, temporal: WorkflowEnvironment) -> None:
-    """In the class that the workflow waits for visibly, as CredentialsMissing."""
+    """The error has the class that the workflow waits for visibly, as CredentialsMissing."""
     deps = Deps(source.settings, temporal.client)
     with pytest.raises(ApplicationError) as caught, translated():
         await key_of(deps, target())

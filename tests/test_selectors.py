@@ -43,7 +43,7 @@ LABELS = {"pool": "demo", "zone": "a", "example.com/tier": "", "gpu": "yes"}
         ("pool=demo,zone!=a", False),
         ("pool=demo , zone!=b", True),
         ("missing=", False),
-        ("missing!=x", True),  # as at the API server: who has no such label is not equal
+        ("missing!=x", True),  # as at the API server: an object without the label is not equal
         ("example.com/tier=", True),
         ("zone in (a, b)", True),
         ("zone in (b,c),pool=demo", False),
@@ -85,7 +85,7 @@ async def fleet(place: Place) -> None:
 
 
 async def named(place: Place, *args: str) -> list[str]:
-    """Without those of other tests' clusters."""
+    """The names, without those of other tests' clusters."""
     found = (await place.run("get", "machines", "-o", "name", *args)).ok().splitlines()
     return [name for name in found if name.count("/") == 1 or place.cluster in name]
 

@@ -1,4 +1,5 @@
-"""A real API server issues certificates, not tokens: the kubelet's way with them, against a small signer of our own."""
+"""A real API server issues certificates, not tokens: how the kubelet handles them, against a small signer of our
+own."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def simulator() -> Iterator[SimulatorThread]:
 
 @pytest.fixture
 def run(simulator: SimulatorThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """`hostler simulator <arguments>`, on a simulator without faults, knobs and calls."""
+    """Runs `hostler simulator <arguments>` on a simulator without faults, knobs and calls."""
     settings = tmp_path / "settings.yaml"
     settings.write_text(yaml.safe_dump({"simulator": simulator.simulator.admin_url}))
     monkeypatch.setenv("HOSTLER_SETTINGS", str(settings))

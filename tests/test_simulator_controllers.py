@@ -58,7 +58,7 @@ class World:
         return await self.client.create(resource, body, body["metadata"].get("namespace"))
 
     async def running(self, count: int, **labels: str) -> list[Obj]:
-        """So many pods of those labels are Ready, and no other is there."""
+        """Waits until this many pods of those labels are Ready, and no other is there."""
         selector = ",".join(f"{key}={value}" for key, value in labels.items())
         return await eventually(
             lambda: self.cluster.pods(labelSelector=selector),

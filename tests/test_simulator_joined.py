@@ -24,7 +24,7 @@ def settings(kubeconfig: str | None, **more: Any) -> SimulatorSettings:
 
 
 def launch(ec2_url: str) -> str:
-    """The instance's id."""
+    """Launches an instance; returns its id."""
     ec2: Any = boto3.client(
         "ec2",
         endpoint_url=ec2_url,

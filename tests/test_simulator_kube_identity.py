@@ -1,4 +1,5 @@
-"""Whom the simulated API server knows; what both it and a real one say of identities is in the contract tests."""
+"""The identities that the simulated API server knows; what it has in common with a real one is in the contract
+tests."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ async def test_a_pool_that_was_dumped_goes_on_elsewhere(cluster: Cluster) -> Non
     finally:
         await second.stop()
     assert len((await cluster.client.list("certificatesigningrequests"))["items"]) == 1
-    assert cluster.consoles == {}  # neither booted nor registered anew, and the dead one stays dead
+    assert cluster.consoles == {}  # neither booted nor registered again, and the dead one stays dead
 
 
 # -- knobs at work
@@ -395,7 +395,7 @@ async def _joined(cluster: Cluster, kubelets: Kubelets, n: int = 1):  # type: ig
 
 
 async def _renewals(cluster: Cluster, name: str, count: int) -> list[str]:
-    """So many different renewTimes of a node's Lease, as they come."""
+    """This many different renewTimes of a node's Lease, as they come."""
     times: list[str] = []
 
     async def look() -> int:

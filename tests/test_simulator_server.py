@@ -114,7 +114,7 @@ def eventually(look: Callable[[], T], until: Callable[[T], object] = bool) -> T:
 
 
 def nodes(kube: Http) -> dict[str, Obj]:
-    """By instance id."""
+    """The nodes by instance id."""
     return {n["spec"]["providerID"].rpartition("/")[2]: n for n in kube.get("/api/v1/nodes")["items"]}
 
 
@@ -170,7 +170,7 @@ async def test_it_runs_inside_a_loop_of_the_callers() -> None:
     async with Simulator(fast()) as simulator:
         assert simulator.kube_url.startswith("https://127.0.0.1:")
         assert {simulator.ec2_url[:17], simulator.admin_url[:17]} == {"http://127.0.0.1:"}
-    await simulator.stop()  # once more is no harm
+    await simulator.stop()  # once more does no harm
 
 
 # -- state

@@ -98,7 +98,7 @@ async def test_a_volume_follows_its_pod(world: World) -> None:
 
 
 async def test_a_volume_for_one_node_is_not_attached_to_two(world: World) -> None:
-    """The Multi-Attach error of every cluster; a volume for many is."""
+    """This is the Multi-Attach error of every cluster; a volume for many nodes is attached."""
     here, there = await world.join(1), await world.join(2)
     await world.disk("one")
     await world.disk("many", mode="ReadWriteMany")

@@ -1,4 +1,4 @@
-"""What can be kept, and what is said of what cannot."""
+"""What can be kept, and what is said about what cannot."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ HOSTILE = "9999-12-31T23:59:59-14:00"
 LOADED = examples("m-1")
 CLASS = ClassSnapshot.of(LOADED.classes[0])
 LONG = st.builds(lambda piece, n: piece * n, st.text(min_size=1, max_size=4), st.sampled_from([1, 300, 2000, 240_000]))
-"""Texts as somebody may write them: of any characters, and as long as the API server takes them."""
+"""Texts as somebody may write them: with any characters, and as long as the API server accepts."""
 
 
 async def travels(state: Any) -> int:
-    """Through the next run, as it was. Its size in bytes."""
+    """Sends it through the next run, unchanged; returns its size in bytes."""
     payloads = await data_converter.encode([state])
     (again,) = await data_converter.decode(payloads, [type(state)])
     assert await data_converter.encode([again]) == payloads
@@ -124,7 +124,7 @@ async def test_a_pool_and_a_cluster_under_theirs(text: str) -> None:
 
 
 async def test_ten_long_values_of_an_annotation() -> None:
-    """Each was kept in the journal, as its Node had it: 2.4 MB."""
+    """Each used to be kept in the journal, as its Node had it: 2.4 MB."""
     s = machine()
     for n in range(10):
         facts = project(node({PRESERVE_ANNOTATION: str(n) * 240_000}), 1, n)
@@ -150,7 +150,7 @@ def test_revisions_are_forgotten_where_they_are_large() -> None:
 
 
 async def test_a_mark_of_the_year_9999_is_its_machines_trouble() -> None:
-    """It made the state of the pool one that no run could decode."""
+    """It used to make the pool's state one that no run could decode."""
     facts = project(node({MARKED_ANNOTATION: HOSTILE, PRIORITY_ANNOTATION: "9" * 900}), 1, 1)
     mark = mark_of(facts.annotations, None, NOW)
     assert mark == Mark(text=HOSTILE, time=NOW), "as one that cannot be read, it counts from now on"
@@ -163,7 +163,7 @@ async def test_a_mark_of_the_year_9999_is_its_machines_trouble() -> None:
     "marked", [HOSTILE, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59Z", "1970-01-01T00:00:01Z"]
 )
 async def test_a_report_with_a_time_that_nobody_means(marked: str) -> None:
-    """Of an older machine, or of whoever sends signals by hand."""
+    """It comes from an older machine, or from somebody who sends signals by hand."""
     told = report_of(machine()).model_dump(mode="json", by_alias=True) | {"marked": marked, "seq": 2**63 - 1}
     member = first_heard(type(report_of(machine())).model_validate(told), [])
     assert member.marked in (EARLIEST, LATEST)

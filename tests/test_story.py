@@ -65,7 +65,7 @@ def test_a_failure_that_the_journal_does_not_tell_is_told() -> None:
 
 
 def test_what_the_journal_tells_anew_counts_anew() -> None:
-    """The failure that comes just before a line of the journal is that line's, not the former one's."""
+    """The failure that comes just before a line of the journal belongs to that line, not to the one before."""
     story = Story()
     told = [(0.1, "Conflict", "protected"), (7, "Applied", "class c1"), (3600.1, "Conflict", "protected")]
     story.journal([Happening(time=at(s), reason=r, message=m) for s, r, m in told])
@@ -92,7 +92,7 @@ def test_a_line_whose_number_grows_is_no_new_line_for_a_watch() -> None:
 
 
 class Run:
-    """Events as the server records them, of activities with a summary."""
+    """Events as the server records them, for activities with a summary."""
 
     def __init__(self) -> None:
         self.story = Story()
@@ -117,7 +117,7 @@ class Run:
         await self.calls.read(event, self.story)
 
     async def call(self, end: str, attempt: int = 1, before: Failure | None = None, **how: object) -> list[str]:
-        """A call that is tried so often and ends so; answers with what is told of it."""
+        """A call that is tried this many times and ends in this way; returns what is told of it."""
         activity, dropped = how.pop("activity", "create_machine"), how.pop("dropped", False)
         await self._read("SCHEDULED", "scheduled", activity_type=activity)
         scheduled = self.events
@@ -161,7 +161,7 @@ async def test_a_call_that_fails_says_it_once() -> None:
 
 
 async def test_what_nobody_waits_for_is_not_told() -> None:
-    """An Event on the Node, a poller that was dropped, a pass that says: not yet."""
+    """That is an Event on the Node, a dropped poller, a pass that says "not yet"."""
     run, refused = Run(), await failure(ApplicationError("refused"))
     assert await run.call("FAILED", activity="tell_node", failure=refused) == []
     assert await run.call("COMPLETED", 2, refused, activity="tell_node") == []

@@ -1,4 +1,4 @@
-"""A message that the workflow refuses is none for who reads its history either."""
+"""A message that the workflow refuses does not count for readers of its history either."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lives in the strict sandbox, whose determinism guard reaches into our own modules. Only tests run workers with it.
+"""Lives in the strict sandbox, whose determinism guard also covers our own modules. Only tests run workers with it.
 
 Other tests pass our modules through, as workers do: a strict life takes a second of a core. A class has its strict life
 in test_class_workflow.py, a cluster in test_cluster_pools.py; test_replay.py replays every recorded history in it.
@@ -17,7 +17,7 @@ from workflows.machine import MachineWorkflow
 
 
 async def test_a_machine(temporal: WorkflowEnvironment) -> None:
-    """From its birth over a hot update to its end."""
+    """A life from the machine's birth over a hot update to its end."""
     async with stubbed(temporal.client, strict=True) as machines:
         handle = await machines.start(machines.new_state("m-1"))
         its = (await reason(handle, "NodeNotSeen")).machine_class

@@ -110,7 +110,7 @@ async def test_a_lost_reply_makes_no_second_token(world: World, kube: Kube) -> N
 
 
 async def test_the_first_of_two_creators_counts(world: World, kube: Kube) -> None:
-    """The former attempt of the activity is still on its way when the next looks: both see nothing, one gets 409."""
+    """The previous attempt of the activity is still under way when the next looks: both see nothing, one gets 409."""
     hidden = FaultRule(operation="get secrets", code="NotFound", status=404)
     first = await ensure_token(kube, MACHINE, 1, EXPIRES)
     world.frame.faults.append(hidden)
@@ -174,7 +174,7 @@ async def test_a_token_that_goes_between_the_read_and_the_renewal_is_gone(world:
 
 
 async def test_every_attempts_token_is_revoked(world: World, kube: Kube) -> None:
-    for attempt in (1, 3):  # the second one never came so far
+    for attempt in (1, 3):  # the second one never got that far
         await ensure_token(kube, MACHINE, attempt, EXPIRES)
     await ensure_token(kube, OTHER, 1, EXPIRES)
     await revoke_tokens(kube, MACHINE, 3)

@@ -247,7 +247,7 @@ async def remembered(stack: Stack) -> list[bool]:
 async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fresh_forgets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")  # of another server: no business of this stack's
+    monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")  # another server's: it does not concern this stack
     async with Stack(options(tmp_path), print) as first:
         await remember(first)
         assert await remembered(first) == [True, True]
@@ -324,7 +324,7 @@ async def test_a_port_that_is_taken_is_said_with_the_flag_that_changes_it(tmp_pa
 
 @contextmanager
 def hostler_up(directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """The real command, when it is up, and the pids of all that it started."""
+    """The real command, once it is up, and the pids of all that it started."""
     argv = [str(HOSTLER), "up", "--dir", str(directory), "--speed", "fast", *ANY_PORTS]
     output = directory.with_suffix(".out")
     with output.open("w") as out, subprocess.Popen(argv, stdout=out, stderr=out, text=True) as process:

@@ -1,4 +1,4 @@
-"""The watch of nodes. Where nobody is to be told anything, one change follows, and it alone is seen."""
+"""The watch of nodes. Where nobody should be told anything, one change follows, and only that is seen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SIZE_LIMIT = 1 << 20  # bytes of the largest entity's state
 
 @pytest.fixture
 async def world(temporal: WorkflowEnvironment) -> AsyncIterator[World]:
-    """Watched by a worker in this process."""
+    """A world that a worker in this process watches."""
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         yield world
@@ -78,7 +78,7 @@ async def test_a_node_announced_before_it_joins(world: World, announced: str, jo
 
 
 async def test_a_node_whose_machine_is_known_after_it_joined(world: World) -> None:
-    """Asked about again and again, all unknown ones in one query, which leaves no history."""
+    """It is asked about again and again, with all unknown ones in one query, which leaves no history."""
     await world.machine("m-1")
     await world.node("n-1", "i-1")
     await world.node("n-2", "i-2")
@@ -95,7 +95,8 @@ async def test_a_node_whose_machine_is_known_after_it_joined(world: World) -> No
 
 
 async def _history_at_rest(world: World) -> int:
-    """Its length, when no workflow task is under way: a busy machine may be late with the one of an announcement."""
+    """The length of the history when no workflow task is under way: a busy machine may be late with an announcement's
+    task."""
 
     async def look() -> int:
         described = await world.cluster.describe()
@@ -114,12 +115,12 @@ async def test_a_node_without_provider_id_is_nobodys(world: World) -> None:
     await world.announce("m-1", provider_id("i-1"))
     await world.node("m-1", None)
     await world.patch("m-1", {"spec": {"providerID": provider_id("i-1")}})
-    (told,) = await world.told("m-1", 1)  # by the cloud-controller-manager's hand
+    (told,) = await world.told("m-1", 1)  # written by the cloud-controller-manager
     assert told.provider_id == provider_id("i-1")
 
 
 async def test_a_twin_that_is_not_ready_displaces_no_node_that_is(world: World) -> None:
-    """An empty Node object with the VM's providerID: the machine hears of it, and goes on to hear of its own."""
+    """An empty Node object has the VM's providerID: the machine hears of it, and still hears of its own."""
     await world.joined()
     await world.empty("twin", "i-1")
     seen = await world.told("m-1", 2)
@@ -136,7 +137,7 @@ async def test_a_twin_that_is_not_ready_displaces_no_node_that_is(world: World) 
 
 
 async def test_a_kubelet_that_registers_under_another_name_takes_over(world: World) -> None:
-    """Its former Node is not Ready any more. Nor does it come back when it flaps."""
+    """Its former Node is no longer Ready. It does not come back when it flaps either."""
     await world.joined(node="old")
     await world.node("new", "i-1")
     seen = await world.told("m-1", 2)
@@ -156,7 +157,8 @@ async def test_a_kubelet_that_registers_under_another_name_takes_over(world: Wor
 
 
 async def test_of_two_ready_nodes_the_one_whose_lease_moves(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The control plane has not written yet, or never will, that the former one's kubelet is silent."""
+    """It counts, although the control plane has not written yet, or never will, that the former one's kubelet is
+    silent."""
     monkeypatch.setattr(watch, "LEASES_EVERY", 0.1)
     monkeypatch.setattr(twins, "SILENT_AFTER", 2.0)
     await world.joined(node="old")
@@ -176,7 +178,7 @@ async def test_of_two_ready_nodes_the_one_whose_lease_moves(world: World, monkey
 
 
 async def test_twins_that_were_there_before_the_watch(temporal: WorkflowEnvironment) -> None:
-    """A Ready one counts, whichever is the older; nobody is told of both."""
+    """A Ready one counts, whichever is older; nobody is told of both."""
     async with new_world(temporal.client) as world:
         await world.machine("m-1")
         await world.node("ready", "i-1")
@@ -257,7 +259,7 @@ async def test_a_deleted_node_is_told_once(world: World) -> None:
 
 
 async def test_a_node_that_goes_while_its_owner_is_asked_for(world: World) -> None:
-    """The answer comes too late: nobody is told of a node that is not there any more."""
+    """The answer comes too late: nobody is told of a node that is no longer there."""
     await world.machine("m-1")
     await world.node("n-1", "i-1")
     await eventually(lambda: _asked(world, [provider_key(provider_id("i-1"))]))
@@ -294,7 +296,7 @@ async def test_a_machine_that_has_ended_is_no_error(world: World) -> None:
 
 
 async def test_a_failed_attempt_goes_on_where_it_was(world: World) -> None:
-    """What one attempt told, its heartbeat knows; what failed is told by the next attempt."""
+    """Its heartbeat knows what one attempt told; the next attempt tells what failed."""
     await world.joined()
     await world.joined("m-2", "n-2", "i-2")
     await eventually(world.beat, lambda beat: len(beat.get("changed", ())) == 2)
@@ -374,7 +376,8 @@ async def test_a_new_run_tells_nothing_twice(world: World) -> None:
 
 
 async def test_a_watch_that_was_lost_with_all_that_it_knew(temporal: WorkflowEnvironment) -> None:
-    """The cluster's workflow was ended from outside: who has a Node is told of it once more, also that it is gone."""
+    """The cluster's workflow was ended from outside: machines that have a Node are told of it once more, even that it
+    is gone."""
     async with new_world(temporal.client) as world:
         for machine, node in (("m-1", "n-1"), ("m-2", "n-2")):
             vm = SearchAttributePair(attributes.PROVIDER_ID, provider_id(f"i-{machine}"))
@@ -529,7 +532,8 @@ def test_the_state_of_twenty_thousand_machines_is_small() -> None:
 
 
 def test_the_heartbeat_of_twenty_thousand_nodes_is_small() -> None:
-    """Of a first list, which tells everybody, and of nodes that change over and over; the next attempt knows it all."""
+    """It covers a first list, which tells everybody, and nodes that change over and over; the next attempt knows it
+    all."""
     table, cursor = _table(20_000), Cursor.at("1", {"old": "digest m-old", "gone": "digest m-gone"})
     position = Position(cursor, {})
     position.tell("gone", None)

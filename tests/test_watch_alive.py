@@ -1,4 +1,4 @@
-"""A watch beside a server that is frozen, busy or refuses it, and while its credentials rotate."""
+"""A watch of a server that is frozen, busy or refuses it, and while its credentials rotate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,8 @@ EVERY, QUIET = 0.3, 0.6  # seconds between two probes of these tests, and for an
 
 @pytest.fixture
 async def probed(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Behind a door that can go silent; the watch itself has its whole patience, the probe beside it has little."""
+    """A world behind a door that can go silent; the watch itself has its whole patience, the probe beside it has
+    little."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
     for name, seconds in {"PROBE_EVERY": EVERY, "PROBE_PATIENCE": QUIET, "PROBE_AGAIN": 0.1}.items():
         monkeypatch.setattr(activities.watch.liveness, name, seconds)
@@ -42,7 +43,7 @@ async def probed(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch)
 
 
 async def test_a_frozen_server_is_found_beside_the_watch(probed: World) -> None:
-    """Its outage counts from its last answer; when it is over all is listed, and only what is new is told."""
+    """Its outage counts from its last answer; when it is over, all is listed, and only news is told."""
     world = probed
     await world.watched()
     world.silent_door.freeze()
@@ -77,7 +78,7 @@ async def test_a_frozen_server_is_found_beside_the_watch(probed: World) -> None:
     ids=lambda fields: fields.get("code", "one lost answer"),
 )
 async def test_what_is_no_silence(probed: World, livez: dict[str, Any]) -> None:
-    """It refuses us, it is busy, it is not well and serves all the same, it has lost one connection."""
+    """The server refuses us, is busy, is not well and serves all the same, or has lost one connection."""
     world = probed
     await world.watched()
     rule = world.fault("get /livez", **{"times": None, **livez})
@@ -107,7 +108,7 @@ async def test_an_event_loop_that_is_held_up_is_no_silent_server(probed: World) 
 
 
 async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its beginning is no answer."""
+    """The beginning of one is no answer."""
     monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
 
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -124,7 +125,7 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
         with pytest.raises(activities.kube.client.KubeError) as e:
             await kube.get(NODES)
         assert e.value.silent
-        assert e.value.error_class == ErrorClass.TRANSIENT  # as any outage: a look that meets it decides nothing (F5)
+        assert e.value.error_class == ErrorClass.TRANSIENT  # like any outage: a look that meets it decides nothing (F5)
     finally:
         await kube.close()
         server.close()
@@ -134,7 +135,7 @@ async def test_an_answer_that_stops_in_the_middle(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It begins anew with the new one, and nobody hears of it."""
+    """The watch begins again with the new one, and nobody hears of it."""
     monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)  # seconds, as the server is asked to end a watch
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
@@ -151,7 +152,7 @@ async def test_a_watch_whose_token_is_rotated(temporal: WorkflowEnvironment, mon
 
 
 async def test_a_watch_whose_token_is_revoked(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is said as what it is, and the next token is taken by itself."""
+    """It is reported as what it is, and the next token is taken up without help."""
     monkeypatch.setattr(activities.watch.nodes, "SERVER_TIMEOUT", 2)
     async with new_world(temporal.client) as world:
         tokens = rotate(world)
@@ -171,7 +172,7 @@ async def test_a_watch_whose_token_is_revoked(temporal: WorkflowEnvironment, mon
 
 
 def rotate(world: World) -> Iterator[str]:
-    """The token file of the watch's kubeconfig has a new token, the former one is revoked."""
+    """The token file of the watch's kubeconfig gets a new token; the former one is revoked."""
     file = world.file.parent / "kubeconfig"
     kubeconfig = yaml.safe_load(file.read_text())
     kubeconfig["users"][0]["user"] = {"tokenFile": "token"}

@@ -1,6 +1,6 @@
-"""The watch of nodes in a bad network, before a busy server, and beside clocks that are wrong.
+"""The watch of nodes in a bad network, with a busy server, and with clocks that are wrong.
 
-Each test ends with one change of a node's health: the machine hears of it, and of nothing beside it.
+Each test ends with one change of a node's health: the machine hears of it, and of nothing else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ WELL = ("KubeletReady", "kubelet is posting ready status")
 
 @pytest.fixture
 async def impatient(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
-    """Behind a door that can go silent; an API server that remembers two events; a watch that loses patience soon."""
+    """A world behind a door that can go silent, with an API server that remembers two events and a watch that soon
+    loses patience."""
     monkeypatch.setattr(watchkit, "Door", SilentDoor)
     monkeypatch.setattr(activities.watch.nodes, "READ_TIMEOUT", SILENCE)
     async with new_world(temporal.client, history=2) as world, world.worker():
@@ -57,7 +58,8 @@ async def test_a_silent_connection_is_given_up_and_what_it_kept_back_is_told(imp
 
 
 async def test_history_lost_behind_a_silent_connection(impatient: World) -> None:
-    """Compacted meanwhile: the next watch is HTTP 200 with one ERROR event, 410; the list tells what was missed."""
+    """It was compacted meanwhile: the next watch is HTTP 200 with one ERROR event, 410; the list tells what was
+    missed."""
     world = impatient
     await world.joined("m-2", "n-2", "i-2")
     await world.watched()
@@ -79,7 +81,7 @@ async def test_history_lost_behind_a_silent_connection(impatient: World) -> None
 
 
 async def test_a_server_behind_which_everything_is_silent(impatient: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Connections are accepted and carry nothing: said, after the patience with one call."""
+    """Connections are accepted and carry nothing: this is reported, after the patience with one call."""
     world = impatient
     monkeypatch.setattr(activities.kube.client, "CALL_TIMEOUT", PATIENCE)
     await world.watched()
@@ -100,7 +102,7 @@ async def test_a_server_behind_which_everything_is_silent(impatient: World, monk
 
 
 async def _gap(world: World, operation: str) -> float:
-    """Refuse the first call; seconds until the next."""
+    """Refuses the first call; returns the seconds until the next."""
     world.fault(operation, code="TooManyRequests", headers={"Retry-After": str(LATER)})
     following = world.fault(operation)  # it only counts: a watch is in the journal when it has ended
     await world.watch()
@@ -111,7 +113,7 @@ async def _gap(world: World, operation: str) -> float:
 
 
 async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None:
-    """429: not before Retry-After has passed."""
+    """429: it is not asked again before Retry-After has passed."""
     async with new_world(temporal.client) as world, world.worker():
         assert await _gap(world, "list nodes") >= LATER
         await world.joined()
@@ -120,7 +122,7 @@ async def test_a_list_refused_for_a_while(temporal: WorkflowEnvironment) -> None
 
 
 async def test_a_list_refused_for_long(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is known of nodes is old then, whoever is to blame."""
+    """What is known of nodes is old by then, and it does not matter who is to blame."""
     monkeypatch.setattr(activities.watch.nodes, "BUSY_FOR", 0.5)
     async with new_world(temporal.client) as world, world.worker():
         world.fault("list nodes", code="TooManyRequests", headers={"Retry-After": "1"}, times=2)
@@ -141,7 +143,7 @@ async def test_a_watch_refused_for_a_while(temporal: WorkflowEnvironment) -> Non
 
 
 async def test_a_label_refused_again_and_again(temporal: WorkflowEnvironment) -> None:
-    """By a busy server: it is tried again, though the node does not change any more, and nobody is blamed."""
+    """A busy server refuses it: it is tried again, though the node no longer changes, and nobody is blamed."""
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         await world.joined("m-2", "n-2", "i-2")
@@ -161,7 +163,8 @@ async def _labels(world: World, since: int) -> list[Call]:
 
 
 async def test_a_node_that_cannot_be_written_is_its_machines_trouble_alone(temporal: WorkflowEnvironment) -> None:
-    """A webhook fails for one node: its machine is told of it all the same, and of that; the others do not notice."""
+    """A webhook fails for one node: its machine is told of the node all the same, and of the failure; the others do not
+    notice."""
     async with new_world(temporal.client) as world, world.worker():
         await world.watch()
         refuse = world.fault(
@@ -204,7 +207,7 @@ async def test_a_machine_that_takes_no_signal_is_its_own_trouble(temporal: Workf
 async def test_a_node_that_cannot_be_read_is_passed_over(
     temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What an API server of the future may send. It is said once, and the others are told."""
+    """An API server of the future may send one. It is reported once, and the others are told."""
     whole = activities.watch.nodes.project
 
     def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
@@ -228,7 +231,7 @@ async def test_a_node_that_cannot_be_read_is_passed_over(
 
 
 async def test_a_slow_server(temporal: WorkflowEnvironment) -> None:
-    """Slower than the heartbeat timeout, which is no sign of a dead worker."""
+    """It is slower than the heartbeat timeout, which is no sign of a dead worker."""
     async with new_world(temporal.client) as world, world.worker():
         slow = [world.fault(f"{verb} nodes", delay=SLOW) for verb in ("list", "watch", "patch")]
         await world.watch()
@@ -259,7 +262,7 @@ async def test_a_list_that_takes_too_long(temporal: WorkflowEnvironment, monkeyp
 
 
 async def _report(world: World, node: str, clock: datetime, ready: bool = True, reason: str = WELL[0]) -> None:
-    """A kubelet's report by a clock of its own."""
+    """A kubelet's report with a clock of its own."""
     stamp = clock.strftime("%Y-%m-%dT%H:%M:%SZ")
     condition = {
         "type": "Ready",

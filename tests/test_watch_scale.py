@@ -56,7 +56,7 @@ ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name=
 
 
 async def at_once(work: Callable[[T], Awaitable[object]], items: Iterable[T], limit: int = AT_ONCE) -> None:
-    """Concurrently, with a bound."""
+    """Runs them concurrently, with a bound."""
     slots = asyncio.Semaphore(limit)
 
     async def one(item: T) -> None:
@@ -72,8 +72,8 @@ async def at_once(work: Callable[[T], Awaitable[object]], items: Iterable[T], li
 
 
 class Ear(ClientInterceptor):
-    """Hears what is told to whom, and knows which VM is whose. Thousands of machines need no workflow each: those that
-    are not `real` are told in vain, as far as the watch knows with success."""
+    """Hears what each machine is told, and knows which VM belongs to it. Thousands of machines need no workflow each:
+    those that are not `real` are told in vain, as far as the watch knows with success."""
 
     def __init__(self, cluster: str, machines: dict[str, str], *real: str) -> None:
         self.cluster, self.machines, self.real = cluster, machines, real
@@ -97,7 +97,7 @@ class Ear(ClientInterceptor):
         return Out(next)
 
     async def known(self, ids: list[str]) -> AsyncIterator[Any]:
-        """As visibility would answer."""
+        """The machines, as visibility would answer."""
         for vm in ids:
             pair = SearchAttributePair(attributes.PROVIDER_ID, vm)
             id = machine_id(self.cluster, self.machines[vm])
@@ -115,7 +115,7 @@ class CountingDoor(Door):
 
 
 async def _beat(world: World, number: int) -> None:
-    """A kubelet's report: only the time is another."""
+    """A kubelet's report in which only the time differs."""
     await world.ready(f"n-{number}", True, "KubeletReady", "kubelet is posting ready status")
 
 
@@ -145,7 +145,7 @@ async def test_one_change_among_two_thousand_nodes(
                 return len(world.calls("patch nodes"))
 
             await eventually(labelled, lambda n: n >= NODE_COUNT, "every label")
-            assert await labelled() == NODE_COUNT  # each once
+            assert await labelled() == NODE_COUNT  # each one once
             assert isinstance(world.door, CountingDoor)
             assert 1 < world.door.peak <= LABELS_AT_ONCE + 2  # the watch, and one that is being closed
             ear.heard.clear()
@@ -165,7 +165,7 @@ async def test_one_change_among_two_thousand_nodes(
 
 
 class Sky:
-    """A simulated cloud beside a world: its account is watched as well."""
+    """A simulated cloud beside a world; its account is watched as well."""
 
     def __init__(self, world: World, cloud: AwsCloud) -> None:
         self.world, self.cloud = world, cloud
@@ -196,7 +196,7 @@ class Sky:
         await asyncio.to_thread(self.ec2.start_instances, InstanceIds=[vm])
 
     async def listed(self) -> None:
-        """A look at the account that has begun after this call."""
+        """Waits for a look at the account that began after this call."""
         since = driver_clouds.mark(self.cloud)
 
         async def look() -> int:
@@ -210,7 +210,7 @@ class Sky:
         return [f.state for f in await _signals(handle, "observe_vm", VmFacts)]
 
     async def told(self, machine: str, *states: str) -> None:
-        """All that it was told of its VM, when it is as much; more is an error."""
+        """All that it was told of its VM, once it is that much; more is an error."""
         seen = await eventually(lambda: self.states(machine), lambda seen: len(seen) >= len(states), str(states))
         assert tuple(seen) == states
 
@@ -266,7 +266,7 @@ async def _run(world: World) -> str | None:
 
 
 async def _renew(world: World, name: str) -> None:
-    """A new run, and both watches in it."""
+    """Begins a new run, with both watches in it."""
     first = await _run(world)
     await world.cluster.execute_update(ClusterWorkflow.renew_by_update, Intent(id=name))
     await eventually(lambda: _run(world), lambda now: now != first, "a new run")
@@ -279,7 +279,7 @@ async def test_both_watches_go_on_in_a_new_run(temporal: WorkflowEnvironment) ->
         sick, well = await sky.vm("m-sick"), await sky.vm("m-well")
         await sky.stop(sick)
         await sky.told("m-sick", "stopped")
-        # The next run would tell it once more if this one ended before the cluster has it as well.
+        # The next run would tell it once more if this one ended before the cluster has it too.
         await eventually(lambda: _kept(world), lambda told: list(told.values()) == ["stopped"], "it is kept")
         version = int((await world.state()).cursor.resource_version or 0)
         await _renew(world, "first")
@@ -295,7 +295,8 @@ async def test_both_watches_go_on_in_a_new_run(temporal: WorkflowEnvironment) ->
 
 
 async def test_changes_made_while_a_new_run_begins(temporal: WorkflowEnvironment) -> None:
-    """Three times in a row; each is told, in order. A signal that is cut off by the change of runs may come twice."""
+    """They are made three times in a row; each is told, in order. A signal that is cut off by the change of runs may
+    come twice."""
     async with under(temporal) as sky:
         world = sky.world
         vm = await sky.vm("m-1")
@@ -403,12 +404,12 @@ async def test_a_thousand_machines_of_a_class_are_one_message(temporal: Workflow
 
 
 async def test_what_a_terminated_workflow_knew_is_found_again(temporal: WorkflowEnvironment) -> None:
-    """Nodes of machines that were there before: that they become NotReady is told, and their VMs are looked at."""
+    """Machines were there before: they are told that their Nodes become NotReady, and their VMs are looked at."""
     async with under(temporal) as sky:
         world = sky.world
         vms = [await sky.vm(f"m-{n}") for n in range(2)]
         await world.cluster.terminate()
-        # As whoever comes next would start it: it is told of nobody and nothing.
+        # As the next starter would start it: it is told of nobody and nothing.
         state = ClusterState.of(world.name, world.settings.queue_prefix, world.settings.timings)
         await world.client.start_workflow(
             ClusterWorkflow.run, state, id=cluster_id(world.name), task_queue=world.settings.queue_prefix

@@ -1,4 +1,5 @@
-"""Whose Node it is, which one counts where a VM has several, and when one is provably nobody's: a row for each cell."""
+"""The owner of a Node, which one counts where a VM has several, and when one is provably nobody's: a row for each
+cell."""
 
 from __future__ import annotations
 
@@ -26,9 +27,9 @@ def node(provider_id: str = "", uid: str = "u-1") -> dict[str, Any]:
     [
         (VM, "u-1", VM, "u-1", Whose.OURS),
         (SPELLED, "u-1", VM, "u-1", Whose.OURS),  # the cloud-controller-manager writes the zone
-        (VM, "u-2", VM, "u-1", Whose.OURS),  # it has registered anew
+        (VM, "u-2", VM, "u-1", Whose.OURS),  # it has registered again
         (VM, "u-1", VM, "", Whose.OURS),  # it never joined
-        (OTHER_VM, "u-2", VM, "u-1", Whose.ANOTHERS),  # the name was given again (MCM #633)
+        (OTHER_VM, "u-2", VM, "u-1", Whose.ANOTHERS),  # the name was reused (MCM #633)
         (OTHER_VM, "u-2", VM, "", Whose.ANOTHERS),
         (OTHER_VM, "u-1", VM, "u-1", Whose.ANOTHERS),
         (OTHER_VM, "u-1", None, "u-1", Whose.ANOTHERS),
@@ -79,7 +80,7 @@ def test_the_one(rivals: list[Rival], known: set[str], expected: str) -> None:
 
 
 def test_no_newcomer_that_is_not_ready_displaces_one_that_is() -> None:
-    """All cells."""
+    """This covers all cells."""
     for silent, age, known in itertools.product((False, True), (1, 9), (set(), {"u-new"}, {"u-old"})):
         assert the_one([rival("old", age=5), rival("new", ready=False, silent=silent, age=age)], known).name == "old"
 

@@ -46,7 +46,7 @@ def change_settings(stack: Stack, **worker_settings: object) -> None:
 async def worker_process(
     stack: Stack, address: str | None = None, program: tuple[str, ...] = ("-m", "worker")
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`address`: another than the stack's Temporal server."""
+    """A worker in a process of its own. `address`: a Temporal server other than the stack's."""
     address = address or stack.client.service_client.config.target_host
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -106,7 +106,7 @@ async def test_health_metrics_and_a_graceful_end(bare: Stack) -> None:
 
 
 async def test_a_thread_that_never_comes_back_ends_the_worker(bare: Stack) -> None:
-    """A thread that never comes back from a task: the SDK would wait for it for ever, with a slot less."""
+    """The SDK would wait for ever for a thread that never comes back from a task, with one slot less."""
     metrics = free_port()
     change_settings(bare, metrics=f"127.0.0.1:{metrics}")
     async with worker_process(bare, program=("tests/wontend.py",)) as process:
@@ -182,7 +182,7 @@ ROLES: dict[str, set[str]] = {
         *("watch_instances", "list_vms"),
     },
 }
-"""What runs where. Histories and older workers know these names, and on which queue each is asked for."""
+"""What runs where. Histories and older workers know these names, and the queue on which each is requested."""
 
 
 def test_each_activity_runs_where_its_class_says(temporal: WorkflowEnvironment) -> None:
@@ -208,7 +208,7 @@ async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:
 
 
 async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -> None:
-    """By the create activity, for a machine that was started by hand: nothing was made for it."""
+    """The create activity refuses it, for a machine that was started by hand: nothing was made for it."""
     other = Stack(bare.client, bare.simulator, bare.settings, bare.settings_file, cluster="elsewhere")
     async with bare.worker():
         await other.create("m-1")

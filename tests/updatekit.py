@@ -18,7 +18,7 @@ CLASS = "demo-m5-large"
 
 
 async def running(machines: Machines, name: str = "m-1", messages: int = 0, **spec: Any) -> Handle:
-    """The handle is of whichever run there is; `messages`: so many are counted already."""
+    """A machine that runs. The handle is of whichever run there is; `messages`: this many are counted already."""
     new = machines.new_state(name, **spec)
     started = await machines.start(new.model_copy(update={"messages": messages}))
     handle = machines.client.get_workflow_handle(started.id)
@@ -55,12 +55,12 @@ def team(provider_spec: dict[str, Any]) -> str:
 
 
 async def tell(handle: Handle, wanted: ClassSnapshot) -> None:
-    """As the class does it."""
+    """Tells the machine, as the class does."""
     await handle.signal(MachineWorkflow.class_changed, ClassNews(machine_class=wanted))
 
 
 async def apply(handle: Handle, wanted: ClassSnapshot, **spec: Any) -> str:
-    """As the command line does it; the answer's words."""
+    """Applies, as the command line does; returns the answer's words."""
     now = await state(handle)
     intent = ApplyIntent(id=uuid.uuid4().hex, spec=now.spec.model_copy(update=spec), machine_class=wanted)
     return str((await handle.execute_update(MachineWorkflow.apply, intent)).message)
@@ -76,14 +76,14 @@ async def delete(handle: Handle) -> None:
 
 
 async def updated(handle: Handle, generation: int) -> MachineState:
-    """When the machine carries what this generation says."""
+    """Waits until the machine carries what this generation says."""
     return await eventually(
         lambda: state(handle), lambda s: s.status.applied_generation == generation, f"generation {generation}"
     )
 
 
 async def in_trouble(handle: Handle, failures: int = 1) -> MachineState:
-    """When its hot update has failed so many times in a row."""
+    """Waits until its hot update has failed this many times in a row."""
 
     def fails(s: MachineState) -> bool:
         return s.status.update_trouble is not None and s.update_failures >= failures
@@ -92,7 +92,7 @@ async def in_trouble(handle: Handle, failures: int = 1) -> MachineState:
 
 
 async def asked_for(machines: Machines, count: int) -> None:
-    """When so many hot updates have been asked for."""
+    """Waits until this many hot updates have been asked for."""
 
     async def asked() -> int:
         return len(machines.stubs.hot_updates())
@@ -101,7 +101,7 @@ async def asked_for(machines: Machines, count: int) -> None:
 
 
 async def until_told(machines: Machines, *reports: tuple[str, int, int, str]) -> None:
-    """When classes have heard exactly this."""
+    """Waits until classes have heard exactly this."""
 
     async def told() -> list[tuple[str, int, int, str]]:
         return machines.stubs.told()
@@ -110,7 +110,7 @@ async def until_told(machines: Machines, *reports: tuple[str, int, int, str]) ->
 
 
 async def until_last_told(machines: Machines, wanted: tuple[str, int, int, str]) -> None:
-    """When this is the last that a class has heard."""
+    """Waits until this is the last that a class has heard."""
 
     async def told() -> list[tuple[str, int, int, str]]:
         return machines.stubs.told()

@@ -1,5 +1,5 @@
-"""What the tests of the node watch share: real Temporal, a simulated API server without controllers, a door before it,
-and machines that only write down what they are told."""
+"""What the tests of the node watch share: real Temporal, a simulated API server without controllers, a door in front of
+it, and machines that only write down what they are told."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CLASS = "c"
 
 @workflow.defn(name="MachineWorkflow", sandboxed=False)
 class Recorder:
-    """Stands for a machine: it writes down every signal of the watch, also those that a machine would drop as old."""
+    """Stands for a machine: it writes down every signal of the watch, even those that a machine would drop as old."""
 
     def __init__(self) -> None:
         self.told: list[NodeFacts] = []
@@ -77,7 +77,7 @@ class Recorder:
 
     @workflow.query
     def describe(self) -> MachineState:
-        """As one that was started without a class's workflow."""
+        """Its state, like that of a machine that was started without a class's workflow."""
         return MachineState(
             name="m",
             spec=MachineSpec.model_validate({"class": {"name": CLASS}}),
@@ -136,7 +136,7 @@ class Spy(ClientInterceptor):
 
 
 class Door:
-    """A port before the API server that can be shut: connections are cut, new ones refused."""
+    """A port in front of the API server that can be shut: connections are cut, new ones refused."""
 
     def __init__(self, url: str) -> None:
         self.target = int(url.rpartition(":")[2])
@@ -175,22 +175,22 @@ class Door:
 
 
 class SilentDoor(Door):
-    """A door that can go silent: nothing passes any more, and nobody is told. A lost NAT entry looks like that."""
+    """A door that can go silent: nothing passes any longer, and nobody is told. A lost NAT entry looks like that."""
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
         self.mute: set[asyncio.StreamWriter] = set()
         self.silent = False
-        """New connections are made, and carry nothing."""
+        """While set, new connections are made, and carry nothing."""
         self.thawed = asyncio.Event()
         self.thawed.set()
 
     def silence(self) -> None:
-        """Only the connections that are open now."""
+        """Silences only the connections that are open now."""
         self.mute |= self.pipes
 
     def freeze(self) -> None:
-        """As a process that is stopped: nothing is lost, and goes on when it is thawed."""
+        """Freezes it like a process that is stopped: nothing is lost, and it goes on when it is thawed."""
         self.thawed.clear()
 
     def thaw(self) -> None:
@@ -270,19 +270,19 @@ class World:
         await handle.signal(Recorder.is_vm, provider_id)
 
     async def joined(self, machine: str = "m-1", node: str = "n-1", vm: str = "i-1") -> None:
-        """A machine with a node, of which it has been told."""
+        """A machine with a node that it has been told of."""
         await self.machine(machine)
         await self.announce(machine, provider_id(vm))
         await self.node(node, vm)
         await self.told(machine, 1)
 
     async def watched(self) -> None:
-        """A machine with a node, and a watch that is open: what changes after the list is told by the watch only."""
+        """A machine with a node, and an open watch: only the watch tells what changes after the list."""
         await self.joined()
         await self.only_this_change("m-1", 1)
 
     async def undisturbed(self) -> None:
-        """No trouble was news, and none ended the activity."""
+        """There was no news of trouble, and no trouble ended the activity."""
         state = await self.state()
         assert state.journal == [], state.journal
         assert state.api is not None
@@ -310,7 +310,7 @@ class World:
         return await asked(handle, Recorder.facts)
 
     async def told(self, machine: str, count: int, cluster: str | None = None) -> list[NodeFacts]:
-        """All that it was told, when it is as many; more is an error."""
+        """All that it was told, once it is that many; more is an error."""
         look = await eventually(
             lambda: self.facts(machine, cluster), lambda seen: len(seen) >= count, f"{machine} told {count} times"
         )
@@ -318,7 +318,7 @@ class World:
         return look
 
     async def only_this_change(self, machine: str, before: int, node: str = "n-1") -> None:
-        """Make the one change that is news, and see that the machine was told of nothing else."""
+        """Makes the one change that is news, and checks that the machine was told of nothing else."""
         await self.ready(node, False, "KubeletNotReady", f"a change {uuid.uuid4().hex}")
         seen = await self.told(machine, before + 1)
         assert "a change" in seen[-1].reason
@@ -345,7 +345,7 @@ class World:
     # -- nodes
 
     async def node(self, name: str, vm: str | None, **metadata: Any) -> None:
-        """It registers, and is ready at once."""
+        """A node registers, and is ready at once."""
         spec = {"providerID": provider_id(vm)} if vm else {}
         status = {"conditions": [_ready(True, "KubeletReady", "kubelet is posting ready status")]}
         await self.kube.create(NODES, {"metadata": {"name": name, **metadata}, "spec": spec, "status": status})
@@ -355,7 +355,7 @@ class World:
         await self.kube.create(NODES, {"metadata": {"name": name}, "spec": {"providerID": provider_id(vm)}})
 
     async def ready(self, name: str, ready: bool, reason: str, message: str) -> None:
-        """A report of its kubelet."""
+        """A report of the node's kubelet."""
         await self.patch(name, {"status": {"conditions": [_ready(ready, reason, message)]}}, "/status")
 
     async def patch(self, name: str, body: Obj, sub: str = "") -> Obj:
@@ -391,8 +391,8 @@ def provider_id(vm: str, where: str = "eu-west-1") -> str:
 
 @contextlib.asynccontextmanager
 async def new_world(temporal: Client, history: int = 4000, real: KubeTarget | None = None) -> AsyncIterator[World]:
-    """Workers of the workflows; those of the watch are the test's. `real`: another API server than the simulator's,
-    of which the frame sees nothing."""
+    """A world with workers of the workflows; those of the watch are the test's. `real`: an API server other than the
+    simulator's, of which the frame sees nothing."""
     spy, frame = Spy(), Frame()
     config: dict[str, Any] = {**temporal.config(), "interceptors": [spy]}
     client = Client(**config)

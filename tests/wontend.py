@@ -23,7 +23,7 @@ class WontEnd:
 
 
 if __name__ == "__main__":
-    from wontend import WontEnd as Imported  # by its module's name, which the sandbox passes through
+    from wontend import WontEnd as Imported  # imported by its module's name, which the sandbox passes through
 
     vars(worker).update(
         WORKFLOWS=[*worker.WORKFLOWS, Imported],

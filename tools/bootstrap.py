@@ -1,7 +1,7 @@
 """Makes the virtual environment and installs Hostler and its tools into it: `python bootstrap.py [FOLDER]`.
 
-Any Python can read this file, 2.7 too, so that one too old says so in a sentence and not by a SyntaxError: types
-in comments, no f-strings, no print, nothing outside the standard library.
+Any Python can read this file, even 2.7, so that one that is too old says so in a sentence and not with a SyntaxError:
+types in comments, no f-strings, no print, nothing outside the standard library.
 """
 # ruff: noqa: RUF005, UP031
 
@@ -50,7 +50,7 @@ def check_python():
 
 def has_pip(folder):
     # type: (str) -> bool
-    """Whether a usable environment is there already; its Python may have been removed or be too old."""
+    """Whether there is a usable environment already; its Python may have been removed or be too old."""
     python = os.path.join(folder, "bin", "python")
     test = "import pip, sys; sys.exit(sys.version_info[:2] < %r)" % (NEEDED,)
     with open(os.devnull, "w") as quiet:

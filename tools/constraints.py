@@ -2,7 +2,7 @@
 
     python tools/constraints.py > constraints.txt
 
-What happens to be installed besides is left out, and so are index addresses: they are the reader's own matter.
+Whatever else happens to be installed is left out, and so are index addresses: they are the reader's own matter.
 """
 
 from __future__ import annotations

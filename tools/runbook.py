@@ -106,10 +106,10 @@ def _text(text: str) -> str:
 
 
 def wrapped(text: str, indent: str = "") -> str:
-    """Lines of at most WIDTH characters, the first as it is and the others indented. Code is never broken, so that a
-    command can be copied."""
+    """Wraps into lines of at most WIDTH characters, the first as it is and the others indented. Code is never broken,
+    so that a command can be copied."""
     lines, line = [], ""
-    for word in re.findall(r"(?:[^\s`]|`[^`]*`)+(?: [-+*](?= ))?", text):  # no line begins like a list's
+    for word in re.findall(r"(?:[^\s`]|`[^`]*`)+(?: [-+*](?= ))?", text):  # no line begins like a list item
         if line and len(line) + 1 + len(word) > WIDTH:
             lines, line = [*lines, line], indent + word
         else:

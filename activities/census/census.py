@@ -1,8 +1,8 @@
-"""The census: how many machines there are in each phase, what they wait for, and whose deadline is near; how far the
-machines of each class are with its changes; how each pool is; and what is preserved or drained.
+"""The census: how many machines are in each phase, what they wait for, and whose deadline is near; how far the machines
+of each class are with its changes; how each pool is; and what is preserved or drained.
 
-Read from Temporal's visibility once in a while by every worker of workflows, and shown as gauges; classes and pools are
-asked themselves, for their machines have no attribute for it. For people and alerts: nothing is decided by it.
+Every worker of workflows reads it from Temporal's visibility once in a while and shows it as gauges. Classes and pools
+are asked themselves, as their machines have no attribute for it. It is for people and alerts: nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from resources.names import workflow_queue
 from resources.pool_intents import PoolSummary
 
 NEAR = timedelta(minutes=10)
-"""Time for a person to look before a deadline strikes."""
+"""The time that a person has to look before a deadline strikes."""
 PAGE = 500
-"""Machines: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
+"""Machines on a page: they are decoded in one go, 0.1 ms each, while everything else in the worker waits."""
 PAGE_TIMEOUT = timedelta(seconds=10)
 
 
 class Tally:
-    """Machines and classes by labels at a moment, for one gauge each."""
+    """Machines and classes by labels at one moment, for one gauge each."""
 
     def __init__(self, now: datetime) -> None:
         self.now = now
@@ -45,14 +45,15 @@ class Tally:
         self.users: Counter[Labels] = Counter()
         self.unfinished: Counter[Labels] = Counter()
         self.asked: dict[str, Labels] = {}
-        """Classes that can tell of their machines: workflow id to cluster and name."""
+        """Classes that can report on their machines: workflow id to cluster and name."""
         self.pools = PoolTally()
         self.kept = KeptTally()
         self.asked_pools: list[str] = []
         """Their workflow ids."""
 
     def add(self, found: WorkflowExecution) -> None:
-        """One that was started with plain JSON has no attributes until a worker takes it up: its phase is empty."""
+        """A machine that was started with plain JSON has no attributes until a worker takes it up: its phase is
+        empty."""
         said = found.typed_search_attributes
         cluster = said.get(attributes.CLUSTER) or _cluster_of(found.id)
         phase, reason = said.get(attributes.PHASE, ""), said.get(attributes.REASON, "")
@@ -70,15 +71,15 @@ class Tally:
         pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
         self.kept.add(found.id, cluster, pool, phase, reason, until)
         deadline = said.get(attributes.DEADLINE)
-        # Added also when it is 0, so that the series is there before an alert needs it. A deadline that has passed has
-        # struck; the attribute is written anew with the machine's next news.
+        # It is added even when it is 0, so that the series is there before an alert needs it. A deadline in the past
+        # has struck; the attribute is written again with the machine's next news.
         self.near[place] += deadline is not None and self.now <= deadline <= self.now + NEAR
 
     def add_progress(self, of: Labels, progress: ClassProgress) -> None:
         for state, reason, number in progress.states:
             self.users[(*of, ("state", str(state)), ("reason", reason))] += number
         since = progress.unfinished_since
-        self.unfinished[of] = int(since.timestamp()) if since else 0  # also 0, as `near`
+        self.unfinished[of] = int(since.timestamp()) if since else 0  # 0 too, like `near`
 
 
 def _cluster_of(workflow_id: str) -> str:
@@ -89,7 +90,7 @@ def _cluster_of(workflow_id: str) -> str:
 class Census:
     def __init__(self, deps: Deps) -> None:
         self.deps = deps
-        # Of this installation's machines only: others in the namespace have workers, and numbers, of their own.
+        # Only this installation's machines: others in the namespace have workers, and numbers, of their own.
         queue = workflow_queue(deps.settings.queue_prefix)
         types = f"WorkflowType IN ('{MACHINE}', '{CLASS}', '{POOL}')"
         self.query = f"{types} AND ExecutionStatus='Running' AND TaskQueue='{queue}'"
@@ -114,7 +115,7 @@ class Census:
         self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
 
     async def count(self) -> None:
-        """One listing, all pages. The gauges move only when every page has been read: half a list would look like
+        """Makes one listing, all pages. The gauges move only when every page has been read: half a list would look like
         machines that are gone. Raises RPCError."""
         tally = Tally(datetime.now(UTC))
         async for found in self.deps.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
@@ -136,7 +137,7 @@ class Census:
 
 @contextlib.asynccontextmanager
 async def taking(deps: Deps) -> AsyncIterator[None]:
-    """The census beside what runs inside; not where the settings say null, or nobody would see the numbers."""
+    """Takes the census beside what runs inside; not where the settings say null, as nobody would see the numbers."""
     interval = deps.settings.worker.census
     if interval is None or deps.meter is MetricMeter.noop:
         yield

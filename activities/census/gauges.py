@@ -17,7 +17,7 @@ from activities.deps import Deps
 log = logging.getLogger("hostler.census")
 
 ASKED_AT_ONCE = 10
-"""Workflows. One that is not in a worker's cache is replayed for its answer."""
+"""Workflows asked at once. One that is not in a worker's cache is replayed for its answer."""
 TIMEOUT = timedelta(seconds=10)
 
 Labels = tuple[tuple[str, str], ...]
@@ -25,7 +25,8 @@ T = TypeVar("T")
 
 
 class Gauges:
-    """One gauge with many series. One that is counted no more goes to 0: it would stay at its last value for ever."""
+    """One gauge with many series. A series that is no longer counted goes to 0: it would otherwise stay at its last
+    value for ever."""
 
     def __init__(self, gauge: MetricGauge) -> None:
         self._gauge = gauge
@@ -40,8 +41,8 @@ class Gauges:
 
 
 class Answers(Generic[T]):
-    """What workflows of one kind say by a query. One that does not answer keeps its last word, or its trouble would
-    look mended."""
+    """What workflows of one kind answer to a query. One that does not answer keeps its last answer, or its trouble
+    would look mended."""
 
     def __init__(self, deps: Deps, query: str, kind: type[T], shown: str) -> None:
         """`shown` names the metrics that are made of the answers."""
@@ -51,7 +52,7 @@ class Answers(Generic[T]):
         self._silent: set[str] = set()
 
     async def ask(self, ids: list[str]) -> dict[str, T]:
-        """Those that have ended since they were listed are left out."""
+        """Asks the workflows. Those that have ended since they were listed are left out."""
         slots = asyncio.Semaphore(ASKED_AT_ONCE)
         silent: dict[str, Exception] = {}
 

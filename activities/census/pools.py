@@ -1,4 +1,4 @@
-"""Pools in the census: each by its phase, and its machines, repairs, rollout and waits by its own answer."""
+"""Pools in the census: each by its phase, and its machines, repairs, rollout and waits as it answers itself."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from resources.pool_intents import PoolSummary
 
 
 class PoolTally:
-    """Pools by labels at a moment, for one gauge each."""
+    """Pools by labels at one moment, for one gauge each."""
 
     def __init__(self) -> None:
         self.pools: Counter[Labels] = Counter()

@@ -1,4 +1,5 @@
-"""Preserved machines and drains in the census: how many, which preservation ends next, which drain is held up."""
+"""Preserved machines and drains in the census: how many there are, which preservation ends next, which drain is held
+up."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ RUNNING, BLOCKED = "running", "blocked"
 
 
 class KeptTally:
-    """Machines by labels at a moment, for one gauge each. Of those that are there some are counted as 0, so that a
+    """Machines by labels at one moment, for one gauge each. Clusters with machines are counted even as 0, so that a
     series is there before an alert needs it."""
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class KeptGauges:
 
 
 async def blocked(client: Client, ids: list[str]) -> dict[str, bool]:
-    """Whether an eviction is refused, of the drains that go on. The drain itself says so in its heartbeat, which the
+    """Whether a drain that is under way has an eviction refused. The drain itself says so in its heartbeat, which the
     server keeps: a machine's workflow hears nothing of it until the drain is over. Raises RPCError."""
     slots = asyncio.Semaphore(ASKED_AT_ONCE)
 
@@ -91,5 +92,5 @@ async def blocked(client: Client, ids: list[str]) -> dict[str, bool]:
 
 
 def _refused(progress: Any) -> bool:
-    """By what activities.drain.memory keeps from one pass to the next."""
+    """Whether an eviction was refused, read from what activities.drain.memory keeps from one pass to the next."""
     return isinstance(progress, dict) and bool(progress.get("refused"))

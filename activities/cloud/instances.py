@@ -1,8 +1,8 @@
-"""The watch of one cloud account: finds the VM that died or was deleted behind our back, with one listing a minute.
+"""The watch of one cloud account: it finds a VM that died or was deleted behind our back, with one listing a minute.
 
-It tells machines bad news, and good news after bad: an undisturbed life hears nothing of it. A retrying activity; what
-was seen and told is in its heartbeat details. Between two listings it reads one VM every few seconds, so that a cloud
-that does not answer any more is known within half a minute.
+It tells machines bad news, and good news after bad: a machine without trouble hears nothing from it. It is a retrying
+activity; what was seen and told is in its heartbeat details. Between two listings it reads one VM every few seconds, so
+that a cloud that stops answering is noticed within half a minute.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from resources.packed import closed, opened
 WELL = (VmState.PENDING, VmState.RUNNING)
 GONE = "gone"
 FORGOTTEN = "?"
-"""In place of a state: what its machine was told last is not known any more."""
+"""Stands in place of a state: what its machine was told last is no longer known."""
 TURN = 100_000  # signals that one attempt may send, for a sequence that grows over attempts
 
 
 PROBE_EVERY = timedelta(seconds=8)
-PROBE_PATIENCE = 8.0  # seconds for the answer; a listing that is due instead hangs for the driver's own time-out, 20 s
+PROBE_PATIENCE = 8.0  # seconds for the answer; a listing in its place may hang for the driver's own timeout, 20 s
 GIVE_UP = timedelta(hours=1)
-"""Then a Secret that is not there will not come back: its classes have another, or the account has no machine."""
+"""After this time a missing Secret will not come back: its classes have another, or the account has no machine."""
 
 
 class InstancesActivities(Activities):
@@ -52,8 +52,8 @@ class InstancesActivities(Activities):
 
     @activity.defn
     async def watch_instances(self, input: InstancesInput) -> InstancesOutput:
-        """A listing when it is due; else one small read, and before it in an outage. NotFound by a listing is a
-        suspicion; a fresh read by id, in the same account, decides."""
+        """Makes a listing when one is due; otherwise one small read, and in an outage that read comes first. NotFound
+        by a listing is a suspicion; a fresh read by id, in the same account, decides."""
         before = last_progress()
         look = _Look(self.deps, input, before)
         if input.remember and not before:
@@ -86,7 +86,7 @@ class InstancesActivities(Activities):
 
 
 def _missing_since(before: dict[str, Any]) -> datetime:
-    """When the Secret was first not there, at looks in a row."""
+    """When the Secret was first missing, over consecutive looks."""
     return datetime.fromtimestamp(before.get("missingSince", Clock().now().timestamp()), UTC)
 
 
@@ -100,10 +100,11 @@ class _Look:
         self.driver = deps.driver(input.account.provider)
         self.spec = input.account.place
         self.known: dict[str, str] = opened(before["known"]) if "owner" in before else {}
-        """providerID to machine, of the VMs that were there at the last look. It stays with the activity: thousands of
+        """providerID to machine, for the VMs that were there at the last look. It stays with the activity: thousands of
         them would be too much for the cluster's state, and a VM that goes between two runs makes its node silent."""
         self.owner: str = before.get("owner", input.owner)
-        """The account that the cluster's VMs are in. While there are any, no other account's listing is theirs."""
+        """The account that the cluster's VMs are in. While there are any, another account's listing says nothing about
+        them."""
         self.opened: str = before.get("opened", input.opened)
         """The other account that the Secret opens, as machines were told; "": none."""
         self.former_owner, self.former_opened = self.owner, self.opened
@@ -116,7 +117,7 @@ class _Look:
         info = activity.info()
         self.pause = min(input.interval, PROBE_EVERY)
         self.answered = _time(before.get("answered"))
-        """When the cloud last answered: to a former attempt that went well, which was a pause before this one."""
+        """When the cloud last answered. After an attempt that went well that is a pause before this one."""
         if self.reachable:
             self.answered = info.current_attempt_scheduled_time - self.pause
         listed = _time(before.get("listed"))
@@ -125,10 +126,11 @@ class _Look:
         self.seq = info.attempt * TURN
 
     async def probe(self) -> None:
-        """Raises DriverError, transient, when there is no answer. Any answer will do: a listing says what it means."""
+        """Asks the cloud for a small read. Raises DriverError, transient, when there is no answer. Any answer will do:
+        a listing says what it means."""
         vm = next(iter(self.known), None)
         if vm is None:
-            self.due = True  # of nothing is as small a read
+            self.due = True  # a listing with nothing in it is as small a read
             return
         request = await self._status(vm)
         try:
@@ -141,14 +143,15 @@ class _Look:
             self.due |= e.error_class != ErrorClass.THROTTLED  # a busy cloud answers
 
     async def recall(self) -> None:
-        """After a watch that was lost with all that it knew. Raises RPCError."""
+        """Recalls, after a watch that was lost with all that it knew, which machines have a VM. Raises RPCError."""
         async for machine in all_machines(self.deps.client, self.input.cluster):
             if machine.machine_class in self.input.remember:
                 self.known[machine.provider_id] = machine.name
                 self.told[machine.provider_id] = FORGOTTEN
 
     def _forget(self) -> None:
-        """That there are none here says nothing of VMs of which nobody knows that they were in this account."""
+        """Forgets the VMs that are only remembered: that none are here says nothing about VMs that nobody knows to have
+        been in this account."""
         for vm in [vm for vm, state in self.told.items() if state == FORGOTTEN]:
             del self.told[vm]
             self.known.pop(vm, None)
@@ -173,14 +176,14 @@ class _Look:
         await self._tell_account("")
 
     async def _prove(self, owner: str) -> None:
-        """Raises WrongAccount where the listing is of another account than the one that the VMs are in; as long as
-        there are any, and each of their machines is told so."""
+        """Raises WrongAccount where the listing is of another account than the VMs are in, as long as there are any;
+        each of their machines is told so."""
         cloud = self._cloud(next(iter(self.known), f"a VM of cluster {self.input.cluster}"))
         try:
             if owner:
                 cloud.check(owner)
             elif self.owner:
-                await cloud.prove(await self._list())  # that there are none is true of the account that they were in
+                await cloud.prove(await self._list())  # "none there" is true only in the account that they were in
         except WrongAccount as e:
             if await self._some_left():
                 await self._tell_account(e.opened)
@@ -188,9 +191,9 @@ class _Look:
             self.owner = ""
 
     async def _some_left(self) -> bool:
-        """Whether machines have VMs in the account that cannot be seen now. A machine has its VM until the account that
-        it is in has said that it is gone; those that are past that are forgotten."""
-        if not self.known:  # the watch was begun anew since
+        """Whether machines have VMs in the account that cannot be seen at the moment. A machine has its VM until the
+        account that it is in has said that it is gone; those that are past that are forgotten."""
+        if not self.known:  # the watch has begun again since
             machines = running(MACHINE, cluster=self.input.cluster, where="HostlerProviderID IS NOT NULL")
             return (await self.deps.client.count_workflows(machines)).count > 0
         for provider_id, name in list(self.known.items()):
@@ -201,8 +204,8 @@ class _Look:
         return False
 
     async def _tell_account(self, opened: str) -> None:
-        """Each machine that has a VM in the account: once when the Secret opens another one ("": no more). All are
-        told before it is remembered: after an error they are told again, which changes nothing."""
+        """Tells each machine that has a VM in the account, once, that the Secret opens another one ("": no longer). All
+        are told before it is remembered: after an error they are told again, which changes nothing."""
         if opened == self.opened:
             return
         news = AccountNews(opened=opened, owner=self.owner, secret_ref=self.input.account.secret_ref)
@@ -211,7 +214,7 @@ class _Look:
         self.opened = opened
 
     def details(self) -> dict[str, Any]:
-        """For the next look. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
+        """What the next look needs. Packed where there are many: Temporal takes 2 MiB for a heartbeat's details too."""
         accounts = {"owner": self.owner, "opened": self.opened}
         return {"known": closed(self.known), "told": closed(self.told), **accounts}
 
@@ -269,16 +272,17 @@ class _Look:
         await tell(self.deps.client, machine_id(self.input.cluster, machine), signal, news)
 
     async def remember(self) -> None:
-        """The cluster keeps what was told for the watch of its next run. A watch that is asked to return between two
-        looks cannot answer: without this, who heard of a stop before would never hear that the VM runs again."""
+        """Has the cluster keep what was told, for the watch of its next run. A watch that is asked to return between
+        two looks cannot answer: without this, a machine that was told of a stop would never hear that its VM runs
+        again."""
         if (self.told, self.owner, self.opened) != (self.former, self.former_owner, self.former_opened):
             cluster = self.deps.client.get_workflow_handle(cluster_id(self.input.cluster))
             told = VmsTold(account=self.input.account.key, told=self.told, owner=self.owner, opened=self.opened)
             await cluster.signal("vms_told", told)
 
     async def reach(self, reachable: bool, message: str, trouble: str = "") -> None:
-        """Told to the cluster when it changes, and when it has another cause; nothing is decided against a machine
-        meanwhile."""
+        """Tells the cluster whether the cloud can be reached, when that changes or has another cause; meanwhile nothing
+        is decided against a machine."""
         if (self.reachable, self.trouble) == (reachable, trouble):
             return
         self.reachable, self.trouble = reachable, trouble

@@ -1,4 +1,4 @@
-"""Why a VM's Node has not joined, as far as the API server knows: its bootstrap token, and who has its name."""
+"""Why a VM's Node has not joined, as far as the API server knows: its bootstrap token, and who holds its name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ NO_TOKEN = "its bootstrap token was removed by somebody: the VM cannot join any 
 
 
 async def why_not_joined(clusters: Clusters, input: StatusInput | VmLookInput, provider_id: str) -> str:
-    """In words; never an error: the worker of a cloud may lack the right, and it is the VM that is looked at."""
+    """The reason in words; never an error: the worker of a cloud may lack the right, and it is the VM that is looked
+    at."""
     machine = input.target.machine
     try:
         async with asyncio.timeout(PATIENCE):
@@ -35,7 +36,7 @@ async def why_not_joined(clusters: Clusters, input: StatusInput | VmLookInput, p
 
 
 async def _no_token(kube: Kube, input: StatusInput | VmLookInput) -> str:
-    """Why there is no token; "" when there is one, renewed where it would end before the machine's time does.
+    """Why there is no token; "" when there is one, which is prolonged where it would end before the machine's deadline.
 
     What cannot be read is taken to be there. After the deadline a token has expired, and the token cleaner takes it.
     """
@@ -71,7 +72,8 @@ async def _words(kube: Kube, machine: str, node_name: str | None, provider_id: s
 
 
 async def _other_name(kube: Kube, machine: str, provider_id: str) -> str | None:
-    """A list, so only where it is needed, and only where it is allowed: creating needs no more than `get`."""
+    """Why another Node's name is in the way. It needs a list, so it runs only where needed and allowed: creating needs
+    no more than `get`."""
     try:
         node = await labelled_node(kube, machine, provider_id)
     except KubeError as e:

@@ -15,10 +15,10 @@ class ListingActivities(Activities):
 
     @activity.defn
     async def list_vms(self, input: ListVmsInput) -> ListVmsOutput:
-        """The VMs of one account and region that carry the cluster's owner tags, those that are going included.
+        """Lists the VMs of one account and region that carry the cluster's owner tags, including those that are going.
 
-        One whose tag of name or uid somebody removed is told as well, with an empty one. What another installation has
-        made is only counted.
+        One whose name or uid tag somebody removed is listed too, with an empty one. What another installation has made
+        is only counted.
         """
         account = input.account
         driver = self.deps.driver(account.provider)

@@ -58,14 +58,14 @@ from resources.names import TAG_UID
 FIRST_LOOK = timedelta(seconds=1)
 GROWTH = 1.5
 RAREST = 4
-"""Looks at a VM whose node does not join become rarer, up to so many intervals: many such VMs would use up the
+"""Looks at a VM whose node does not join become rarer, up to this many intervals: many such VMs would use up the
 account's calls."""
 REFUSALS = frozenset(ErrorClass) - {ErrorClass.TRANSIENT, ErrorClass.UNKNOWN, ErrorClass.CONFLICT}
-"""Answers of a cloud that has not made a VM with this token; after the others there may be one."""
+"""Answers of a cloud that has made no VM with this token; after any other there may be one."""
 VMS = "vms"
-"""In a deletion's progress: what its passes have found, as in DeleteOutput."""
+"""Key in a deletion's progress: what its passes have found, as in DeleteOutput."""
 MESSAGE_LENGTH = 1000
-"""Characters of what is said of a VM, before the word "console"."""
+"""Characters that say what is wrong with a VM, before the word "console"."""
 _NO_ID = (
     "the {provider} driver answered without a providerID, so nobody can say which VM it made: it is looked for by the "
     "tag of uid {uid} at the next try; if that does not help, look for it in the cloud's console and report the driver"
@@ -80,11 +80,11 @@ class MachineActivities(Activities):
         """Token, user data, status, create, stale node, announcement: one idempotent step.
 
         The status is read first, always: a VM that carries the machine's uid is adopted, and on any error other than
-        "not found" nothing is created (seed 000, triggerCreationFlow). Nor beside a VM that lives and carries its name,
-        which is adopted only where it is known to be this workflow's.
+        "not found" nothing is created (seed 000, triggerCreationFlow). Nothing is created beside a living VM that
+        carries its name either; that one is adopted only where it is known to be this workflow's.
         """
         target, clock = input.target, Clock()
-        # Before anything can fail: a class that is corrected must reach a machine whose creation fails.
+        # Before anything can fail: a corrected class must reach a machine whose creation fails.
         await self._report(input, UpdateState.PENDING, 0, clock.now())
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
@@ -94,7 +94,7 @@ class MachineActivities(Activities):
         target = target.model_copy(update={"account_id": former})
         vm = await self._find(target, input.takes)
         now = await standing(self.deps.client) if vm is None else None
-        if now is not None and now.leaving:  # a try after the deletion, or the deadline, of which no call is told
+        if now is not None and now.leaving:  # a try after the deletion or the deadline, which no call hears of
             vm = await self._landed(target, input.takes)
             if vm is None:
                 raise NotWanted(f"{now.leaving}: no VM is made any more")
@@ -127,8 +127,8 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def find_machine(self, input: FindInput) -> FoundVm:
-        """The VM of a machine that knows none, as create_machine would adopt it; else what a run that was reset knew of
-        one. That one which only has its name is another's is no error here: it stays."""
+        """Finds the VM of a machine that knows none, as create_machine would adopt it; otherwise what a run that was
+        reset knew of one. A VM that only shares its name and is another's is no error here: it stays."""
         try:
             vm = await self._find(input.target, input.takes)
         except NameTaken:
@@ -144,9 +144,9 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def update_machine(self, input: UpdateInput) -> UpdateOutput:
-        """The post-start update, after a fresh look, or a hot update, which reads what it changes.
+        """Makes the post-start update, after a fresh look, or a hot update, which reads what it changes.
 
-        A driver that has none says so in the answer: the post-start update is done then, a hot update is not.
+        A driver that has none says so in the answer: then the post-start update is done, and a hot update is not.
         """
         target = input.target
         vm = await self._look(target) if input.last_applied is None else None
@@ -165,10 +165,10 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def watch_machine(self, input: StatusInput) -> StatusOutput:
-        """Looks at the VM of a Pending machine until it is cancelled; ends only with bad news.
+        """Looks at the VM of a Pending machine until it is cancelled; it ends only with bad news.
 
-        In the message: the VM's state, why its node has not joined, the provider's own health checks, and the console's
-        last lines. The attempt's bootstrap token is made to live until `input.deadline`.
+        The message has the VM's state, why its node has not joined, the provider's own health checks, and the console's
+        last lines. The attempt's bootstrap token is kept alive until `input.deadline`.
         """
         target = input.target
         try:
@@ -176,7 +176,7 @@ class MachineActivities(Activities):
         except DriverError as e:
             if e.error_class != ErrorClass.NOT_FOUND:
                 raise
-            # By the server's clock, and from before the read.
+            # By the server's clock, taken before the read.
             if activity.info().started_time - input.since < target.consistency:
                 raise NotYet(f"{target.provider_id} is not visible yet: {e.message}", input.interval) from None
             return StatusOutput(gone=True, message=e.message)
@@ -188,8 +188,8 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def look_at_vm(self, input: VmLookInput) -> VmLook:
-        """A fresh look by id, without which no machine is Failed. Only the cloud's own "not found" is `gone`: whatever
-        else goes wrong is an error."""
+        """Looks at the VM afresh, by id; without this no machine is Failed. Only the cloud's own "not found" is `gone`:
+        whatever else goes wrong is an error."""
         try:
             vm = await self._look(input.target, diagnose=input.diagnose)
         except DriverError as e:
@@ -201,9 +201,10 @@ class MachineActivities(Activities):
 
     @activity.defn
     async def delete_machine(self, input: DeleteInput) -> DeleteOutput:
-        """One pass per attempt, until gone.
+        """Makes one pass per attempt, until the VM is gone.
 
-        Gone: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag window.
+        Gone means: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag
+        window.
         """
         target, clock = input.target, Clock()
         account_id = target.account_id or last_progress().get(ACCOUNT, "")
@@ -215,7 +216,7 @@ class MachineActivities(Activities):
             return DeleteOutput(kept=found.kept, vms=vms)
         if found.evidence == Evidence.PRESENT:
             words = f"still there: {', '.join(found.left)}"
-            progress(message=words, **where)  # without the time: what was absent and is there again was a lagging read
+            progress(message=words, **where)  # without the time: absent, then there again, was a lagging read
             raise NotYet(words, until_next_look(activity.info().attempt, target.poll))
         now = clock.now()
         first = datetime.fromtimestamp(last_progress().get("absentSince", now.timestamp()), UTC)
@@ -227,9 +228,10 @@ class MachineActivities(Activities):
         return DeleteOutput(kept=found.kept, vms=vms)
 
     async def _report(self, input: CreateInput, state: UpdateState, applied: int, time: datetime) -> None:
-        """How far the machine is with its class; one that nobody applied as a class has nobody to tell.
+        """Reports how far the machine is with its class; a machine that nobody applied as a class has nobody to tell.
 
-        `time` is of one clock for both reports of an activity: of two, the later may tell an earlier time.
+        `time` comes from one clock for both reports of an activity: with two, the later report may carry the earlier
+        time.
         """
         if not input.class_name:
             return
@@ -248,8 +250,8 @@ class MachineActivities(Activities):
         )
 
     async def _find(self, target: Target, takes: str) -> MachineStatus | None:
-        """The VM that is there already: by its uid; by its name the one that a run of this workflow made before it was
-        reset, or that a person wants to be taken over."""
+        """The VM that is there already: found by its uid; or by its name, the one that a run of this workflow made
+        before it was reset, or that a person wants to be taken over."""
         try:
             return await self._look(target)
         except NameTaken as e:
@@ -263,10 +265,11 @@ class MachineActivities(Activities):
             raise
 
     async def _lost(self, target: Target) -> CreateOutput | None:
-        """The VM that the machine knew before it was reset, and that the account which made it does not find any more:
-        no second one is made under its uid. None where it never knew one.
+        """The VM that the machine knew before it was reset and that the account which made it no longer finds: no
+        second one is made under its uid. None where it never knew one.
 
-        Raises DriverError where that account cannot be asked, and where it does find it, without the machine's tags.
+        Raises DriverError where that account cannot be asked, and where it does find the VM, without the machine's
+        tags.
         """
         known = await former_vm(self.deps.client, target.machine.uid)
         if known is None:
@@ -282,15 +285,16 @@ class MachineActivities(Activities):
         raise DriverError(ErrorClass.CONFLICT, f"{words}: correct its tag {TAG_UID} to {target.machine.uid}")
 
     async def _landed(self, target: Target, takes: str) -> MachineStatus | None:
-        """What the call of a former try has made after all: it may be on its way as long as a driver waits for an
-        answer. After it the deletion's own looks go on for the lag of the cloud's reads."""
+        """What the call of an earlier try has made after all: it may be on its way for as long as a driver waits for an
+        answer. After that the deletion's own looks go on for the lag of the cloud's reads."""
         if activity.info().attempt == 1:
             return None
         await asyncio.sleep(self.deps.cloud_settings(target.provider).call_timeout.total_seconds())
         return await self._find(target, takes)
 
     async def _adopt(self, kube: Kube, input: CreateInput, target: Target, vm: MachineStatus) -> Target:
-        """The target by the uid that the VM carries: a VM whose node has not joined yet needs the token of its own."""
+        """The target with the uid that the VM carries: a VM whose node has not joined yet needs the token of that
+        uid."""
         if vm.uid in (None, "", target.machine.uid):
             return target
         await revoke_tokens(kube, target.machine, input.attempt)
@@ -299,17 +303,18 @@ class MachineActivities(Activities):
         return target
 
     async def _delete(self, target: Target, provider_id: str | None) -> DeleteMachineResponse:
-        """One pass."""
+        """Makes one pass."""
         driver = self.deps.driver(target.provider)
         return await self.deps.call(
             driver.delete_machine, DeleteMachineRequest, target, provider_id=provider_id, token=target.token
         )
 
     async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
-        """In the account that the cluster's VMs of this Secret are in, where there are any.
+        """Makes the VM in the account that the cluster's VMs of this Secret are in, where there are any.
 
         The server knows before the call in which account a VM may be from now on, so that no later try believes another
-        account that there is none; but not after a refusal, which makes nothing."""
+        account that there is none; not so after a refusal, which makes nothing.
+        """
         cloud = self.deps.cloud(target)
         request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
         opened = await cloud.account(request)
@@ -329,7 +334,7 @@ class MachineActivities(Activities):
     async def _passes(
         self, cloud: Cloud, request: CreateMachineRequest, answer: MachineStatus | Making, where: dict[str, str]
     ) -> MachineStatus:
-        """From the first pass of a creation on, until the VM has an id.
+        """Makes passes, from the first one of a creation until the VM has an id.
 
         Raises StillMaking where that takes longer than the activity may, so that its workflow calls it again; NotWanted
         when the machine leaves meanwhile.
@@ -348,15 +353,15 @@ class MachineActivities(Activities):
         return answer
 
     async def _stale_node(self, kube: Kube, input: CreateInput, vm: MachineStatus) -> StaleNode | None:
-        """The Node that a new VM would be mistaken for: clouds give the private DNS names of dead VMs again (MCM #633).
+        """The Node that a new VM would be mistaken for: clouds reuse the private DNS names of dead VMs (MCM #633).
 
-        Not when the name is the machine's own: such a node may have joined before the create call answered (MCM #707).
+        None when the name is the machine's own: such a node may have joined before the create call answered (MCM #707).
         """
         if not vm.node_name or vm.node_name == input.target.machine.name:
             return None
         try:
             node = await kube.find(node_path(vm.node_name))
-        except KubeError as e:  # the one thing that nobody else can say by now
+        except KubeError as e:  # the one thing that nobody else can say at this point
             words = f"{e.message}; {vm.provider_id} is there, and counts once node {vm.node_name} has been looked at"
             raise KubeError(e.status, e.reason, words, e.retry_after) from None
         if node is None:
@@ -370,21 +375,21 @@ class MachineActivities(Activities):
         return StaleNode(name=vm.node_name, uid=node["metadata"]["uid"], provider_id=provider_id)
 
     async def _announce(self, input: CreateInput) -> None:
-        """Tell the cluster in which account the VM is, for its watches."""
+        """Tells the cluster in which account the VM is, for its watches."""
         use = AccountUse(machine_class=input.class_name, account=account_of(input.target))
         await use_account(self.deps, input.target.machine.cluster, use)
 
 
 def until_next_look(attempt: int, longest: timedelta, first: timedelta = FIRST_LOOK) -> timedelta:
-    """Between two looks at a VM. At one that goes they are dense at first, for some clouds need seconds only, and the
-    next machine of a rollout may wait for it."""
+    """The wait between two looks at a VM. Looks at a VM that is going are frequent at first, for some clouds need only
+    seconds, and the next machine of a rollout may wait for it."""
     return min(longest, first * GROWTH ** min(attempt - 1, 20))
 
 
 def _words(vm: MachineStatus, *more: str) -> str:
     """The VM's state, what else is known, the cloud's health checks, and last, as it is the longest, the console.
 
-    It becomes a failure's message, which every look writes anew: the console's beginning gives way.
+    They become a failure's message, which every look writes again: the console's beginning is cut first.
     """
     words = [f"{vm.provider_id} is {vm.state}", *more]
     if vm.impaired:

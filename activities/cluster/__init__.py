@@ -1,1 +1,1 @@
-"""The role cluster: what a machine and a rollout do at Nodes."""
+"""The role cluster: what machines and rollouts do to Nodes."""

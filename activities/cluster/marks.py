@@ -1,7 +1,7 @@
 """A rollout's marks on the Nodes that it will replace: the scheduler avoids them, cluster-autoscaler leaves them alone.
 
-As machine-controller-manager has it (deployment_rollout.go: the taint, and the annotation beside a marker of its own),
-so that what a person has set before stays after.
+They follow machine-controller-manager (deployment_rollout.go: the taint, and the annotation beside a marker of its
+own), so that what a person set before is still there afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from resources.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 
 LISTED = 50
-"""Machines whose Nodes are looked for in one call: their names stand in its URL."""
+"""Machines whose Nodes are looked up in one call: their names stand in its URL."""
 TAINT = {"key": ROLLOUT_TAINT, "value": "True", "effect": "PreferNoSchedule"}
 
 
@@ -27,7 +27,8 @@ class MarkActivities(Activities):
 
     @activity.defn
     async def mark_nodes(self, input: MarkNodesInput) -> None:
-        """Also of a machine whose Node has a twin. One without a Node has nothing to mark."""
+        """Marks the Nodes, including those of a machine whose Node has a twin. A machine without a Node has nothing to
+        mark."""
         kube = await self.deps.clusters.get(input.cluster)
         nodes: list[Object] = []
         for start in range(0, len(input.machines), LISTED):
@@ -41,8 +42,8 @@ class MarkActivities(Activities):
 
 
 def marks_patch(node: Object, pool: str, *, on: bool) -> Object:
-    """The merge patch that brings the marks on a Node, or takes them off; empty when it is as it should be. It carries
-    the resourceVersion: the list of taints is atomic, and a person may set the annotation at the same time."""
+    """The merge patch that puts the marks on a Node, or takes them off; empty when the Node is as it should be. It
+    carries the resourceVersion: the list of taints is atomic, and a person may set the annotation at the same time."""
     metadata = node["metadata"]
     patch: Object = {}
     taints = (node.get("spec") or {}).get("taints") or []
@@ -64,7 +65,8 @@ def _is_ours(taint: Object) -> bool:
 
 
 def _annotations(there: dict[str, str], pool: str, on: bool) -> dict[str, str | None]:
-    """What a person has set, or took away, stays; a preservation goes on without the rollout, and the other way."""
+    """The annotations to write. What a person has set or removed stays; a preservation goes on without the rollout, and
+    the other way round."""
     now = protection(there)
     if on and now.person is None and not now.pool:
         return protection_patch(there, replace(now, pool=pool))

@@ -1,6 +1,6 @@
 """Three-way merge of a node template onto a living Node: what we applied last, what is wanted now, what is there.
 
-What others own is never touched; a taint that another actor removed is never added again (field case P39).
+What others own is never touched; a taint that somebody else removed is never added again (field case P39).
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ def merge_map(live: dict[str, str], last: dict[str, str], wanted: dict[str, str]
 
 
 def merge_taints(live: list[dict[str, Any]], last: list[Taint], wanted: list[Taint]) -> list[dict[str, Any]] | None:
-    """The whole new list (it is atomic at the API server), None when nothing differs. Identity: key and effect."""
+    """The whole new list (it is atomic at the API server); None when nothing differs. A taint's identity is its key and
+    effect."""
     known = {(t.key, t.effect) for t in last}
     want = {(t.key, t.effect): t for t in wanted}
     there = {(t.get("key"), t.get("effect")) for t in live}

@@ -1,4 +1,4 @@
-"""A machine's activities at its Node: the template on joining, the ready taint, a fresh look, and the end."""
+"""A machine's activities on its Node: the template on joining, the ready taint, a fresh look, and the end."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from resources.messages import (
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
 
 LEFT_NAMED = 10
-"""Nodes that stay, in words: whoever may write Nodes can give any number of them a machine's label."""
+"""Nodes that stay and are named in words: anybody who may write Nodes can give any number of them a machine's label."""
 
 
 class NodeActivities(Activities):
@@ -44,7 +44,8 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def join_node(self, input: JoinInput) -> None:
-        """Labels, annotations and taints of the template; the bootstrap token has served and is revoked."""
+        """Puts the template's labels, annotations and taints on the Node; the bootstrap token has served its purpose
+        and is revoked."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await the_node(kube, input)
         await rewrite(kube, node, lambda found: template_patch(found, input.last_applied, input.node_template))
@@ -53,7 +54,7 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def look_at_node(self, input: LookInput) -> NodeLook:
-        """A fresh look, without which no machine is Failed: after an outage the watch's last news is old.
+        """Looks at the Node afresh; without this no machine is Failed: after an outage the watch's last news is old.
 
         What cannot be read is an error, never "not there".
         """
@@ -73,7 +74,7 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def tell_node(self, input: TellInput) -> None:
-        """Events on the Node; nothing when it is gone, or another VM's."""
+        """Writes Events on the Node; nothing when it is gone or belongs to another VM."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await our_node(kube, input)
         if node is not None:
@@ -81,7 +82,7 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def remove_ready_taint(self, input: ReadyInput) -> ReadyOutput:
-        """By key, whatever its value or effect. Read-modify-write: the list of taints is atomic."""
+        """Removes the taint by key, whatever its value or effect. Read-modify-write: the list of taints is atomic."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await the_node(kube, input)
         await rewrite(kube, node, ready_patch)
@@ -90,14 +91,14 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def forget_machine(self, input: ForgetInput) -> ForgetOutput:
-        """Its Nodes, the tokens, and its classes' memory of it. The VM is confirmed gone before this is called, so
-        nothing of it writes to a volume any more, and the VolumeAttachments of its Nodes go, too."""
+        """Forgets the machine: its Nodes, its tokens, and what its classes remember of it. The VM is confirmed gone
+        before this is called, so it no longer writes to any volume, and the VolumeAttachments of its Nodes go too."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         nodes, left = await _nodes_of(kube, input)
         await _detach(kube, nodes)
         for node in nodes:
             metadata = node["metadata"]
-            # The uid: a Node of that name made since belongs to a VM that got the dead one's address.
+            # The uid: a Node of that name made since then belongs to a VM that got the dead one's address.
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
         for name in input.classes:
@@ -106,10 +107,11 @@ class NodeActivities(Activities):
 
     @activity.defn
     async def remove_stale_node(self, input: StaleNodeInput) -> StaleNodeOutput:
-        """A Node at an address that the cloud has given to another VM, whose own VM the cloud has said not to exist.
+        """Removes a Node at an address that the cloud has given to another VM, and whose own VM the cloud says does not
+        exist.
 
-        It goes only if its kubelet, too, has been silent for long, and as it was read: one that is written to meanwhile
-        is alive.
+        It goes only if its kubelet has been silent for long too, and only as it was read: one that is written to
+        meanwhile is alive.
         """
         kube = await self.deps.clusters.get(input.machine.cluster)
         stale = input.node
@@ -132,7 +134,7 @@ class NodeActivities(Activities):
 
 
 def ready_patch(node: Object) -> Object:
-    """The merge patch that takes the ready taint off; empty when it is."""
+    """The merge patch that takes the ready taint off; empty when it is already off."""
     taints = (node.get("spec") or {}).get("taints") or []
     rest = [t for t in taints if t.get("key") != INSTANCE_NOT_READY_TAINT]
     version = {"resourceVersion": node["metadata"]["resourceVersion"]}
@@ -140,7 +142,8 @@ def ready_patch(node: Object) -> Object:
 
 
 async def _detach(kube: Kube, nodes: list[dict[str, Any]]) -> None:
-    """Their VM is gone: a pod elsewhere would wait 6 minutes for a volume that is said to be attached here."""
+    """Removes the VolumeAttachments of the Nodes. Their VM is gone: a pod elsewhere would wait 6 minutes for a volume
+    that is said to be attached here."""
     try:
         if nodes:
             await detach(kube, await read_attachments(kube, nodes))
@@ -152,10 +155,11 @@ async def _detach(kube: Kube, nodes: list[dict[str, Any]]) -> None:
 
 
 async def _nodes_of(kube: Kube, input: ForgetInput) -> tuple[list[dict[str, Any]], list[str]]:
-    """The Nodes of its VMs, all of which are gone: those of a name that one of them had or with the machine's label,
-    and, for a VM that the watch may never have heard of or that never joined, any other. And what stays, in words.
+    """The Nodes of the machine's VMs, all of which are gone: Nodes with a name that one of them had, or with the
+    machine's label, and any other of a VM that the watch may never have heard of or that never joined. And what stays,
+    in words.
 
-    A Node is a VM's by its providerID; without one it is the machine's if it is the very object that joined.
+    A Node is a VM's by its providerID; without one it is the machine's only if it is the very object that joined.
     """
     vms = {provider_key(p) for p in (input.provider_id, *input.vms) if p}
     ours = vms | set(map(provider_key, input.former))

@@ -1,5 +1,5 @@
-"""What a preserved machine's Node carries: cluster-autoscaler leaves it alone, and what a person asked for is there
-until it has ended."""
+"""What a preserved machine's Node carries: cluster-autoscaler leaves it alone, and what a person asked for stays until
+the preservation ends."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class PreserveActivities(Activities):
 
     @activity.defn
     async def preserve_node(self, input: PreserveInput) -> PreserveOutput:
-        """A Node that is gone, or that another VM has registered, has nothing to change."""
+        """Writes what a preservation needs on the Node. A Node that is gone, or that another VM has registered, needs
+        nothing."""
         kube = await self.deps.clusters.get(input.machine.cluster)
         node = await our_node(kube, input)
         node = await rewrite_if_there(kube, node, lambda found: preserve_patch(found, input))
-        if input.uncordon and input.provider_id:  # a drain has cordoned its twins, too
+        if input.uncordon and input.provider_id:  # a drain has cordoned its twins too
             for twin in await labelled_nodes(kube, input.machine.name, input.provider_id):
                 if twin["metadata"]["name"] != input.node_name:
                     await rewrite_if_there(kube, twin, lambda found: preserve_patch(found, input))
@@ -37,8 +38,8 @@ class PreserveActivities(Activities):
 
 
 def preserve_patch(node: Object, input: PreserveInput) -> Object:
-    """The merge patch that makes a Node as it shall be; empty when it is. It carries the resourceVersion: a person may
-    ask anew, or cordon, at the same time."""
+    """The merge patch that makes a Node as it should be; empty when it is so. It carries the resourceVersion: a person
+    may ask again, or cordon, at the same time."""
     if not _ours(node, input):
         return {}
     metadata = node["metadata"]

@@ -1,6 +1,6 @@
-"""Who wants cluster-autoscaler to leave a Node alone: a person, a rollout, a preservation.
+"""Protection of a Node from cluster-autoscaler, by a person, a rollout or a preservation.
 
-All three share one annotation, `scale-down-disabled`. A rollout and a preservation each have a marker beside it: in
+All three share one annotation, `scale-down-disabled`. A rollout and a preservation each add a marker beside it: in
 whatever order they come and go, what a person has set is there at the end (I10).
 """
 
@@ -14,21 +14,23 @@ from resources.names import SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY, SCALE_D
 ON = "true"
 """The only value that cluster-autoscaler reads as yes."""
 BEFORE = "="
-"""In the marker of a preservation: between the machine's name, which has no such sign, and what a person wants."""
+"""Separator in the marker of a preservation, between the machine's name, which has no such character, and what a person
+wants."""
 
 
 @dataclass(frozen=True)
 class Protection:
     person: str | None = None
-    """What a person has set; "": took it away where it was a rollout's; None: nothing."""
+    """What a person has set; "": removed it where it was a rollout's; None: nothing."""
     pool: str = ""
-    """Whose rollout protects the Node."""
+    """The pool whose rollout protects the Node."""
     machine: str = ""
-    """Who is preserved on it."""
+    """The machine that is preserved on it."""
 
 
 def protection(annotations: Mapping[str, str]) -> Protection:
-    """As the annotations of a Node tell it. Who sets what we have set already changes nothing, and is not seen."""
+    """Reads the protection from a Node's annotations. Somebody who sets what we have set already changes nothing, and
+    is not seen."""
     there = annotations.get(SCALE_DOWN_DISABLED)
     pool = annotations.get(SCALE_DOWN_DISABLED_BY, "")
     machine, said, before = annotations.get(SCALE_DOWN_DISABLED_BY_PRESERVATION, "").partition(BEFORE)
@@ -40,8 +42,8 @@ def protection(annotations: Mapping[str, str]) -> Protection:
 
 
 def protection_patch(annotations: Mapping[str, str], wanted: Protection) -> dict[str, str | None]:
-    """The changes that make the annotations say so. A preservation is stronger than a person's `false` (seed 003,
-    note 6), and remembers it; a rollout is not."""
+    """The changes that make the annotations say so. A preservation overrides a person's `false` (seed 003, note 6), and
+    remembers it; a rollout does not."""
     ours = ON if wanted.pool and wanted.person is None else None
     said = "" if wanted.person is None else f"{BEFORE}{wanted.person}"
     should = {

@@ -1,1 +1,1 @@
-"""The role drain: a VM's Nodes are emptied, one short pass per attempt."""
+"""The role drain: it empties a VM's Nodes, in one short pass per attempt."""

@@ -1,4 +1,4 @@
-"""What stands in the way of an eviction, in words. Pure."""
+"""What stands in the way of an eviction, in words. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any
 Budget = dict[str, Any]
 
 VIOLATES = "disruption budget"
-"""In the API server's words when a budget refuses (429), and not when it only asks to come later (also 429)."""
+"""What the API server says when a budget refuses (429), and not when it only asks to come later (also 429)."""
 SEVERAL = "more than one PodDisruptionBudget"
 _WORDS_LIMIT = 300
 
 
 def refusal(status: int, message: str, budgets: Sequence[Budget]) -> tuple[str, str]:
-    """Why a pod is not evicted, and what to do about it ("" where nothing is known). `budgets`: those that select it.
+    """Why a pod is not evicted, and what to do about it ("" where nothing is known). `budgets`: those that select the
+    pod.
 
     The API server does not reliably name them: not at all where there are several.
     """
@@ -27,12 +28,13 @@ def refusal(status: int, message: str, budgets: Sequence[Budget]) -> tuple[str, 
         return f"blocked by PDB {names[0]} ({allowed} disruptions allowed)", _advice(budgets[0])
     if status == 429 and VIOLATES not in message:
         return "blocked: the API server asks to try again later", ""
-    # Or one pod's own trouble: a broken webhook, a namespace that is being deleted.
+    # Or the pod's own trouble: a broken webhook, a namespace that is being deleted.
     return f"blocked: {message[:_WORDS_LIMIT]}", ""
 
 
 def misconfigured(budget: Budget) -> bool:
-    """It allows nothing although all of its pods are well, so waiting does not help (MCM, isMisconfiguredPdb)."""
+    """Whether the budget allows nothing although all of its pods are well, so that waiting does not help (MCM,
+    isMisconfiguredPdb)."""
     status = budget.get("status") or {}
     expected: int = status.get("expectedPods", 0)
     return bool(
@@ -55,7 +57,7 @@ def _advice(budget: Budget) -> str:
 
 
 def selects(budget: Budget, labels: dict[str, str]) -> bool:
-    """A label selector of policy/v1: none selects nothing, an empty one everything."""
+    """Whether a label selector of policy/v1 matches: a missing one selects nothing, an empty one everything."""
     selector = budget["spec"].get("selector")
     if selector is None:
         return False

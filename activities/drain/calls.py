@@ -15,12 +15,13 @@ _GONE = (404, 409)  # 409: another pod of that name has come since
 
 
 async def cordon(kube: Kube, node: dict[str, Any], machine: str) -> None:
-    """Marked as ours, so that it can be told from a person's (I10). Raises KubeError, 404 when the Node is gone."""
+    """Cordons the Node, marked as ours, so that it can be told from a person's cordon (I10). Raises KubeError, 404 when
+    the Node is gone."""
     await rewrite(kube, node, lambda found: _cordon(found, machine))
 
 
 def _cordon(node: dict[str, Any], machine: str) -> dict[str, Any]:
-    """The merge patch. With the resourceVersion: by now the name may be another VM's."""
+    """The merge patch. It carries the resourceVersion: by now the name may be another VM's."""
     if is_cordoned(node):
         return {}
     version = node["metadata"]["resourceVersion"]
@@ -43,9 +44,9 @@ async def pods_of(kube: Kube, nodes: Iterable[dict[str, Any]]) -> list[Pod]:
 
 
 async def evict(kube: Kube, pod: Pod, grace: int | None) -> KubeError | None:
-    """None when it is going; else the refusal. Raises what is no answer to this one pod."""
+    """Evicts the pod: None when it is going, else the refusal. Raises what is no answer about this one pod."""
     metadata = pod["metadata"]
-    # The pod that we saw, not one of the same name that has come since.
+    # The uid: the pod that we saw, not one of the same name that has come since.
     options: dict[str, Any] = {"preconditions": {"uid": metadata["uid"]}}
     if grace is not None:
         options["gracePeriodSeconds"] = grace
@@ -74,7 +75,8 @@ async def budgets_of(kube: Kube, namespace: str) -> list[dict[str, Any]]:
 
 
 async def claimed(kube: Kube, claims: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Claim to the names of its PersistentVolume and its disk; without those that are missing, or never attached."""
+    """Maps each claim to the names of its PersistentVolume and its disk; without those that are missing, or never
+    attached."""
     found = {}
     for claim in claims:
         namespace, name = claim.split("/")

@@ -27,9 +27,10 @@ from resources.errors import NOT_YET
 from resources.messages import DrainInput, DrainOutput
 
 DEAD_AFTER = timedelta(minutes=5)
-"""MCM: a node NotReady for so long has a dead kubelet; nobody will confirm that its pods have stopped."""
+"""MCM: a node that has been NotReady for this long has a dead kubelet; nobody will confirm that its pods have
+stopped."""
 LOOKS = 5
-"""How often a Node that was drained before is tried to be looked at: it must not keep a VM."""
+"""How often a look at a Node that was drained before is tried: the look must not keep a VM."""
 ALIVE_WHEN = {"Ready": "True", "ReadonlyFilesystem": "False"}
 
 
@@ -45,7 +46,7 @@ class DrainActivities(Activities):
             last = input.force or (input.again and activity.info().attempt >= LOOKS)
             if e.type == NOT_YET or not last:
                 raise
-            # Tried again here it would be tried for ever: the workflow backs off by itself, and goes on when it may.
+            # A retry here would go on for ever: the workflow backs off on its own, and goes on when it may.
             raise ApplicationError(e.message, *e.details, type=e.type, non_retryable=True) from None
 
     async def _pass(self, input: DrainInput) -> DrainOutput:
@@ -62,17 +63,17 @@ class DrainActivities(Activities):
             if attempt == 1:
                 await tell(kube, node, input.machine, input.story)
             await calls.cordon(kube, node, input.machine.name)
-        # Of a VM with several Nodes one kubelet that lives is enough to confirm that pods have stopped.
+        # Where a VM has several Nodes, one living kubelet is enough to confirm that pods have stopped.
         dead = input.dead or all(_kubelet_is_dead(node, clock.now()) for node in nodes)
         sweep = Sweep(kube, input, nodes, memory, clock, dead=dead)
-        # Where the cordon is there already a first attempt may follow another drain of this node.
+        # Where the cordon is there already, a first attempt may follow another drain of this node.
         sweep.in_order = memory.attempt == attempt - 1 and (attempt > 1 or not cordoned)
         await sweep.look()
         try:
             output = await sweep.act()
             memory.attempt = attempt
         finally:
-            # Also of a pass that failed half-way: what it did is done.
+            # After a pass that failed half-way too: what it did is done.
             progress(sweep.words, **memory.model_dump(mode="json", by_alias=True, exclude_defaults=True))
         if output is None:
             raise NotYet(sweep.words, input.poll)
@@ -80,8 +81,8 @@ class DrainActivities(Activities):
 
 
 async def _nodes(kube: Kube, input: DrainInput, memory: Memory, attempt: int) -> tuple[list[dict[str, Any]], bool]:
-    """The VM's Nodes: the one that is named, and its twins, which are looked for at the first attempt. And whether
-    there is one of the name of which nobody can say whose it is."""
+    """The VM's Nodes: the one that is named, and its twins, which are looked for at the first attempt. Also whether
+    there is a Node with the name that nobody can attribute."""
     if input.provider_id and (attempt == 1 or memory.attempt == 0):
         labelled = await labelled_nodes(kube, input.machine.name, input.provider_id)
         memory.nodes = sorted({n["metadata"]["name"] for n in labelled} - {input.node_name})
@@ -96,8 +97,9 @@ async def _nodes(kube: Kube, input: DrainInput, memory: Memory, attempt: int) ->
 
 
 def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
-    """A Node of the name without a providerID is most likely the VM's own, registered anew, while the VM runs; but it
-    may be another's by now, and nobody's pods are evicted for a name. Raises NotYet while that may become known."""
+    """The output, with a word on a Node that has the machine's node name but no providerID. It is most likely the VM's
+    own, registered again while the VM runs; but it may be another's by now, and nobody's pods are evicted for a name.
+    Raises NotYet while that may become known."""
     if not unsure:
         return output
     words = (
@@ -111,7 +113,7 @@ def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
 
 
 def _kubelet_is_dead(node: dict[str, Any], now: datetime) -> bool:
-    """Or its file system is read-only, so that it cannot end a pod either (MCM D7, D8)."""
+    """Whether the kubelet is dead, or its file system read-only, so that it cannot end a pod either (MCM D7, D8)."""
     for condition in (node.get("status") or {}).get("conditions") or ():
         well, since = ALIVE_WHEN.get(condition.get("type")), read_time(condition.get("lastTransitionTime"))
         if well and condition.get("status") != well and since and now - since > DEAD_AFTER:

@@ -1,4 +1,4 @@
-"""What a drain reads off a pod. Pure: no calls, no clock."""
+"""What a drain reads from a pod. Pure: no calls, no clock."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Pod = dict[str, Any]
 
 MIRROR = "kubernetes.io/config.mirror"
 CORDON = "node.kubernetes.io/unschedulable"
-"""Key of the taint that a cordon is to the scheduler; its effect is NoSchedule."""
+"""Key of the taint that the scheduler sees for a cordon; its effect is NoSchedule."""
 SHORT_GRACE = 1
-"""Seconds that a pod gets on a node whose kubelet is dead: nobody there would use more (field case P47)."""
+"""Seconds of grace that a pod gets on a node whose kubelet is dead: nobody there would use more (field case P47)."""
 _GRACE = 30  # seconds, the API's default
 
 
@@ -28,8 +28,8 @@ def uid_of(pod: Pod) -> str:
 
 
 def left_alone(pod: Pod) -> bool:
-    """Mirror pods and DaemonSet pods, as kubectl has it (pkg/drain/filters.go). And those that have finished, which
-    kubectl deletes: they run nothing and hold no volume."""
+    """Whether a drain leaves the pod alone: mirror pods and DaemonSet pods, as in kubectl (pkg/drain/filters.go), and
+    those that have finished, which kubectl deletes: they run nothing and hold no volume."""
     owner = _controller(pod)
     return MIRROR in (pod["metadata"].get("annotations") or {}) or finished(pod) or owner.get("kind") == "DaemonSet"
 
@@ -39,7 +39,8 @@ def finished(pod: Pod) -> bool:
 
 
 def came_back(pod: Pod, since: datetime) -> bool:
-    """It was made after `since`, and its own tolerations let it onto a cordoned node: evicted, it would come again.
+    """Whether the pod was made after `since` and its own tolerations let it onto a cordoned node: evicted, it would
+    come again.
 
     The API's times have whole seconds, so one made in that very second counts as older, and is evicted.
     """
@@ -52,17 +53,18 @@ def _tolerations(pod: Pod) -> list[dict[str, str]]:
 
 
 def _lifts_cordon(toleration: dict[str, str]) -> bool:
-    """The rule of k8s.io/api/core/v1 Toleration.ToleratesTaint, for the cordon's taint, which has no value."""
+    """Whether a toleration lifts the cordon's taint, which has no value: the rule of k8s.io/api/core/v1
+    Toleration.ToleratesTaint."""
     if toleration.get("effect") not in (None, "", "NoSchedule"):
         return False
     key, exists = toleration.get("key"), toleration.get("operator") == "Exists"
     if not key:
-        return exists  # all taints
+        return exists  # it tolerates all taints
     return key == CORDON and (exists or not toleration.get("value"))
 
 
 def comes_again(pod: Pod) -> bool:
-    """Somebody makes another in its place."""
+    """Whether somebody makes another pod in its place."""
     return bool(_controller(pod))
 
 
@@ -75,14 +77,16 @@ def is_going(pod: Pod) -> bool:
 
 
 def grace_ends(pod: Pod, now: datetime) -> datetime:
-    """Of a pod that is going, or would go now. deletionTimestamp is that end (API conventions, graceful deletion)."""
+    """When the grace period ends of a pod that is going, or would go now. deletionTimestamp is that end (API
+    conventions, graceful deletion)."""
     if is_going(pod):
         return read_time(pod["metadata"]["deletionTimestamp"]) or now
     return later(now, seconds(pod["spec"].get("terminationGracePeriodSeconds", _GRACE)))
 
 
 def overdue(pod: Pod, now: datetime, dead: bool) -> bool:
-    """It should have gone by now. Of a dead kubelet no more is expected in a long grace period than in a short one."""
+    """Whether the pod should have gone by now. From a dead kubelet no more is expected in a long grace period than in a
+    short one."""
     if not is_going(pod):
         return False
     end = grace_ends(pod, now)
@@ -93,13 +97,13 @@ def overdue(pod: Pod, now: datetime, dead: bool) -> bool:
 
 
 def first(pod: Pod) -> tuple[int, str]:
-    """Sorts pods with volumes: the highest priority first (MCM)."""
+    """The sort key of pods with volumes: the highest priority first (MCM)."""
     return -(pod["spec"].get("priority") or 0), name_of(pod)
 
 
 def claims(pod: Pod) -> dict[str, bool]:
-    """`namespace/name` of each claim it uses, and whether the claim outlives it: a generic ephemeral volume's does not,
-    and is named after pod and volume."""
+    """`namespace/name` of each claim that the pod uses, and whether the claim outlives it: a generic ephemeral volume's
+    claim does not, and is named after pod and volume."""
     metadata = pod["metadata"]
     found = {}
     for volume in pod["spec"].get("volumes") or ():
@@ -111,5 +115,5 @@ def claims(pod: Pod) -> dict[str, bool]:
 
 
 def in_use(pods: Iterable[Pod]) -> Counter[str]:
-    """Claims, with how many of the pods use each. A pod that has finished holds no volume any more."""
+    """Claims, with how many of the pods use each. A pod that has finished no longer holds a volume."""
     return Counter(c for pod in pods if not finished(pod) for c in claims(pod))

@@ -1,8 +1,8 @@
-"""One pass over the pods of a VM's nodes: what can be done at once is done, and what is in the way is said.
+"""One pass over the pods of a VM's nodes: it does what can be done at once, and says what is in the way.
 
 Pods without volumes go all at once. Pods with volumes go one at a time, the highest priority first: each is waited for
 until its own volumes are detached here and attached elsewhere, so that a cloud never has to move them all together
-(machine-controller-manager, pkg/util/provider/drain). A pod is evicted, never deleted, but by force (I12).
+(machine-controller-manager, pkg/util/provider/drain). A pod is evicted; only force deletes it (I12).
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from resources.messages import DrainInput, DrainOutput
 T = TypeVar("T")
 
 AT_ONCE = 16
-"""Calls in flight: one pass over 250 pods, each of which a budget refuses, stays well below a minute."""
+"""Calls in flight: one pass over 250 pods, each refused by a budget, stays well below a minute."""
 LONGEST_WAIT = 12
-"""Of a refused pod, in passes: 60 s with one pass every 5 s."""
+"""The longest wait of a refused pod, in passes: 60 s with one pass every 5 s."""
 BEGINS = timedelta(seconds=15)
-"""How long a pass begins with more pods. An attempt has a minute (Timings.call_timeout), a call 20 s: where each of
-many is slow, what was done and what failed must be said all the same."""
+"""How long a pass goes on to take up more pods. An attempt has a minute (Timings.call_timeout), a call 20 s: where each
+of many calls is slow, the pass must still say what was done and what failed."""
 
 
 class Sweep:
@@ -50,7 +50,7 @@ class Sweep:
         self.clock = clock
         self.dead = dead
         self.in_order = True
-        """Whether the memory is of the pass just before this one."""
+        """Whether the memory comes from the pass just before this one."""
         self._listed: list[Pod] = []
         self._moving: list[Pod] = []
         self._abandoned: list[Pod] = []
@@ -73,7 +73,7 @@ class Sweep:
             memory.moves.clear()
 
     async def act(self) -> DrainOutput | None:
-        """None when it is not over: `words` says why."""
+        """Acts on the pods. Returns None when the drain is not over: `words` says why."""
         memory = self.memory
         self._began = self.clock.now()
         if self.input.force:
@@ -113,7 +113,7 @@ class Sweep:
 
     @cached_property
     def _back(self) -> list[Pod]:
-        """Those that evictions do not get rid of."""
+        """Pods that evictions do not get rid of."""
         since = self.input.since
         if since is None:
             return []
@@ -128,7 +128,7 @@ class Sweep:
 
     async def _gently(self) -> None:
         waiting = []
-        # A kubelet that lives has time to unmount. What is past that too waits for a finalizer, say.
+        # A living kubelet gets time to unmount. What is past that too waits for a finalizer, for example.
         due = self.clock.now() - (timedelta(0) if self.dead else self.input.detach_timeout)
         for pod in self._to_go:
             if not pods.is_going(pod):
@@ -161,7 +161,7 @@ class Sweep:
     async def _refused(self, pod: Pod, refusal: KubeError, before: Refused | None) -> Refused:
         poll = self.input.poll
         wait = min(before.wait * 2, poll * LONGEST_WAIT) if before else poll
-        # Its own back-off ends with the pass that comes nearest. What the API server asks for is not cut short.
+        # Our own back-off ends with the nearest pass. What the API server asks for is not cut short.
         again = timedelta(seconds=refusal.retry_after) if refusal.retry_after else wait - poll / 2
         selecting = await self._budgets_of(pod) if refusal.status in (429, 500) else []
         why, advice = budgets.refusal(refusal.status, refusal.message, selecting)
@@ -174,7 +174,7 @@ class Sweep:
         return [b for b in await self._budgets[namespace] if budgets.selects(b, labels)]
 
     async def _force(self, pod: Pod) -> None:
-        """I12: the eviction comes first. The deadline has passed, or an operator insists."""
+        """Forces the pod out; the eviction comes first (I12). The deadline has passed, or an operator insists."""
         async with self._slots:
             if self._late:
                 return
@@ -213,7 +213,8 @@ class Sweep:
         return pods.grace_ends(pod, self.clock.now()) + self.input.detach_timeout
 
     async def _move(self, pod: Pod) -> Move:
-        """Only of volumes that no other pod has a share in, and that are attached (not every volume ever is)."""
+        """What is waited for after the pod's eviction. Its volumes are those that no other pod shares and that are
+        attached (not every volume ever is)."""
         claims = {c: outlives for c, outlives in pods.claims(pod).items() if c not in self.memory.shared}
         found = await self._permitted(calls.claimed(self.kube, claims), {})
         attached = await self._attached() if found else None
@@ -222,11 +223,11 @@ class Sweep:
         return Move(pod=name_of(pod), volumes=volumes, outlive=outlive, until=self._until(pod))
 
     async def _has_arrived(self, uid: str, move: Move) -> bool:
-        """Or is not waited for any more."""
+        """Whether the pod has arrived, or is no longer waited for."""
         now = self.clock.now()
-        pod = next((p for p in self._to_go if uid_of(p) == uid), None)  # one that has finished holds no volume any more
+        pod = next((p for p in self._to_go if uid_of(p) == uid), None)  # one that has finished no longer holds a volume
         if pod is not None:
-            # It may stand there as before: its eviction was answered with a conflict.
+            # The pod may stay as it was: its eviction was answered with a conflict.
             return not pods.is_going(pod) or now > move.until
         attached = await self._attached() if move.volumes else None
         if self._unknown:
@@ -244,7 +245,8 @@ class Sweep:
         return False
 
     async def _find_lost(self) -> None:
-        """Volumes on their way off, whose pods have gone: a worker may have died before it noted the eviction."""
+        """Finds volumes that are being detached and whose pods have gone: a worker may have died before it noted the
+        eviction."""
         known = {v for move in self.memory.moves.values() for v in move.volumes}
         used = pods.in_use(self._listed)
         for name in (await self._attached()).here.keys() - known:
@@ -260,7 +262,7 @@ class Sweep:
         return self._attachments
 
     async def _permitted(self, call: Awaitable[T], otherwise: T) -> T:
-        """Pods go also where the right is missing that volumes need."""
+        """Awaits the call; `otherwise` without the right. Pods go even where the right that volumes need is missing."""
         try:
             return await call
         except KubeError as e:
@@ -272,11 +274,11 @@ class Sweep:
     # -- the end
 
     async def _end(self) -> DrainOutput | None:
-        """No pod is waited for any more. What is still attached then goes with the VM, and not before: one that is out
-        of reach may still write."""
+        """Ends the drain. No pod is waited for any longer. What is still attached then goes with the VM, and not
+        before: a pod that is out of reach may still write."""
         memory = self.memory
         left = [f"{name_of(pod)}: still terminating after its grace period" for pod in self._abandoned]
-        if not self.input.again:  # else it was said
+        if not self.input.again:  # otherwise it was said before
             left += [f"{name_of(pod)}: came back: it tolerates the cordon" for pod in self._back]
         if self.input.keep:
             return DrainOutput(pods=memory.pods, left=[*left, *filter(None, [memory.unknown])])
@@ -295,7 +297,7 @@ class Sweep:
 
 
 async def _all(calls: Iterable[Awaitable[object]]) -> None:
-    """All of them, also when one fails: what an eviction did must be noted."""
+    """Awaits all calls, even when one fails: what an eviction did must be noted."""
     for answer in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(answer, BaseException):
             raise answer

@@ -13,17 +13,17 @@ SHOWN = 3
 
 @dataclass(frozen=True)
 class Scene:
-    """After a pass: pods by name."""
+    """What a pass has found: pods by name."""
 
     now: datetime
     gone: int
     total: int
     blocked: Sequence[tuple[str, Refused]] = ()
-    """With why."""
+    """Blocked pods, with the reason."""
     going: Sequence[tuple[str, datetime]] = ()
-    """Those that are terminating and waited for, with the ends of their grace periods."""
+    """Pods that are terminating and waited for, with the ends of their grace periods."""
     volumes: Sequence[str] = ()
-    """What is waited for of them, in words."""
+    """What the volumes are waited for, in words."""
     queued: int = 0
     """Pods with volumes whose turn comes when `before` has arrived."""
     before: str = ""
@@ -55,7 +55,7 @@ def _grace(end: datetime, now: datetime) -> str:
 
 
 def moving(volumes: Sequence[str], pod: str, until: datetime, *, away: bool = False) -> str:
-    """`away`: they are detached, and not yet attached to another node."""
+    """`away`: the volumes are detached, and not yet attached to another node."""
     of = f" of {pod}" if pod else ""
     more = f" and {len(volumes) - 1} more" if len(volumes) > 1 else ""
     to = "attach to another node" if away else "detach"
@@ -63,10 +63,10 @@ def moving(volumes: Sequence[str], pod: str, until: datetime, *, away: bool = Fa
 
 
 def moment(time: datetime, now: datetime) -> str:
-    """With the date, if it is not today's."""
+    """The time of day, with the date if it is not today's."""
     return time_of_day(time) if time.date() == now.date() else f"{time:%Y-%m-%d} {time_of_day(time)}"
 
 
 def time_of_day(time: datetime) -> str:
-    """14:05, 14:03:20."""
+    """The time of day: 14:05, 14:03:20."""
     return f"{time:%H:%M:%S}".removesuffix(":00")

@@ -24,9 +24,9 @@ from resources.settings import ClusterSettings, Settings
 Object = dict[str, Any]
 
 MERGE_PATCH = "application/merge-patch+json"
-CALL_TIMEOUT = 20.0  # seconds, of one request that is no watch, its answer read to the end
+CALL_TIMEOUT = 20.0  # seconds for one request that is no watch, until its answer is read to the end
 LIVEZ = "/livez"
-"""It is small, exempt from the server's own throttling, and open to whoever has credentials."""
+"""The path is small, exempt from the server's own throttling, and open to anybody with credentials."""
 
 _CLASS_OF_STATUS = {
     400: ErrorClass.INVALID,
@@ -56,7 +56,7 @@ class KubeError(Exception):
 
     @property
     def refused(self) -> bool:
-        """The server answers, and our credentials are not what it wants."""
+        """The server answers, and does not accept our credentials."""
         return self.status in (401, 403)
 
     @property
@@ -66,7 +66,7 @@ class KubeError(Exception):
 
     @property
     def silent(self) -> bool:
-        """No answer, or one that says that nothing can be known: a proxy without server, a server without storage."""
+        """No answer, or one that says that nothing can be known: a proxy without a server, a server without storage."""
         return self.status == 0 or (self.status >= 500 and not self.busy)
 
 
@@ -79,7 +79,7 @@ class Kube:
 
     @classmethod
     async def connect(cls, name: str, settings: ClusterSettings, kubeconfig: str | None) -> Kube:
-        """By in-cluster access, else by kubeconfig (a path; None: the usual places) and context."""
+        """Connects by in-cluster access, else by kubeconfig (a path; None: the usual places) and context."""
         kube = cls(name, Access(name, settings, kubeconfig))
         await kube.ready()
         return kube
@@ -92,8 +92,8 @@ class Kube:
         await self._access.close()
 
     async def alive(self, patience: float, path: str = LIVEZ) -> None:
-        """Returns when the server has answered a small read, on a connection of its own: those that are kept may be
-        dead while the server is well. `patience`: seconds in which the event loop has turns."""
+        """Returns when the server has answered a small read, on a connection of its own: kept connections may be dead
+        while the server is well. `patience`: seconds in which the event loop has turns."""
         for again in (True, False):
             api, version = await self._client()
             try:
@@ -126,7 +126,7 @@ class Kube:
         return await self._json("GET", path, query)
 
     async def find(self, path: str, **query: str) -> Object | None:
-        """Like `get`, None when there is no such object."""
+        """Like `get`, but None when there is no such object."""
         try:
             return await self.get(path, **query)
         except KubeError as e:
@@ -152,7 +152,8 @@ class Kube:
         return True
 
     async def delete_this(self, path: str, found: Object, **options: Any) -> bool:
-        """The very object that was read. False when it is gone, also where another one of its name has come since."""
+        """Deletes the very object that was read. False when it is gone, even where another one of its name has come
+        since."""
         try:
             return await self.delete(path, {**options, "preconditions": {"uid": found["metadata"]["uid"]}})
         except KubeError as e:
@@ -207,7 +208,8 @@ class Kube:
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str | None, timeout: Any
     ) -> aiohttp.ClientResponse:
-        """The answer, whatever it says; after a 401 that of a second request, if there are other credentials now."""
+        """The answer, whatever it says; after a 401, the answer to a second request, if there are other credentials
+        now."""
         for again in (True, False):
             api, version = await self._client()
             request = await api.param_serialize(
@@ -268,7 +270,7 @@ def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
 
 
 def segment(name: str) -> str:
-    """A name as a part of a path. Raises KubeError for one that no object can have, before anything is asked."""
+    """A name as part of a path. Raises KubeError for one that no object can have, before anything is asked."""
     if not is_segment(name):
         raise KubeError(400, "BadRequest", f"no object can be called {name[:300]!r}")
     return quote(name, safe="")
@@ -290,7 +292,8 @@ class Clusters:
         self._open: dict[str, Kube] = {}
 
     async def get(self, name: str) -> Kube:
-        """Raises SettingsError with the known names when the cluster is not in the settings; else as Kube.ready."""
+        """Returns the API server of that name. Raises SettingsError with the known names when the cluster is not in the
+        settings, and otherwise what Kube.ready raises."""
         settings = self._settings.cluster(name)
         if name not in self._open:
             path = str(self._settings.path(settings.kubeconfig)) if settings.kubeconfig else None

@@ -25,8 +25,8 @@ VERSIONS = ("client.authentication.k8s.io/v1", "client.authentication.k8s.io/v1b
 PATIENCE = 30.0  # seconds that it may take; `aws eks get-token` asks STS first
 PATIENCE_WITH_PEOPLE = 300.0
 OUTPUT_LIMIT = 1 << 20  # bytes
-HEARD = 2048  # bytes of the end of what it said on stderr: what is looked through for secrets
-MESSAGE_LENGTH = 300  # characters of what it said on stderr
+HEARD = 2048  # bytes: the end of what it wrote to stderr, which is looked through for secrets
+MESSAGE_LENGTH = 300  # characters quoted of what it wrote to stderr
 # What could be a key, a token or a part of one; names of files, hosts and errors have no digits among so many letters.
 _SECRET = re.compile(r"eyJ[\w.+/=-]+|(?=[^\s\d]*\d)[\w+/=~%-]{16,}|(?i:(?<=bearer )|(?<=basic ))\S+")
 _NAMED = re.compile(r"(?i)((?:token|secret|password|passwd|api[_-]?key)[\w.-]*[\"']?\s*[:=]\s*)\S+")
@@ -54,8 +54,8 @@ async def run_plugin(
 ) -> PluginCredentials:
     """Runs the command of `config`, the kubeconfig's `exec`. Raises CredentialsError.
 
-    `folder`: where a relative path begins; a bare name is looked for in PATH. `cluster`: ExecCredential's spec.cluster,
-    where the plugin wants to know it. `interactive`: whether there is a person to ask.
+    `folder`: what a relative path is relative to; a bare name is looked for in PATH. `cluster`: ExecCredential's
+    spec.cluster, where the plugin wants to know it. `interactive`: whether there is a person to ask.
     """
     name, version = str(config.get("command") or ""), config.get("apiVersion")
     if not name:
@@ -86,7 +86,8 @@ async def _output(
             stdin=None if interactive else asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
             stderr=None if interactive else asyncio.subprocess.PIPE,
-            # Its children end with it. One that asks a person must stay in the terminal's group.
+            # A session of its own, so that its children end with it. One that asks a person must stay in the terminal's
+            # group.
             start_new_session=not interactive,
         )
     except OSError as e:
@@ -110,7 +111,7 @@ async def _output(
 
 
 async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReader | None) -> bytes:
-    """All that it says; one that says too much is killed."""
+    """All of its output; a program that writes too much is killed."""
     found = b""
     while stream is not None and (chunk := await stream.read(1 << 16)):
         if len(found) <= OUTPUT_LIMIT:
@@ -121,7 +122,7 @@ async def _read(process: asyncio.subprocess.Process, stream: asyncio.StreamReade
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:
-    """Its pipes are read to the end, without which nobody hears that it has ended."""
+    """Ends the program. Its pipes are read to the end, or nobody would hear that it has ended."""
     _kill(process)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(1.0):
@@ -138,7 +139,7 @@ def _kill(process: asyncio.subprocess.Process) -> None:
 
 
 def _scrubbed(said: bytes, hidden: Sequence[str]) -> str:
-    """The end of what it said, in one line, without what looks like a secret."""
+    """The end of its output, in one line, without what looks like a secret."""
     text = " ".join(said[-HEARD:].decode(errors="replace").split())
     for value in hidden:
         if len(value) >= 8:
@@ -148,7 +149,7 @@ def _scrubbed(said: bytes, hidden: Sequence[str]) -> str:
 
 
 def _credentials(name: str, version: str, output: bytes) -> PluginCredentials:
-    """Its answer. No error quotes it."""
+    """The credentials in its answer. No error quotes it."""
     try:
         answer = json.loads(output)
         kind, said, status = answer["kind"], answer["apiVersion"], answer.get("status") or {}

@@ -1,4 +1,4 @@
-"""A machine's story as Kubernetes Events on its Node, so that `kubectl describe node` tells it."""
+"""A machine's story as Kubernetes Events on its Node, so that `kubectl describe node` shows it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ COMPONENT = "hostler"
 
 
 async def tell(kube: Kube, node: dict[str, Any], machine: MachineRef, story: Iterable[Happening]) -> None:
-    """One Event for each happening, once. An Event that cannot be written holds nothing up: it is only a story."""
+    """Writes one Event for each happening, once. An Event that cannot be written holds nothing up: it is only a
+    story."""
     for happening in story:
         try:
             await kube.create(f"/api/v1/namespaces/{NAMESPACE}/events", _event(node, machine, happening))

@@ -1,4 +1,4 @@
-"""What a machine wants to know of its Node: the projection that the watch signals, and its digest."""
+"""What a machine needs to know of its Node: the projection that the watch signals, and its digest."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from resources.names import (
 
 HEALTHY_WHEN_FALSE = "False"
 ANNOTATIONS = (MARKED_ANNOTATION, PRIORITY_ANNOTATION, PRESERVE_ANNOTATION)
-"""Those that a machine reads; a change of another is no news."""
+"""The annotations that a machine reads; a change of any other is no news."""
 
 
 def project(node: dict[str, Any], epoch: int, seq: int, twins: Iterable[str] = ()) -> NodeFacts:
     """The facts of one Node object as JSON. Heartbeat times are not among them: they would be a change every time.
 
-    Kubelets and people write a Node as they like. Long words, long lists and times that nobody means are cut; raises
-    what `MALFORMED` names where an identity (name, uid, providerID) is none."""
+    Kubelets and people write to a Node what they like. Long words, long lists and absurd times are cut; raises what
+    `MALFORMED` names where an identity (name, uid, providerID) is invalid.
+    """
     metadata, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {c["type"]: c for c in status.get("conditions") or ()}
     ready = conditions.get("Ready", {})
@@ -70,8 +71,8 @@ def _created(metadata: dict[str, Any]) -> datetime:
 
 
 def _annotations(there: dict[str, str]) -> dict[str, str]:
-    """scale-down-disabled only where it is a matter of preservation, so that a rollout's marks are no news; "" where
-    it was taken away from a Node that is preserved."""
+    """The annotations that count. scale-down-disabled is among them only where a preservation is concerned, so that a
+    rollout's marks are no news; "" where it was removed from a Node that is preserved."""
     read = {k: there[k] for k in ANNOTATIONS if k in there}
     if SCALE_DOWN_DISABLED_BY_PRESERVATION in there:
         read[SCALE_DOWN_DISABLED] = there.get(SCALE_DOWN_DISABLED, "")
@@ -91,13 +92,14 @@ ALWAYS = {
     *("exists", "name", "provider_id", "uid", "created", "ready", "conditions", "reason", "startup_taints"),
     *("deleting", "addresses"),
 }
-"""The fields that were in a digest from the beginning."""
+"""The fields that have been in the digest from the beginning."""
 NEVER = {"epoch", "seq", "unschedulable", "not_ready_taint"}
 
 
 def digest(facts: NodeFacts) -> str:
-    """8 bytes in base64. What Hostler itself writes on a Node (the cordon, the removal of the ready taint) is not in
-    it, nor are numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"), which move with every report.
-    Without what is seldom there it is what it was before that was known: an upgrade tells nobody the same again."""
+    """8 bytes in base64. The digest leaves out what Hostler itself writes on a Node (the cordon, the removal of the
+    ready taint), and numbers in the kubelet's words ("PLEG was last seen active 3m5s ago"), which move with every
+    report. A field that is seldom set counts only when it is: so the digest is the same as before that field existed,
+    and an upgrade tells nobody the same again."""
     words = facts.model_copy(update={"reason": re.sub(r"[\d.]+", "", facts.reason)})
     return base64.b64encode(hashlib.sha256(lasting(words, ALWAYS, NEVER).encode()).digest()[:8]).decode()

@@ -1,9 +1,9 @@
 """How one API server is reached: what a kubeconfig or in-cluster access says, read again as its credentials rotate.
 
-As client-go does it: files are read again every minute (tokens, certificates, authorities, the kubeconfig itself), a
-plugin runs again when what it gave expires; and both at once when the server has refused what is known. The library,
-`kubernetes.aio`, merges kubeconfigs and finds the context, but reads each file once, loses a plugin's error, and leaves
-a file behind for every certificate.
+It works as client-go does: files are read again every minute (tokens, certificates, authorities, the kubeconfig
+itself), a plugin runs again when what it gave expires, and both happen at once when the server has refused what is
+known. The library, `kubernetes.aio`, merges kubeconfigs and finds the context, but reads each file once, loses a
+plugin's error, and leaves a file behind for every certificate.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Credentials:
     server: str
     verify: bool = True
     authority: str | None = field(default=None, repr=False)
-    """PEM; None: the system's."""
+    """PEM; None: the system's own."""
     server_name: str | None = None
     proxy: str | None = None
     authorization: str | None = field(default=None, repr=False)
@@ -59,7 +59,7 @@ class Credentials:
 
 
 class Access:
-    """A client of one API server whose credentials are fresh. Made for one event loop; `close` it.
+    """A client of one API server whose credentials are kept fresh. It is made for one event loop; `close` it.
 
     `interactive`: a plugin may ask the person at this terminal.
     """
@@ -82,8 +82,8 @@ class Access:
         """It grows whenever the credentials change."""
 
     async def client(self) -> k8s.ApiClient:
-        """Raises SettingsError where the settings lead to no credentials, CredentialsError where a plugin gives none;
-        both only as long as there were none before: what is known serves until the server refuses it."""
+        """The client. Raises SettingsError where the settings lead to no credentials, CredentialsError where a plugin
+        gives none; both only as long as there have never been any: what is known serves until the server refuses it."""
         if time.monotonic() >= self._look_at:
             async with self._lock:
                 if time.monotonic() >= self._look_at:
@@ -98,11 +98,11 @@ class Access:
         return self._client
 
     async def renew(self, version: int, *, plugin: bool = True) -> bool:
-        """The server refused what was known as `version`: whether something else is known now.
+        """Renews what was known as `version`, which the server refused; whether something else is known now.
 
-        `plugin`: a plugin runs again, too. Raises CredentialsError where nothing can be read.
+        `plugin`: a plugin runs again too. Raises CredentialsError where nothing can be read.
         """
-        async with self._lock:  # many are refused at once, and one of them looks
+        async with self._lock:  # many are refused at once, and only one of them looks
             if self.version == version:
                 try:
                     await self._look(refused=plugin)
@@ -145,11 +145,11 @@ class Access:
             yield
         except CredentialsError as e:
             raise CredentialsError(f"cluster {self._name}: {where}: {e}") from None
-        except yaml.YAMLError:  # its words quote the file
+        except yaml.YAMLError:  # its message quotes the file
             raise SettingsError(f"cluster {self._name}: {where}: not YAML") from None
         except (k8s_config.ConfigException, OSError, ValueError) as e:
             raise SettingsError(f"cluster {self._name}: {where}: {e}") from None
-        except (AttributeError, KeyError, TypeError):  # wherever a mapping should be and is none
+        except (AttributeError, KeyError, TypeError):  # somewhere there is no mapping where one should be
             raise SettingsError(f"cluster {self._name}: {where}: not a kubeconfig") from None
 
     def _read(self) -> tuple[_Section, _Section]:
@@ -180,7 +180,7 @@ class Access:
         else:
             try:
                 client = _client(found)
-            except (OSError, ValueError):  # a certificate and the key of another one: a rotation is under way
+            except (OSError, ValueError):  # a certificate with another one's key: a rotation is under way
                 self._credentials = former
                 raise
             if self._client is not None:
@@ -204,7 +204,7 @@ class _Section:
         return self._value[key]
 
     def content(self, key: str) -> str | None:
-        """Of `<key>-data`, else of the file that `key` names. Raises OSError, ValueError."""
+        """The content of `<key>-data`, or else of the file that `key` names. Raises OSError, ValueError."""
         if inline := self.get(f"{key}-data"):
             try:
                 return base64.b64decode(inline).decode()
@@ -227,7 +227,7 @@ def _text(path: Path, key: str) -> str:
 
 
 def _pod() -> tuple[_Section, _Section]:
-    """In-cluster access as a kubeconfig would say it."""
+    """In-cluster access, as a kubeconfig would say it."""
     host, port = (os.environ.get(name) for name in (pod.SERVICE_HOST_ENV_NAME, pod.SERVICE_PORT_ENV_NAME))
     if not (host and port):
         raise ValueError(f"this is no pod: {pod.SERVICE_HOST_ENV_NAME} and {pod.SERVICE_PORT_ENV_NAME} are not set")
@@ -237,7 +237,7 @@ def _pod() -> tuple[_Section, _Section]:
 
 
 def _static(cluster: _Section, user: _Section) -> Credentials:
-    """What stands in the kubeconfig and its files."""
+    """The credentials that stand in the kubeconfig and its files."""
     found = Credentials(
         server=str(cluster["server"]).rstrip("/"),
         verify=not cluster.get("insecure-skip-tls-verify"),
@@ -261,14 +261,15 @@ class _Plugin:
     def __init__(self) -> None:
         self._asked: dict[str, Any] | None = None
         self._vain_until = 0.0
-        """It has just failed, or given what it gave before."""
+        """Until then no run is worth it: the plugin has just failed, or given the same as before."""
         self._given: PluginCredentials | None = None
         self._error = CredentialsError("")
 
     async def ask(
         self, config: dict[str, Any], folder: Path, cluster: _Section, interactive: bool, refused: bool
     ) -> PluginCredentials:
-        """Runs it when it is another one, when its answer has expired or was refused; but not again and again."""
+        """Runs the plugin when it is another one, or when its answer has expired or was refused; but not again and
+        again."""
         now = time.monotonic()
         if config == self._asked and now < self._vain_until:
             if self._given is None:
@@ -301,7 +302,8 @@ def _cluster_info(cluster: _Section) -> dict[str, Any]:
 
 
 class _Provider:
-    """An auth-provider (OpenID Connect), which the library asks. What it refreshed is kept here, not in the file."""
+    """An auth-provider (OpenID Connect), which the library asks. What it refreshed is kept here, not written to the
+    file."""
 
     def __init__(self) -> None:
         self._said: dict[str, Any] | None = None
@@ -326,7 +328,7 @@ class _Provider:
 
 
 def _client(c: Credentials) -> k8s.ApiClient:
-    """Raises OSError, ValueError for certificates that are none."""
+    """Makes the client. Raises OSError, ValueError for certificates that are invalid."""
     configuration = k8s.Configuration(host=c.server, ca_cert_data=c.authority, proxy=c.proxy)
     configuration.verify_ssl = c.verify
     configuration.tls_server_name = c.server_name

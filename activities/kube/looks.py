@@ -1,6 +1,7 @@
-"""Fresh reads of a machine's Nodes and their kubelets' Leases: a plain GET is answered by etcd's quorum, from no cache.
+"""Fresh reads of a machine's Nodes and their kubelets' Leases: a plain GET is answered by etcd's quorum, not by a
+cache.
 
-Which Node is a machine's, and which counts where there are several, says `activities.kube.whose`.
+`activities.kube.whose` decides which Node is a machine's, and which counts where there are several.
 """
 
 from __future__ import annotations
@@ -19,20 +20,20 @@ from resources.names import MACHINE_NAME_LABEL
 
 NODES = "/api/v1/nodes"
 PAGE = "500"
-"""Nodes in one answer, where all are read: what a large cluster's take is not held at once."""
+"""Nodes in one answer where all are read: those of a large cluster are not held at once."""
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
 @dataclass(frozen=True)
 class Found:
     node: dict[str, Any] | None = None
-    """The Node of the VM, as JSON; of several the one that counts."""
+    """The VM's Node, as JSON; where there are several, the one that counts."""
     namesake: dict[str, Any] | None = None
     """The Node of the expected name, where it is not, or not yet, known to be the VM's."""
 
 
 async def find_node(kube: Kube, machine: str, node_name: str | None, provider_id: str, uid: str = "") -> Found:
-    """By name and by label. `uid`: of the Node object that the machine knows. Raises KubeError."""
+    """Finds the Node by name and by label. `uid`: of the Node object that the machine knows. Raises KubeError."""
     named = await kube.find(node_path(node_name)) if node_name else None
     ours = named is not None and whose(named, provider_id, uid) is Whose.OURS
     if ours and named is not None and ready_status(named) == "True":
@@ -49,14 +50,14 @@ async def labelled_nodes(kube: Kube, machine: str, provider_id: str) -> list[dic
 
 
 async def labelled(kube: Kube, machine: str) -> list[dict[str, Any]]:
-    """Whatever has the machine's name as its label, which proves nothing. Raises KubeError."""
+    """Every Node that has the machine's name as its label, which proves nothing. Raises KubeError."""
     items: list[dict[str, Any]] = (await kube.get(NODES, labelSelector=f"{MACHINE_NAME_LABEL}={machine}"))["items"]
     return items
 
 
 async def nodes_of(kube: Kube, vms: Collection[str]) -> list[dict[str, Any]]:
-    """The Nodes of VMs, by their provider_key, among all of the cluster: no selector knows spec.providerID. For none
-    nothing is read. Raises KubeError."""
+    """The Nodes of VMs, by their provider_key, among all of the cluster: no selector knows spec.providerID. Without any
+    VM nothing is read. Raises KubeError."""
     found, query = list[dict[str, Any]](), {"limit": PAGE}
     while vms:
         page = await kube.get(NODES, **query)
@@ -68,12 +69,13 @@ async def nodes_of(kube: Kube, vms: Collection[str]) -> list[dict[str, Any]]:
 
 
 async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:
-    """The Node that counts. Raises KubeError."""
+    """The labelled Node that counts. Raises KubeError."""
     return counting(await labelled_nodes(kube, machine, provider_id))
 
 
 def counting(nodes: list[dict[str, Any]], uid: str = "") -> dict[str, Any] | None:
-    """Of one VM's Nodes. One look cannot see whether a Lease moves: a Ready one is taken at its word."""
+    """The one that counts among a VM's Nodes. One look cannot see whether a Lease moves: a Ready Node is taken at its
+    word."""
     if not nodes:
         return None
     one = the_one(map(Rival.of, nodes), {uid})
@@ -81,7 +83,7 @@ def counting(nodes: list[dict[str, Any]], uid: str = "") -> dict[str, Any] | Non
 
 
 async def our_node(kube: Kube, input: AtNode) -> dict[str, Any] | None:
-    """None when it is gone, or when the name is not, or not surely, our VM's any more. Raises KubeError."""
+    """The Node; None when it is gone, or when its name is no longer, or not surely, our VM's. Raises KubeError."""
     node = await kube.find(node_path(input.node_name))
     return node if node is not None and whose(node, input.provider_id, input.node_uid) is Whose.OURS else None
 
@@ -96,13 +98,14 @@ async def the_node(kube: Kube, input: AtNode) -> dict[str, Any]:
 
 
 async def lease_renewed(kube: Kube, node_name: str) -> datetime | None:
-    """renewTime, by the kubelet's own clock; None when there is no Lease or nobody renewed it. Raises KubeError."""
+    """renewTime, by the kubelet's own clock; None when there is no Lease or it was never renewed. Raises KubeError."""
     lease = await kube.find(f"{LEASES}/{segment(node_name)}")
     renewed = ((lease or {}).get("spec") or {}).get("renewTime")
     return read_time(renewed)
 
 
 def transitions(node: dict[str, Any]) -> dict[str, datetime]:
-    """When each condition became what it is. One that says no time, or none that can be read, is left out."""
+    """When each condition changed to its present status. A condition without a time, or without a readable one, is left
+    out."""
     conditions = (node.get("status") or {}).get("conditions") or ()
     return {c["type"]: time for c in conditions if (time := read_time(c.get("lastTransitionTime")))}

@@ -1,4 +1,4 @@
-"""Waiting for somebody else's answer, and for no longer than they deserve."""
+"""Waits for somebody else's answer, and for no longer than it deserves."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ TURNS = 20
 
 
 async def patiently(work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Raises TimeoutError after so many seconds in which the event loop had TURNS turns: where others hold it up for as
-    long, an answer that came meanwhile has not been looked at yet, and nobody was silent."""
+    """Awaits `work`. Raises TimeoutError after so many seconds in which the event loop also had TURNS turns: where
+    others hold the loop up for that long, an answer that came meanwhile has not been looked at yet, and nobody was
+    silent."""
     task = asyncio.create_task(work)
     try:
         for _ in range(TURNS):

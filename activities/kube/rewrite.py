@@ -1,4 +1,4 @@
-"""Read a Node, write what is to change of it, and read it again where somebody else was faster."""
+"""Reads a Node, writes what is to change, and reads it again where somebody else was faster."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from activities.kube.client import Kube, KubeError, node_path
 Object = dict[str, Any]
 
 CONFLICTS = 5
-"""Reads again so often when somebody else writes the same Node at the same time."""
+"""Further reads when somebody else writes the same Node at the same time."""
 
 
 async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]) -> Object:
-    """The Node as it is after it. The first try is with the Node as the caller has read it.
+    """Returns the Node as it is afterwards. The first try uses the Node as the caller has read it.
 
     `patch_of` makes a merge patch, an empty one where nothing is to be done; it carries the resourceVersion where what
-    it changes depends on what is there. Raises KubeError: 404 when the Node is gone, also where another has its name.
+    it changes depends on what is there. Raises KubeError: 404 when the Node is gone, even where another has its name.
     """
     path, uid = node_path(node["metadata"]["name"]), node["metadata"].get("uid")
     for left in reversed(range(CONFLICTS)):
@@ -36,7 +36,7 @@ async def rewrite(kube: Kube, node: Object, patch_of: Callable[[Object], Object]
 
 
 async def rewrite_if_there(kube: Kube, node: Object | None, patch_of: Callable[[Object], Object]) -> Object | None:
-    """As `rewrite`; None when the Node is gone."""
+    """Like `rewrite`, but None when the Node is gone."""
     if node is None:
         return None
     try:

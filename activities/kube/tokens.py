@@ -1,7 +1,7 @@
 """Bootstrap tokens: made, used and revoked inside activities; their secret part is never seen elsewhere.
 
 A token's id derives from (uid, attempt), so that a crash finds the same Secret again and renders the same user data.
-Source of the Secret's shape: kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens.
+The Secret's shape is from kubernetes.io/docs/reference/access-authn-authz/bootstrap-tokens.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def token_id(uid: str, attempt: int) -> str:
 
 
 async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: datetime) -> SecretStr:
-    """The attempt's token `id.secret`: read again where its Secret exists, else made."""
+    """The attempt's token `id.secret`: read where its Secret exists, else made."""
     identity = token_id(machine.uid, attempt)
     path = secret_path(NAMESPACE, f"bootstrap-token-{identity}")
     found = await kube.find(path)
@@ -49,7 +49,7 @@ async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: d
         except KubeError as e:
             if e.status != 409:
                 raise
-        # The former attempt of this activity is still on its way and was first: its secret counts.
+        # The previous attempt of this activity is still under way and was first: its secret counts.
         found = await kube.get(path)
     owner = _owner(found)
     if owner != machine.uid:
@@ -61,7 +61,7 @@ async def ensure_token(kube: Kube, machine: MachineRef, attempt: int, expires: d
 
 
 async def keep_token(kube: Kube, machine: MachineRef, attempt: int, expires: datetime) -> bool:
-    """Whether the attempt's token is there; if so it lives until `expires` at least. Raises KubeError.
+    """Whether the attempt's token is there; if so, it now lives until `expires` at least. Raises KubeError.
 
     One that is gone is not made again: its secret part is in the VM's user data and nowhere else.
     """
@@ -79,18 +79,18 @@ async def keep_token(kube: Kube, machine: MachineRef, attempt: int, expires: dat
 
 
 async def _prolong(kube: Kube, path: str, found: dict[str, Any], expires: datetime) -> None:
-    """Never shorter: another call may have a later deadline."""
+    """Prolongs the token, and never shortens it: another call may have a later deadline."""
     wanted = _rfc3339(expires)
     if base64.b64decode(found["data"].get("expiration", "")).decode() < wanted:
         await kube.merge_patch(path, {"stringData": {"expiration": wanted}})
 
 
 async def revoke_tokens(kube: Kube, machine: MachineRef, attempts: int) -> None:
-    """Every attempt up to `attempts` may have left one. Idempotent."""
+    """Revokes the machine's tokens. Every attempt up to `attempts` may have left one. Idempotent."""
     for attempt in range(1, attempts + 1):
         path = secret_path(NAMESPACE, f"bootstrap-token-{token_id(machine.uid, attempt)}")
         found = await kube.find(path)
-        # Six characters may clash: another machine's token is not ours to revoke.
+        # Six characters may clash, and another machine's token is not ours to revoke.
         if found is not None and _owner(found) == machine.uid:
             await kube.delete(path, {"preconditions": {"uid": found["metadata"]["uid"]}})
 
@@ -130,5 +130,5 @@ def _manifest(machine: MachineRef, identity: str, secret: str, expires: datetime
 
 
 def _rfc3339(time: datetime) -> str:
-    """Whole seconds, rounded up: a token must not end before the machine's time does."""
+    """The time in whole seconds, rounded up: a token must not end before the machine's deadline does."""
     return (time.astimezone(UTC) + timedelta(microseconds=999_999)).strftime("%Y-%m-%dT%H:%M:%SZ")

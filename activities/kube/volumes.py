@@ -10,15 +10,15 @@ from activities.kube.client import Kube, segment
 
 VOLUME_ATTACHMENTS = "/apis/storage.k8s.io/v1/volumeattachments"
 _IN_TREE = {"awsElasticBlockStore": "volumeID", "gcePersistentDisk": "pdName", "azureDisk": "diskURI"}
-"""Sources that the API server keeps for old PersistentVolumes; they are attached by their CSI drivers."""
+"""Sources that the API server keeps for old PersistentVolumes; their CSI drivers attach them."""
 
 
 @dataclass(frozen=True)
 class Attachments:
-    """As the VolumeAttachments and the node's status have them. Volumes by the names of their PersistentVolumes."""
+    """Volumes as the VolumeAttachments and the node's status have them, by the names of their PersistentVolumes."""
 
     here: dict[str, dict[str, Any]]
-    """On the VM's nodes, or on their way to them or off them, each with its VolumeAttachment."""
+    """On the VM's nodes, or on the way to or off them, each with its VolumeAttachment."""
     elsewhere: frozenset[str]
     """On another node, and ready there."""
     listed: tuple[str, ...]
@@ -28,7 +28,7 @@ class Attachments:
         return volume in self.here or any(_is(name, disk) for name in self.listed)
 
     def left(self, staying: dict[str, str]) -> list[str]:
-        """What is attached here, but for the volumes (name to disk) of pods that stay."""
+        """What is attached here, except for the volumes (name to disk) of pods that stay."""
         names = sorted(v for v in self.here if v not in staying)
         listed = sorted(n for n in self.listed if not any(_is(n, disk) for disk in staying.values()))
         return names or listed  # a volume is in both, under two names
@@ -44,7 +44,7 @@ def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]
         spec = attachment["spec"]
         volume = spec["source"].get("persistentVolumeName")
         if not volume:
-            continue  # a pod's inline volume: gone with the pod
+            continue  # a pod's inline volume, which is gone with the pod
         if spec["nodeName"] in names:
             here[volume] = attachment
         elif (attachment.get("status") or {}).get("attached"):
@@ -54,13 +54,13 @@ def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]
 
 
 async def read_attachments(kube: Kube, nodes: Sequence[dict[str, Any]]) -> Attachments:
-    """As the API server has it now. Raises KubeError."""
+    """Reads the attachments as the API server has them now. Raises KubeError."""
     answer = await kube.get(VOLUME_ATTACHMENTS)
     return attachments(answer.get("items") or (), nodes)
 
 
 async def detach(kube: Kube, found: Attachments) -> None:
-    """Delete the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
+    """Deletes the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
     may still write (Kubernetes, non-graceful node shutdown). Raises KubeError."""
     for attachment in found.here.values():
         await kube.delete_this(f"{VOLUME_ATTACHMENTS}/{segment(attachment['metadata']['name'])}", attachment)

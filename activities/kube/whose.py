@@ -1,7 +1,7 @@
-"""Whose Node it is, and which one counts where a VM has several. Pure: what calls have read is given.
+"""The owner of a Node, and which Node counts where a VM has several. Pure: it is given what calls have read.
 
-A Node is a VM's by its providerID. Names are given again (machine-controller-manager #633), so one without a providerID
-is a machine's only if it is the very object, by uid, that the machine has known by its providerID before.
+A Node is a VM's by its providerID. Names are reused (machine-controller-manager #633), so one without a providerID is a
+machine's only if it is the very object, by uid, that the machine has known by its providerID before.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class Whose(StrEnum):
     OURS = "ours"
     ANOTHERS = "another's"
     UNSURE = "unsure"
-    """It has no providerID yet: until somebody gives it one, nobody can say."""
+    """The Node has no providerID yet: until somebody gives it one, nobody can say."""
 
 
 def whose(node: Node, provider_id: str | None, uid: str | None) -> Whose:
-    """Of a Node that has the name of a machine's.
+    """The owner of a Node that has the name of a machine's.
 
-    `provider_id`: the machine's VM. `uid`: of the Node object that the machine knows as its own; empty: of none.
+    `provider_id`: the machine's VM. `uid`: of the Node object that the machine knows as its own; empty: it knows none.
     """
     if provider_id_of(node):
         return Whose.OURS if is_of(node, provider_id) else Whose.ANOTHERS
@@ -66,7 +66,7 @@ class Rival:
     created: datetime
     ready: bool
     silent: bool = False
-    """Its kubelet's Lease has stopped. What is not known is no silence."""
+    """Its kubelet's Lease has stopped. Unknown is not silent."""
 
     @classmethod
     def of(cls, node: Node, silent: bool = False) -> Rival:
@@ -76,11 +76,11 @@ class Rival:
 
 
 def the_one(rivals: Iterable[Rival], known: Collection[str]) -> Rival:
-    """The one that counts: Ready with a Lease that moves; then one that the machine knows (`known`: uids); then the
-    newest. Times are whole seconds, so the name decides a tie.
+    """The one that counts: one that is Ready with a Lease that moves; then one that the machine knows (`known`: uids);
+    then the newest. Times are whole seconds, so the name decides a tie.
 
-    So an empty twin displaces no Node that pods run on, and a kubelet that has registered under another hostname is
-    followed when its former Node is not Ready, or its Lease has stopped.
+    So an empty twin does not displace a Node that pods run on; and a kubelet that has registered under another hostname
+    is followed when its former Node is not Ready, or that Node's Lease has stopped.
     """
     return max(rivals, key=lambda r: (r.ready and not r.silent, r.uid in known, r.created, r.name))
 
@@ -91,7 +91,7 @@ def the_one(rivals: Iterable[Rival], known: Collection[str]) -> Rival:
 def alive(node: Node, renewed: datetime | None, now: datetime, silent_for: timedelta) -> str:
     """Why its kubelet cannot be taken for dead, in words; "" when it can. `renewed`: of its Lease.
 
-    Two must say so, with clocks of their own: the control plane, which writes Ready Unknown when a Lease stands still,
+    Two sources with clocks of their own must say so: the control plane, which writes Ready Unknown when a Lease stops,
     and the last time that anything of the Node was written.
     """
     name, ready = node["metadata"]["name"], ready_condition(node)

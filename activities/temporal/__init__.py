@@ -1,1 +1,2 @@
-"""What Temporal's client alone does: the activities on the queue of the workflows, and what the others ask and tell."""
+"""What only Temporal's client can do: the activities on the queue of the workflows, and what the others ask and
+tell."""

@@ -1,4 +1,4 @@
-"""Tell a cluster whose VMs are in which account, for its watches; and of a pool."""
+"""Tells a cluster, for its watches, which account holds whose VMs; and tells it of a pool."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ ADMITTED_FOR = 60.0
 
 
 def account_of(of: ClassSnapshot | Target) -> Account:
-    """Where the VMs of a class are made, or a machine's is. Raises UnknownScope."""
+    """Where the VMs of a class are made, or where a machine's VM is. Raises UnknownScope."""
     return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
 
 
 async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool = True) -> None:
-    """Idempotent. Starts the cluster's workflow, and so its watches, if need be; unless `start` is False: then one that
-    is not there is told nothing.
+    """Tells the cluster that a class uses the account. Idempotent. Starts the cluster's workflow, and so its watches,
+    if need be; with `start` False a workflow that is not there is told nothing.
 
     Every new machine says this, and nearly all of them the same: what this worker has told is told again only to a new
     life of the cluster's workflow, so that ten thousand machines of a class are one message.
@@ -44,8 +44,8 @@ async def use_account(deps: Deps, cluster: str, use: AccountUse, *, start: bool 
 
 
 async def admit(deps: Deps, cloud: Cloud, opened: str, target: Target) -> None:
-    """Raises WrongAccount where the cluster's VMs of the target's Secret are in another account than that which it
-    opens. What was found right is believed for a while: of many creations one asks. Raises UnknownScope."""
+    """Raises WrongAccount where the cluster's VMs of the target's Secret are in another account than the one it opens.
+    What was found right is believed for a while: among many creations only one asks. Raises UnknownScope."""
     account, cluster = account_of(target), target.machine.cluster
     place, now = (cluster, account.key), time.monotonic()
     right, until = deps.admitted.get(place, ("", now))
@@ -61,7 +61,7 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
     """The account, in the cloud's own words, that the cluster's VMs of a Secret are in, as far as their watch has seen;
     "": there are none, or nobody knows yet.
 
-    By the workflow's memo: the server itself answers, and no worker is asked.
+    Read from the workflow's memo: the server itself answers, and no worker is asked.
     """
     found = await described(deps.client, cluster_id(cluster))
     if found is None or found.status != WorkflowExecutionStatus.RUNNING:
@@ -71,7 +71,8 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
 
 
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
-    """The run that was told. Idempotent. Starts the cluster's workflow, and so its watches, if need be."""
+    """Signals the cluster's workflow; returns the run that was told. Idempotent. Starts the workflow, and so its
+    watches, if need be."""
     state = await beginning(deps, cluster, await described(deps.client, cluster_id(cluster)))
     handle = await deps.client.start_workflow(
         CLUSTER,
@@ -86,7 +87,7 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
 
 async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescription | None) -> ClusterState:
     """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
-    people and classes have said to that one. `found`: the newest run."""
+    people and classes had told that one. `found`: the newest run."""
     state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
     if found is None or found.status not in starts.FROM_OUTSIDE:
         return state
@@ -100,7 +101,7 @@ async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescriptio
 
 
 async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:
-    """The first run of the cluster's workflow, the same over all that follow it; "" when none runs."""
+    """The first run of the cluster's workflow, the same for all that follow it; "" when none runs."""
     found = await described(deps.client, cluster_id(cluster), run)
     if found is None or (run is None and found.status != WorkflowExecutionStatus.RUNNING):
         return ""

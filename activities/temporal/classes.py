@@ -1,4 +1,5 @@
-"""What goes between a class and its users: two workflows that know each other by name only, so through the client."""
+"""Messages between a class and its users: two workflows that know each other by name only, so they go through the
+client."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from resources.names import class_id, machine_id, pool_id, pool_user, user_id
 MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
 """What the server says of a workflow whose code fails, or that no worker answers for."""
 ASK_AGAIN = timedelta(seconds=5)
-"""Between two looks for a class that is not there yet."""
+"""The wait between two looks for a class that is not there yet."""
 
 
 class ClassActivities(Activities):
@@ -30,8 +31,8 @@ class ClassActivities(Activities):
     @activity.defn
     async def tell_users(self, input: TellUsersInput) -> TellUsersOutput:
         """Signals `class_changed`; a whole snapshot, so a repetition after a crash does no harm."""
-        # First, and not by the users alone: a pool without machines, or one that is held up by an account whose key was
-        # revoked, would never say that its class has another one now.
+        # Told to the cluster first, and not by the users alone: a pool without machines, or one that is held up by an
+        # account whose key was revoked, would never say that its class has another one now.
         if account := account_of(input.news.machine_class):
             use = AccountUse(machine_class=input.news.machine_class.name, account=account)
             await use_account(self.deps, input.cluster, use, start=False)
@@ -41,8 +42,8 @@ class ClassActivities(Activities):
 
     @activity.defn
     async def report_to_class(self, input: ReportInput) -> bool:
-        """Signals `report`, and to others what has changed with the class. False without such a class, which holds up
-        nobody."""
+        """Signals `report`, and tells others what has changed with the class. False without such a class, which holds
+        up nobody."""
         if input.announcement is not None and input.announcement.account is not None:
             use = AccountUse(machine_class=input.machine_class.name, account=input.announcement.account)
             await use_account(self.deps, input.machine_class.cluster, use)
@@ -52,9 +53,9 @@ class ClassActivities(Activities):
 
     @activity.defn
     async def ask_class(self, input: ClassRef) -> ClassSnapshot:
-        """The class as it is; a poller: as long as there is none, it is looked for again.
+        """Asks for the class as it is. A poller: as long as there is none, it is looked for again.
 
-        A class that was deleted would still answer with its last words: it counts as missing.
+        A deleted class would still answer with its last state: it counts as missing.
         """
         handle = self.deps.client.get_workflow_handle(class_id(input.cluster, input.name))
         try:
@@ -75,9 +76,10 @@ class ClassActivities(Activities):
 
     @activity.defn
     async def find_users(self, input: ClassRef) -> UsersFound:
-        """Machines and pools that run and name the class: those of one whose former workflow was ended from outside.
+        """Machines and pools that run and name the class: the users of a class whose former workflow was ended from
+        outside.
 
-        By visibility, and so only to have somebody to tell: whoever has another class meanwhile says so itself.
+        They come from visibility, so they only serve to be told: a user that has another class by then says so itself.
         """
         named = running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{input.name}'")
         ids = [execution.id async for execution in self.deps.client.list_workflows(named)]
@@ -88,12 +90,12 @@ class ClassActivities(Activities):
 
 
 async def report_progress(client: Client, machine_class: ClassRef, report: ClassReport) -> bool:
-    """False when there is no such class, which holds up nobody."""
+    """Reports a user's progress. False when there is no such class, which holds up nobody."""
     return await tell(client, class_id(machine_class.cluster, machine_class.name), "report", report)
 
 
 async def forget_user(client: Client, machine_class: ClassRef, user: str) -> bool:
-    """The user is gone, or has taken another class. False when there is no such class."""
+    """Tells the class that the user is gone, or has taken another class. False when there is no such class."""
     return await tell(client, class_id(machine_class.cluster, machine_class.name), "forget_user", user)
 
 

@@ -1,4 +1,5 @@
-"""What concerns every machine of a cluster that waits: told once when it changes, so that each can say so."""
+"""News that concerns every waiting machine of a cluster: told once when it changes, so that each machine can show
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ class NewsActivities(Activities):
 
     @activity.defn
     async def tell_machines(self, input: NewsInput) -> int:
-        """How many were told. Those that wait are found by visibility: it serves what people read, no decision."""
+        """Tells the machines that wait; returns how many were told. Visibility finds them, which is enough for what
+        people read and no decision depends on."""
         client = self.deps.client
         waiting = running(MACHINE, cluster=input.cluster, where="HostlerReason IS NOT NULL")
         machines = [found.id async for found in client.list_workflows(waiting)]

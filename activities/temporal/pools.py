@@ -1,7 +1,8 @@
-"""What a pool does beyond its own workflow: it starts and tells machines, its cluster and its rollouts by the client.
+"""What a pool does beyond its own workflow: through the client it starts and tells machines, and tells its cluster and
+rollouts.
 
-All of them are idempotent: a machine is started once whoever asks again, and every message is a snapshot or carries the
-id of an intent.
+All of it is idempotent: a machine is started once however often it is asked for, and every message is a snapshot or
+carries the id of an intent.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def start_machines(self, input: StartMachinesInput) -> StartMachinesOutput:
-        """One that runs already was started by a former attempt. One that has come to its end is never started again,
-        however late a repetition comes: it would be a machine that its pool knows nothing of."""
+        """Starts machines. One that runs already was started by an earlier attempt. One that has come to its end is
+        never started again, however late a repetition comes: its pool would know nothing of that machine."""
         created = input.state.created or activity.info().scheduled_time
 
         async def start(name: str) -> bool:
@@ -60,12 +61,12 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def tell_members(self, input: TellMachinesInput) -> TellMachinesOutput:
-        """One that cannot be told is looked up in the server's own records: how it ended decides what its pool may
-        believe of its VM."""
+        """Tells the pool's members. One that cannot be told is looked up in the server's own records: how it ended
+        decides what its pool may believe of its VM."""
         signal, arguments = _message(input)
 
         async def one(name: str) -> str | None:
-            """None when it was told; else how its workflow ended, "" when there is no trace of one."""
+            """Tells one. None when it was told; else how its workflow ended, "" when there is no trace of one."""
             client, id = self.deps.client, machine_id(input.cluster, name)
             if await tell(client, id, signal, *arguments):
                 return None
@@ -84,10 +85,9 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def find_members(self, input: PoolRef) -> MembersFound:
-        """Running machines, and stories of rollouts, that were there before the pool's workflow: of one that was ended
-        from outside.
+        """Running machines, and stories of rollouts, of a pool whose workflow was ended from outside.
 
-        By visibility, and so only to have somebody to ask: each answers with what it is.
+        They come from visibility, so they only serve to be asked: each answers with what it is.
         """
         client, where = self.deps.client, f"HostlerPool = '{input.name}'"
         machines = running(MACHINE, cluster=input.cluster, where=where)
@@ -100,7 +100,7 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def find_pools(self, input: PoolsInput) -> PoolsFound:
-        """Running pools of a cluster, for one whose former workflow was ended from outside. By visibility too."""
+        """Running pools of a cluster whose former workflow was ended from outside. From visibility too."""
         pools = running(POOL, cluster=input.cluster)
         return PoolsFound(names=await listed(self.deps.client, pools, pool_id(input.cluster, "")))
 
@@ -111,14 +111,15 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def forget_pool(self, input: ForgetPoolInput) -> None:
-        """Told to its classes and its cluster; one that is not there has nothing to forget."""
+        """Tells the pool's classes and its cluster; one that is not there has nothing to forget."""
         for name in input.classes:
             await forget_user(self.deps.client, ClassRef(cluster=input.cluster, name=name), pool_user(input.name))
         await tell(self.deps.client, cluster_id(input.cluster), "forget_pool", input.name)
 
     @activity.defn
     async def start_rollout(self, input: RolloutState) -> None:
-        """A revision that was rolled out before, and is once more after an undo, gets a new story."""
+        """Starts a rollout's story. A revision that was rolled out before, and is rolled out again after an undo, gets
+        a new one."""
         await self.deps.client.start_workflow(
             ROLLOUT,
             input,

@@ -1,5 +1,5 @@
-"""What the server's own records say: how a machine's run stands, which uid each of its runs had, which of them a reset
-cut off, and what VM it knew."""
+"""What the server's own records say: the state of a machine's run, the uid that each of its runs had, which runs a
+reset cut off, and the VM that each knew."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ from resources.messages import CreateInput, CreateOutput
 T = TypeVar("T")
 
 CREATE = "create_machine"
-"""The name of the activity, whose class needs this module."""
+"""The name of the activity whose class needs this module."""
 LEAVING = (Phase.TERMINATING, Phase.FAILED)
 
 
 @dataclass(frozen=True)
 class Standing:
     leaving: str
-    """Why the machine wants no VM any more, in words; "": it wants one."""
+    """Why the machine no longer wants a VM, in words; "": it wants one."""
     was_reset: bool
-    """Its run goes on from a task of a former one, which may have known more."""
+    """Its run goes on from a task of an earlier one, which may have known more."""
 
 
 async def standing(client: Client) -> Standing:
-    """Of the activity's own run, as it is now: the server answers from the run itself, and not from visibility.
+    """The state of the activity's own run, as it is now: the server answers from the run itself, and not from
+    visibility.
 
     A cancellation of the activity would say less: between two tries the server ends it at once, and with it what its
     heartbeat knew of the account in which an earlier try may have made a VM.
@@ -50,9 +51,9 @@ async def standing(client: Client) -> Standing:
 
 
 async def uid_of(client: Client, workflow_id: str, run_id: str | None) -> str:
-    """Of a run of a machine; "" when it has not asked a cloud for anything yet.
+    """The uid of a machine's run; "" when it has not asked a cloud for anything yet.
 
-    From its history, which answers always: a query needs a worker, and code that can answer.
+    It comes from the history, which is always there: a query needs a worker, and code that can answer.
     """
     handle = client.get_workflow_handle(workflow_id, run_id=run_id)
     async for event in handle.fetch_history_events():
@@ -77,11 +78,12 @@ async def has_vm(client: Client, workflow_id: str, provider_id: str) -> bool:
 
 
 async def cut_off(client: Client, uid: str) -> bool:
-    """Whether a run of the activity's own workflow had this uid and was ended by a reset: then what it made is its own.
+    """Whether a run of the activity's own workflow had this uid and was ended by a reset: then what it made belongs to
+    that workflow.
 
-    A reset ends the newest run of a chain and leaves its beginning; somebody who terminates a workflow and starts
-    another begins a chain. Visibility only says which runs to read: one that it does not list yet is found at the next
-    try.
+    A reset ends the newest run of a chain and keeps its beginning; somebody who terminates a workflow and starts
+    another begins a new chain. Visibility only says which runs to read: one that it does not list yet is found at the
+    next try.
     """
     info = activity.info()
     assert info.workflow_id is not None
@@ -97,8 +99,8 @@ async def cut_off(client: Client, uid: str) -> bool:
 async def former_vm(client: Client, uid: str) -> CreateOutput | None:
     """The VM that a machine of this uid knew in a run that a reset has cut off; None where no record says so.
 
-    From histories: of the run that was reset, which this one's names, and of those that it went on in; and of all that
-    visibility lists as terminated, since somebody may have reset an older run once more.
+    It reads histories: of the run that was reset, which this one's history names, and of those that it went on in; and
+    of all that visibility lists as terminated, since somebody may have reset an older run once more.
     """
     info = activity.info()
     assert info.workflow_id is not None
@@ -116,8 +118,8 @@ async def former_vm(client: Client, uid: str) -> CreateOutput | None:
 
 
 async def _knew(client: Client, workflow_id: str, run_id: str, uid: str) -> tuple[CreateOutput | None, list[str]]:
-    """The VM that a run knew, by its history; else the runs that it was reset from, or went on in. Nothing of one that
-    the server keeps no more."""
+    """The VM that a run knew, by its history; else the runs that it was reset from, or went on in. Nothing for a run
+    that the server no longer keeps."""
     asked, others = set[int](), list[str]()
     try:
         async for event in client.get_workflow_handle(workflow_id, run_id=run_id).fetch_history_events():
@@ -156,6 +158,6 @@ async def _decoded(client: Client, payloads: Payloads, kind: type[T]) -> T:
 
 
 async def _chain(client: Client, workflow_id: str, run_id: str | None) -> str:
-    """Id of the first run, which continue-as-new and resets keep."""
+    """The id of the first run, which continue-as-new and resets keep."""
     described = await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
     return described.raw_description.workflow_execution_info.first_run_id

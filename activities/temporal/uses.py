@@ -1,5 +1,5 @@
-"""What a cluster's workflow cannot know by itself: which classes are in use and where their VMs are, and what is left
-of the cluster. By visibility, and by asking those that know."""
+"""What a cluster's workflow cannot know on its own: which classes are in use and where their VMs are, and what is left
+of the cluster. It is found by visibility, and by asking those that know."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from resources.messages import Account, AccountUse
 from resources.names import class_id
 
 PATIENCE = timedelta(seconds=5)
-"""With one workflow that is asked: a class whose code fails must not keep the others from being found."""
+"""The time for one workflow to answer: a class whose code fails must not keep the others from being found."""
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""Names that are enough for a message."""
 T = TypeVar("T")
 
 
@@ -34,7 +34,7 @@ class UsesActivities(Activities):
 
     @activity.defn
     async def find_uses(self, input: UsesInput) -> UsesFound:
-        """Of each class in use the account that its VMs are in now."""
+        """Finds, for each class in use, the account that its VMs are in now."""
         users = await self._users(input)
         found: dict[str, Account | None] = {}
         unplaced = {}
@@ -67,8 +67,8 @@ class UsesActivities(Activities):
         return {name: count > 0 for name, count in counts.items()}
 
     async def _account(self, cluster: str, name: str) -> Account | None:
-        """By the class; of machines that were started without one, by the newest of them. None: nobody answers. Raises
-        UnknownScope."""
+        """The account, as the class says; for machines that were started without one, as the newest of them says. None:
+        nobody answers. Raises UnknownScope."""
         handle = self.deps.client.get_workflow_handle(class_id(cluster, name))
         snapshot = await self._ask(handle, "snapshot", ClassSnapshot)
         if snapshot is not None:
@@ -82,7 +82,7 @@ class UsesActivities(Activities):
         return None
 
     async def _ask(self, handle: WorkflowHandle[Any, Any], query: str, kind: type[T]) -> T | None:
-        """None: it is not there, or does not answer now."""
+        """The answer; None where the workflow is not there, or does not answer now."""
         try:
             answer: T = await handle.query(
                 query,

@@ -1,4 +1,5 @@
-"""Which machine a VM is of: Temporal's list of workflows is the map, so that whoever has lost it reads it anew."""
+"""Which machine a VM belongs to: Temporal's list of workflows is the map, so anybody who has lost it can read it
+again."""
 
 from __future__ import annotations
 
@@ -17,14 +18,15 @@ from resources.names import machine_id
 
 ASKED_AT_ONCE = 200
 _ID = re.compile(r"[^'\"\\\s\x00-\x1f]{1,500}")
-"""What a query may carry. A kubelet writes its Node's providerID itself: one that would end the quotes is nobody's."""
+"""What a query may carry. A kubelet writes its Node's providerID itself: one that would close the quotes belongs to
+nobody."""
 
 
 async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str]) -> dict[str, str]:
     """Machines by provider key; unknown ones are left out. It may lag by a second or so, and what it says is no proof:
-    a machine judges by itself whether a Node is its own.
+    a machine itself decides whether a Node is its own.
 
-    A server that does not answer is no error: what is not found is asked for again.
+    A server that does not answer is no error: what was not found is asked for again.
     """
     spellings = {s for p in provider_ids if _ID.fullmatch(p) for s in (p, indexed(p))}
     ordered, found, prefix = sorted(spellings), dict[str, str](), machine_id(cluster, "")
@@ -43,18 +45,18 @@ async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str])
 
 
 class Machine(NamedTuple):
-    """One that has a VM, as Temporal's list of workflows has it."""
+    """A machine that has a VM, as Temporal's list of workflows has it."""
 
     name: str
     provider_id: str
     node: str
-    """"": it has none yet."""
+    """"" when it has none yet."""
     machine_class: str
 
 
 async def all_machines(client: Client, cluster: str) -> AsyncIterator[Machine]:
-    """Those of a cluster that have a VM, for a watch that does not know whom it has told what: what is not there any
-    more can be told only to whom it was there for. Raises RPCError."""
+    """A cluster's machines that have a VM, for a watch that no longer knows whom it has told what: that a VM or Node is
+    gone can be told only to the machine that had it. Raises RPCError."""
     prefix = machine_id(cluster, "")
     query = running(MACHINE, cluster=cluster, where="HostlerProviderID IS NOT NULL")
     async for execution in client.list_workflows(query):

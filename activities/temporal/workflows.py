@@ -1,4 +1,4 @@
-"""Workflows as the server has them: told, looked up in its own records, listed by visibility."""
+"""Workflows as the server has them: signalled, looked up in its own records, listed by visibility."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ CLUSTER = "ClusterWorkflow"
 
 
 async def tell(client: Client, workflow_id: str, signal: str, *arguments: object) -> bool:
-    """False where no such workflow runs, which is no error: nobody is there to hear it. Raises RPCError."""
+    """Signals a workflow. False where none such runs, which is no error: nobody is there to hear it. Raises
+    RPCError."""
     try:
         await client.get_workflow_handle(workflow_id).signal(signal, args=arguments)
     except RPCError as e:
@@ -22,7 +23,7 @@ async def tell(client: Client, workflow_id: str, signal: str, *arguments: object
 
 
 async def described(client: Client, workflow_id: str, run_id: str | None = None) -> WorkflowExecutionDescription | None:
-    """The server's own record of the newest run, unless another is named; None: it has none. Raises RPCError."""
+    """The server's own record of a run, the newest unless another is named; None where it has none. Raises RPCError."""
     try:
         return await client.get_workflow_handle(workflow_id, run_id=run_id).describe()
     except RPCError as e:
@@ -40,6 +41,6 @@ def running(*types: str, cluster: str, where: str = "") -> str:
 
 
 async def listed(client: Client, query: str, prefix: str) -> list[str]:
-    """What the ids of the listed workflows say after the prefix, in order. Ids that have another are left out."""
+    """The rest of the listed workflows' ids after the prefix, in order. Ids with another prefix are left out."""
     found = [execution.id async for execution in client.list_workflows(query)]
     return sorted(id.removeprefix(prefix) for id in found if id.startswith(prefix))

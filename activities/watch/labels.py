@@ -1,5 +1,5 @@
-"""The machine's name as a label on its Node, written beside the watch: a Node that cannot be written, because a webhook
-refuses it for one, holds up neither the others nor what is told of it."""
+"""The machine's name as a label on its Node, written beside the watch: a Node that cannot be written, for example
+because a webhook refuses it, holds up neither the other Nodes nor what is told of it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from activities.kube.client import Kube, KubeError, node_path
 from resources.names import MACHINE_NAME_LABEL
 
 AT_ONCE = 20
-"""Writes: the first list of a large cluster must not open a connection for every node."""
+"""Writes at the same time: the first list of a large cluster must not open a connection for every node."""
 BACK_OFF = 2.0  # seconds after a first refusal; doubled with each
 LONGEST = 300.0
 SAID_AFTER = 2
-"""Refusals in a row: one may be a server that has just lost its leader."""
+"""Refusals in a row before it is said: a single one may come from a server that has just lost its leader."""
 
 
 @dataclass
 class Wanted:
     node: dict[str, Any]
-    """As it was seen last."""
+    """The Node as it was last seen."""
     machine: str
     at: float
-    """When it is tried, by the monotonic clock."""
+    """When it is tried, on the monotonic clock."""
     refused: int = 0
     writing: bool = False
 
@@ -43,9 +43,9 @@ class Labels:
         self._kube, self._say = kube, say
         self._wanted: dict[str, Wanted] = {}
         self._written: dict[str, str] = {}
-        """Node uid to machine: our own change may come back later than the next event."""
+        """Node uid to machine: our own change may come back after the next event."""
         self._troubles: dict[str, str] = {}
-        """By node name, what has been said."""
+        """By node name: what has been said."""
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._news = asyncio.Event()
 
@@ -67,7 +67,7 @@ class Labels:
         self._troubles.pop(name, None)
 
     def trouble(self, name: str) -> str:
-        """Why it cannot be written, as far as that has been said; else ""."""
+        """Why the Node cannot be written, as far as that has been said; else ""."""
         return self._troubles.get(name, "")
 
     async def run(self) -> None:
@@ -97,7 +97,7 @@ class Labels:
                 if e.status not in (403, 404):  # one that we may not label, or that has vanished
                     refusal = e
         if self._wanted.get(name) is not wanted:
-            return  # another Node has the name, or the VM another machine
+            return  # another Node has the name, or the VM belongs to another machine
         if refusal is None:
             del self._wanted[name]
             self._written[wanted.uid] = wanted.machine

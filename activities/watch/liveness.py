@@ -1,7 +1,8 @@
-"""Whether a cluster's API server answers: a read with a deadline beside the watch, and one teller of what is found.
+"""Whether a cluster's API server answers: a read with a deadline beside the watch, and one place that tells what is
+found.
 
-A watch alone does not say. A frozen server keeps its connections open, and so does a lost route; only after minutes
-without a bookmark is such a watch given up.
+A watch alone does not show it. A frozen server keeps its connections open, and so does a lost route; such a watch is
+given up only after minutes without a bookmark.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from activities.kube.client import LIVEZ, Kube, KubeError
 from resources.messages import Note, Reachability
 
 PROBE_EVERY = 10.0  # seconds between two reads
-PROBE_PATIENCE = 7.0  # seconds for an answer; with the second read, all is known of a silent server after 25
+PROBE_PATIENCE = 7.0  # seconds for an answer; with the second read, a silent server is known after 25
 PROBE_AGAIN = 1.0  # seconds before the second read, which decides
 ONE_NODE = "/api/v1/nodes?limit=1"
 
 
 class Liveness:
-    """Of one API server, told to its cluster's workflow when it changes.
+    """The liveness of one API server, told to its cluster's workflow when it changes.
 
     `silent` is called when nothing was heard for two reads: what is known of nodes is old.
     """
@@ -38,12 +39,12 @@ class Liveness:
         self._silent = silent
         self._heard: datetime | None = None
         self._told: tuple[bool, bool] | None = None
-        self._telling = asyncio.Lock()  # by the watch and by the probe: the last word must arrive last
+        self._telling = asyncio.Lock()  # the watch and the probe tell: the last word must arrive last
         self._answered = asyncio.Event()
 
     @property
     def well(self) -> bool:
-        """Nodes can be seen, as far as was told."""
+        """Whether nodes can be seen, as far as was told."""
         return self._told == (True, False)
 
     def heard(self) -> None:
@@ -52,14 +53,14 @@ class Liveness:
         self._answered.set()
 
     async def answer(self, within: float) -> None:
-        """Returns when something is heard, at the latest after so many seconds."""
+        """Returns when something is heard, at the latest after this many seconds."""
         self._answered.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._answered.wait()
 
     async def tell(self, trouble: str = "", refused: bool = False) -> None:
-        """Nodes can be seen, or the trouble why not. `refused`: the server answers, and does not let us."""
+        """Tells that nodes can be seen, or why they cannot. `refused`: the server answers, and does not let us in."""
         async with self._telling:
             reachable = not trouble
             if self._told == (reachable, refused):
@@ -72,8 +73,9 @@ class Liveness:
             await self._cluster.signal("reachability", news)
 
     async def probe(self) -> None:
-        """For ever. Only silence counts: a server that refuses us or is busy answers, and so does one whose watch has
-        told something meanwhile. One that says it is not well is asked for a Node before it is believed."""
+        """Probes for ever. Only silence counts: a server that refuses us or is busy answers, and so does one whose
+        watch has told something meanwhile. A server that says it is not well is asked for a Node before it is believed.
+        """
         failed: KubeError | None = None
         last_heard, refused = self._heard, False
         while True:

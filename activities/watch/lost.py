@@ -1,7 +1,8 @@
-"""Workflows that somebody has ended from outside: a worker looks for them, and tells or begins who has to do with it.
+"""Workflows that somebody has ended from outside: a worker looks for them, and tells those concerned or begins the
+workflow again.
 
 Nobody else would notice soon: pools and machines hear from their cluster, and seldom speak to it; and a machine that is
-gone says nothing any more. It costs a call per cluster and one for all machines a minute, whatever their number.
+gone says nothing. It costs one call per cluster and one for all machines a minute, whatever their number.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ log = logging.getLogger("hostler.lost")
 
 EVERY = timedelta(minutes=1)
 NEWEST = 200
-"""Machines of one look; what more were ended within a minute, their pools find by themselves."""
+"""Machines in one look; if more were ended within a minute, their pools find the rest on their own."""
 
 
 class Lost:
@@ -38,15 +39,15 @@ class Lost:
         """Runs of machines that were seen at the last look."""
 
     async def look(self) -> None:
-        """Raises RPCError."""
+        """Looks once. Raises RPCError."""
         await self.clusters()
         await self.machines()
 
     # -- clusters -----------------------------------------------------------------------------------------------------
 
     async def clusters(self) -> list[str]:
-        """Those of the settings that were begun again. One that a person has removed stays so, and one of which nothing
-        is left. Raises RPCError."""
+        """Restarts the workflows of clusters in the settings, and returns those clusters. One that a person has removed
+        stays removed, as does one of which nothing is left. Raises RPCError."""
         return [name for name in sorted(self.deps.settings.clusters) if await self._begun_again(name)]
 
     async def _begun_again(self, cluster: str) -> bool:
@@ -66,15 +67,15 @@ class Lost:
         return True
 
     async def _left(self, cluster: str, found: WorkflowExecutionDescription | None) -> bool:
-        """By visibility. Where there is no trace of a workflow, machines that have a Node have had one: a first machine
-        is about to begin it."""
+        """Whether anything of the cluster is left, by visibility. Where there is no trace of a workflow, only machines
+        that have a Node count, for they had one: a first machine is about to begin it."""
         left = running(MACHINE, POOL, cluster=cluster, where="" if found else "HostlerNode IS NOT NULL")
         return (await self.deps.client.count_workflows(left)).count > 0
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
     async def machines(self) -> list[str]:
-        """Those of pools that were ended since the last look; their pools are told to look for them. By visibility,
+        """Machines of pools that were ended since the last look; their pools are told to look for them. By visibility,
         which proves nothing: the pool asks the server. Raises RPCError."""
         statuses = ", ".join(f"'{name}'" for name in ("Terminated", "Canceled", "TimedOut", "Failed"))
         query = (
@@ -97,7 +98,7 @@ class Lost:
 
 @contextlib.asynccontextmanager
 async def looking(deps: Deps) -> AsyncIterator[None]:
-    """The look beside what runs inside."""
+    """Looks again and again beside what runs inside."""
     trouble = f"whether somebody has ended workflows cannot be seen: %s; tried again every {format_duration(EVERY)}"
     async with beside(Lost(deps).look, EVERY, log, trouble, "whether somebody has ended workflows is seen again"):
         yield

@@ -1,4 +1,4 @@
-"""The watch of one cluster's nodes: it turns what the API server tells into signals to machines, and only changes.
+"""The watch of one cluster's nodes: it turns what the API server tells into signals to machines, for changes only.
 
 It lists once, then follows; the digests of what each machine was told last are its argument, its heartbeat and its
 result, so that neither a crash nor a new run tells anybody the same again.
@@ -44,19 +44,19 @@ BACK_OFF = (0.0, 1.0, 2.0, 4.0, 8.0, 15.0)
 BUSY_FOR = 30.0  # seconds that a server may refuse the list for being busy, until what is known counts as old
 SIGNALS_AT_ONCE = 50
 MALFORMED = (LookupError, TypeError, ValueError, AttributeError)
-"""What comes of a Node object that is not as the API's schema has it."""
+"""What reading a Node object raises that is not as the API's schema has it."""
 REFUSED = (RPCStatusCode.INVALID_ARGUMENT, RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.RESOURCE_EXHAUSTED)
 """What the server says of a workflow that takes no signal: it is full (10,000 in one run), or too busy."""
 DUPLICATE = "DuplicateNode"
-"""In place of a digest in `Cursor.told`: of its machine another Node counts."""
+"""In place of a digest in `Cursor.told`: another Node of its machine counts."""
 
 FORGOTTEN = "?"
-"""In place of a digest: what its machine was told last is not known any more."""
+"""In place of a digest: what its machine was told last is no longer known."""
 
 
 @dataclass
 class Unknown:
-    """A node of whose VM no machine is known."""
+    """A node whose VM belongs to no known machine."""
 
     node: dict[str, Any]
     first: float
@@ -68,9 +68,10 @@ class WatchActivities(Activities):
 
     @activity.defn
     async def watch_nodes(self, input: WatchInput) -> Cursor:
-        """Follows the nodes of a cluster for `input.duration`; cancelled, or at worker shutdown, it returns early.
+        """Follows the nodes of a cluster for `input.duration`; it returns early when cancelled, and at worker shutdown.
 
-        An API server that cannot be reached is told to the cluster, and tried again: it is not the activity's failure.
+        An API server that cannot be reached is reported to the cluster, and tried again: it is not the activity's
+        failure.
         """
         kube = await self.deps.clusters.get(input.cluster)
         former = last_progress()
@@ -82,7 +83,7 @@ class WatchActivities(Activities):
                 async with asyncio.timeout(input.duration.total_seconds()):
                     await watch.run()
         except ExceptionGroup as e:
-            raise e.exceptions[0] from None  # the group's own words say nothing
+            raise e.exceptions[0] from None  # the group's own message says nothing
         return watch.cursor.cursor()
 
 
@@ -97,11 +98,12 @@ class NodeWatch:
         self.epoch = int(self.clock.started.timestamp() * 1000)
         self.seq = 0
         self.machines: dict[str, str] = {}
-        """provider_key to machine, as far as known."""
+        """provider_key to machine, as far as is known."""
         self.nodes: dict[str, set[str]] = {}
         """VM, by its provider_key, to the names of its Nodes: one, or several that have its providerID."""
         self.vms: dict[str, str] = {}
-        """Name of a Node to its VM. Of one machine's name several VMs may be known: of its former lives, too."""
+        """Name of a Node to its VM. Several VMs may be known for one machine's name, including those of its former
+        lives."""
         self.leases = Leases(kube)
         self.unknown: dict[str, Unknown] = {}
         self.unreadable: set[str] = set()
@@ -110,22 +112,22 @@ class NodeWatch:
         """Machines that take no signals."""
         self.asking = asyncio.Event()
         self.turn = asyncio.Lock()
-        """Who tells of nodes, `_follow` or `_ask`: what was seen earlier must not be told later."""
+        """The lock of `_follow` and `_ask`, which both tell of nodes: what was seen earlier must not be told later."""
         self.listed = False
-        """What is known of nodes is as new as the watch."""
+        """Whether what is known of nodes is as new as the watch."""
         self.blind_since: float | None = None
-        """When the first list of those that failed in a row failed."""
+        """When the first list of the present row of failed lists failed."""
         self.failures = 0
-        """Of the API server, since it last said something."""
+        """Failures of the API server since it last said something."""
         self.liveness = Liveness(kube, self.handle, self.clock, self._begin_anew)
         self.waiting: asyncio.Timeout | None = None
-        """For the next event."""
+        """The timeout of the wait for the next event."""
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
         self.labels = Labels(kube, self._unwritable)
 
     async def remember(self) -> None:
-        """Of a watch that was lost with all that it knew: who has a Node is told of it whatever it is like, or that it
-        is gone. Raises RPCError."""
+        """Begins with what a lost watch knew: every machine that has a Node will be told of it whatever its state, or
+        that it is gone. Raises RPCError."""
         async for machine in all_machines(self.client, self.cluster):
             key = provider_key(machine.provider_id)
             self.machines[key] = machine.name
@@ -154,9 +156,9 @@ class NodeWatch:
                 await self._events()
                 self.failures = 0
             except KubeError as e:
-                # A broken or half-open watch is no news yet, nor is one that a busy server refuses: it goes on where it
-                # was. When that fails too, or the version is too old (410), the list decides, and a list that fails is
-                # news.
+                # A broken or half-open watch is no news yet, nor is one that a busy server refuses: the watch goes on
+                # where it was. When that fails too, or the version is too old (410), the list decides, and a list that
+                # fails is news.
                 if not self.listed:
                     await self._blind(e)
                 self.listed = self.listed and (e.status == 0 or e.busy) and not self.failures
@@ -172,7 +174,7 @@ class NodeWatch:
             await self.liveness.tell(e.message, e.refused)
 
     def _begin_anew(self) -> None:
-        """The server is silent: nobody waits for the next event of its watch, and what is known must be listed."""
+        """The server is silent: the wait for the next event of its watch ends, and the nodes must be listed again."""
         self.listed = False
         if self.waiting is not None:
             self.waiting.reschedule(asyncio.get_running_loop().time())
@@ -187,10 +189,10 @@ class NodeWatch:
         for node in nodes["items"]:
             with contextlib.suppress(*MALFORMED):
                 self._claim(node)
-        # One for each VM: of several the others are looked at with it.
+        # One for each VM: where it has several, the others are looked at with it.
         each = {k: n for n in nodes["items"] if (k := _key(n)) in self.machines}
         told = await asyncio.gather(*map(self._seen, each.values()), return_exceptions=True)
-        for failure in filter(None, told):  # only now: no other node's telling is left behind, still running
+        for failure in filter(None, told):  # only now, when no other node's telling is still running
             raise failure
         for name in [n for n in self.cursor.told if n not in names]:
             await self._gone(name)
@@ -215,7 +217,7 @@ class NodeWatch:
                 self._move_to(event["object"]["metadata"]["resourceVersion"])
 
     async def _next_event(self, events: AsyncIterator[dict[str, Any]]) -> dict[str, Any] | None:
-        """None when the server has ended the watch."""
+        """The next event; None when the server has ended the watch."""
         try:
             async with asyncio.timeout(None if self.listed else 0.0) as self.waiting:
                 return await anext(events, None)
@@ -245,7 +247,7 @@ class NodeWatch:
     # -- whose node is it -------------------------------------------------------------------------------------------
 
     def _claim(self, node: dict[str, Any]) -> None:
-        """Remember which of a machine's Nodes counts, or that a Node's VM is unknown."""
+        """Remembers which of a machine's Nodes counts, or that a Node's VM is unknown."""
         name = node["metadata"]["name"]
         key = _key(node)
         if not key:
@@ -262,7 +264,7 @@ class NodeWatch:
         self.vms[name] = key
 
     async def _contests(self) -> None:
-        """That a Lease has stopped is no event."""
+        """Settles contests again and again: that a Lease has stopped is no event."""
         while True:
             await asyncio.sleep(LEASES_EVERY)
             for vm in [vm for vm, names in self.nodes.items() if len(names) > 1]:
@@ -271,14 +273,14 @@ class NodeWatch:
                         await self._settle(vm)
 
     async def _settle(self, vm: str) -> None:
-        """Which of the Nodes that have a VM's providerID counts: its machine is told of that one, with the others'
-        names. All carry its label, by which a drain finds them."""
+        """Decides which of the Nodes that have a VM's providerID counts: its machine is told of that one, with the
+        others' names. All carry its label, by which a drain finds them."""
         machine = self.machines[vm]
         read = [await self.kube.find(node_path(name)) for name in sorted(self.nodes[vm])]
         nodes = {n["metadata"]["name"]: n for n in read if n and _key(n) == vm}
         self.nodes[vm] = set(nodes)
         if not nodes:
-            return  # that they are gone is on its way
+            return  # the events of their end are on their way
         rivals = [Rival.of(n, await self.leases.silent(n)) for n in nodes.values()] if len(nodes) > 1 else []
         known = {r.uid for r in rivals if self.cursor.told.get(r.name, DUPLICATE).partition(" ")[0] != DUPLICATE}
         name = the_one(rivals, known).name if rivals else next(iter(nodes))
@@ -289,7 +291,7 @@ class NodeWatch:
             self._told(twin, f"{DUPLICATE} {machine}")
 
     async def _ask(self) -> None:
-        """Ask whose the unknown nodes are, all in one query: it leaves no history."""
+        """Asks whose the unknown nodes are, all in one query: it leaves no history."""
         while True:
             due = min((u.ask_at for u in self.unknown.values()), default=None)
             self.asking.clear()
@@ -299,7 +301,7 @@ class NodeWatch:
             now = time.monotonic()
             if not any(u.ask_at <= now for u in self.unknown.values()):
                 continue
-            # Those that are asked about often go along, so that they stay in step.
+            # Those that are asked about often are included, so that they stay in step.
             asked = {n: u for n, u in self.unknown.items() if u.ask_at <= now or now - u.first <= SELDOM_AFTER}
             for u in asked.values():
                 age = now - u.first
@@ -313,7 +315,7 @@ class NodeWatch:
                             self._claim(u.node)
                         try:
                             await self._seen(u.node)
-                        except KubeError:  # its twins cannot be read: nobody else would tell of it before it changes
+                        except KubeError:  # its twins cannot be read: nobody else would tell of it in time
                             self.unknown[name] = u
 
     async def _resolve(self, nodes: Iterable[dict[str, Any]]) -> None:
@@ -323,8 +325,8 @@ class NodeWatch:
     # -- telling ----------------------------------------------------------------------------------------------------
 
     async def _seen(self, node: dict[str, Any]) -> None:
-        """Tell the machine of this node, if there is one and it does not know yet. A Node that nobody can make sense of
-        is passed over, and said once: it must not stop the watch of all the others."""
+        """Tells the machine of this node, if there is one and it does not know yet. A Node that nobody can make sense
+        of is passed over, and reported once: it must not stop the watch of all the others."""
         try:
             vm = _key(node) or ""
             machine = self.machines.get(vm)
@@ -358,15 +360,15 @@ class NodeWatch:
             self.unknown[name] = Unknown(node, now - SELDOM_AFTER, now + ASK_SELDOM)  # told again then
 
     async def _take(self, node: dict[str, Any], machine: str) -> None:
-        """It is this machine's from now on."""
+        """The VM is this machine's from now on."""
         name = node["metadata"]["name"]
         self.labels.want(node, machine)
         former = self.cursor.told.get(name, "").partition(" ")[2]
-        if former and former != machine:  # a dead VM's address was given again, and its Node's end went unseen
+        if former and former != machine:  # a dead VM's address was reused, and its Node's end went unseen
             await self._tell_end(former, name)
 
     async def _gone(self, name: str) -> None:
-        """Tell its machine; one that has another Node is told of that."""
+        """Tells its machine that the Node is gone; a machine that has another Node is told of that."""
         mark, vm = self.cursor.told.get(name), self.vms.pop(name, "")
         if mark is None:
             return
@@ -379,7 +381,8 @@ class NodeWatch:
             await self._tell_end(mark.partition(" ")[2], name, vm)
 
     async def _tell_end(self, machine: str, name: str, vm: str = "") -> None:
-        """`vm`: whose Node it was, where that is known: a machine may have had another VM in a former life."""
+        """Tells that a Node is gone. `vm`: whose Node it was, where that is known: a machine may have had another VM in
+        a former life."""
         gone = NodeFacts(epoch=self.epoch, seq=self._next(), exists=False, name=name, provider_id=vm)
         await self._signal(machine, gone)
         self._told(name, None)
@@ -388,8 +391,8 @@ class NodeWatch:
         self.cursor.tell(name, mark)
 
     async def _signal(self, machine: str, facts: NodeFacts) -> bool:
-        """False when it did not take it. A machine that has ended is no error, and its VM is no longer known; one whose
-        workflow takes nothing more for now is told again later, and is its own trouble alone."""
+        """Signals a machine. False when it did not take the signal. A machine that has ended is no error, and its VM is
+        no longer known; one whose workflow takes nothing more for now is told again later, and is in trouble alone."""
         async with self.slots:
             try:
                 await self.client.get_workflow_handle(machine_id(self.cluster, machine)).signal("observe", facts)
@@ -427,6 +430,6 @@ class NodeWatch:
 
 
 def _key(node: dict[str, Any]) -> str | None:
-    """By providerID only: AWS, Azure and GCP give it; a name alone may be a dead VM's."""
+    """The Node's VM, by providerID only: AWS, Azure and GCP set it; a name alone may be a dead VM's."""
     provider_id = provider_id_of(node)
     return provider_key(provider_id) if provider_id else None

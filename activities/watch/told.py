@@ -16,12 +16,12 @@ PACKS = 40
 class Position:
     """The cursor of a running watch.
 
-    Temporal takes 2 MiB for the details of a heartbeat, as for any payload: they carry what has changed since the start
-    only, and that packed, for in a first list everything changes.
+    Temporal takes 2 MiB for the details of a heartbeat, as for any payload: they carry only what has changed since the
+    start, and that packed, for in a first list everything changes.
     """
 
     def __init__(self, cursor: Cursor, former: dict[str, Any]) -> None:
-        """`former`: the details of the former attempt's last heartbeat."""
+        """`former`: the details of the previous attempt's last heartbeat."""
         self.resource_version = cursor.resource_version
         self.told = cursor.marks
         """Node name to `<digest> <machine>`."""
@@ -33,7 +33,7 @@ class Position:
                 self._apply(node, mark)
 
     def tell(self, node: str, mark: str | None) -> None:
-        """None: the node is gone."""
+        """Remembers what was told; None: the node is gone."""
         self._apply(node, mark)
         self._recent[node] = mark
         if len(self._recent) >= FOLD:

@@ -41,7 +41,7 @@ class Belonging:
 
 
 def of_machine(ec2: Ec2, machine: Identity) -> list[Belonging]:
-    """What carries the machine's uid, and what was released by it before."""
+    """What carries the machine's uid, and what it has released before."""
     found: dict[str, Belonging] = {}
     for filters in ({f"tag:{TAG_UID}": machine.uid}, {f"tag:{TAG_RELEASED}": released_value(TAG_RULES, machine)}):
         found |= {b.id: b for b in _volumes(ec2, filters)}
@@ -73,13 +73,13 @@ def tagged(ec2: Ec2, kind: Kind, machine: Identity) -> list[Belonging]:
 
 
 def by_id(ec2: Ec2, kind: Kind, wanted: str) -> Belonging | None:
-    """None when EC2 does not know it; by a filter, which is no error then."""
+    """The resource of this id; None when EC2 does not know it. Read with a filter, for which that is no error."""
     read, name = (_volumes, "volume-id") if kind == "volume" else (_network_interfaces, "network-interface-id")
     return next(read(ec2, {name: wanted}), None)
 
 
 def spec_keeps(provider_spec: dict[str, Any], kind: Kind) -> bool:
-    """Whether the spec keeps any of this kind. It may be stale or wrong, so it is not parsed, only looked at."""
+    """Whether the spec keeps any of this kind. The spec may be stale or wrong, so it is not parsed, only looked at."""
     if kind == "volume":
         devices = _items(provider_spec, "blockDevices", "block_devices")
         holders = [device.get("ebs") for device in devices]
@@ -90,13 +90,13 @@ def spec_keeps(provider_spec: dict[str, Any], kind: Kind) -> bool:
 
 
 def _items(provider_spec: dict[str, Any], *names: str) -> list[dict[str, Any]]:
-    """What is listed under any of the names; models take a field's Python name too."""
+    """What is listed under any of the names; models also accept a field's Python name."""
     lists = [v for v in map(provider_spec.get, names) if isinstance(v, list)]
     return [item for items in lists for item in items if isinstance(item, dict)]
 
 
 def delete(ec2: Ec2, belonging: Belonging) -> None:
-    """Raises DriverError; its provider_code is one of IN_USE or GONE when that is why."""
+    """Deletes it. Raises DriverError; its provider_code is one of IN_USE or GONE when that is why."""
     if belonging.kind == "volume":
         ec2.call("DeleteVolume", VolumeId=belonging.id)
     else:

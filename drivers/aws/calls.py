@@ -28,7 +28,7 @@ from resources.endpoints import in_clear
 from resources.errors import ErrorClass
 
 MAX_CLIENTS = 64
-"""A client is some megabytes; the least recently used one goes first."""
+"""A client takes some megabytes; the least recently used one goes first."""
 ACCOUNT_KNOWN_FOR = 300.0
 """Seconds that an access key's account is remembered. AWS never gives a key to another account."""
 REFUSED = frozenset(
@@ -42,7 +42,7 @@ REFUSED = frozenset(
         "UnrecognizedClientException",
     }
 )
-"""Codes that say that the credentials are none (any more), and not that they may not do something."""
+"""Codes that say that the credentials are not valid (any longer), rather than that they do not allow something."""
 PAGE = 500
 """Resources a page; EC2 takes 5 to 1000."""
 
@@ -52,17 +52,17 @@ Resource = dict[str, Any]
 
 
 class Connection:
-    """Clients of one region with what the credentials are now. A new one has read them anew."""
+    """Clients of one region with the credentials as they are now. A new connection has read them again."""
 
     def __init__(self, session: Any, ec2: Any, sts: Any) -> None:
         self._session = session
         self.ec2 = ec2
         self._sts = sts
         self._known: tuple[str, str, float] | None = None
-        """An access key id, the account that it is of, and until when that is remembered."""
+        """An access key id, its account, and until when that is remembered."""
 
     def account(self) -> str:
-        """Remembered for the access key that botocore uses now: roles and profiles get others."""
+        """The account, remembered for the access key that botocore uses now: roles and profiles get other keys."""
         credentials = self._session.get_credentials()
         key = credentials.get_frozen_credentials().access_key if credentials else ""
         known = self._known
@@ -78,7 +78,7 @@ class Ec2:
     def __init__(
         self, connect: Callable[[], Connection], region: str, *, fixed: bool, hidden: Sequence[str] = ()
     ) -> None:
-        """`fixed`: to connect anew would give the same credentials."""
+        """`fixed`: a new connection would have the same credentials."""
         self.region = region
         self._fixed = fixed
         self._connect = connect
@@ -87,8 +87,8 @@ class Ec2:
         self._hidden = tuple(hidden)
 
     def call(self, operation: str, *, renew: bool = True, **parameters: Any) -> Resource:
-        """One request, one answer. `renew` False: not with other credentials than `account` was asked with, should they
-        be refused just now. Raises DriverError."""
+        """One request, one answer. `renew` False: no other credentials than those that `account` was asked with, even
+        if they are refused just now. Raises DriverError."""
 
         def ask(connection: Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
@@ -100,8 +100,8 @@ class Ec2:
         return self._ask("GetCallerIdentity", Connection.account, (), not self._fixed)
 
     def _ask(self, operation: str, ask: Callable[[Connection], T], hide: Sequence[str], renew: bool) -> T:
-        """Credentials that are refused are read anew, once: a role's session may have been revoked before its time, the
-        worker's own profile rewritten. A call that is refused has changed nothing."""
+        """Asks, and where the credentials are refused reads them again, once: a role's session may have been revoked
+        before its time, the worker's own profile rewritten. A call that is refused has changed nothing."""
         used = self._connection
         try:
             return self._once(operation, ask, used, hide)
@@ -123,7 +123,7 @@ class Ec2:
         raise failure
 
     def pages(self, operation: str, key: str, **parameters: Any) -> Iterator[Resource]:
-        """What all pages have under `key`. A page may be empty and still not be the last."""
+        """Items under `key` on all pages. A page may be empty and still not be the last."""
         more: dict[str, Any] = {}
         while True:
             page = self.call(operation, MaxResults=PAGE, **parameters, **more)
@@ -133,13 +133,13 @@ class Ec2:
             more = {"NextToken": page["NextToken"]}
 
     def find(self, operation: str, key: str, filters: Mapping[str, str]) -> Iterator[Resource]:
-        """All pages of what fits every filter: EC2's filter names, each with its value."""
+        """The items on all pages that fit every filter: EC2's filter names, each with its value."""
         wanted = [{"Name": name, "Values": [value]} for name, value in filters.items()]
         return self.pages(operation, key, Filters=wanted)
 
 
 def new_session() -> Any:
-    """A session of botocore. They share what they have read: to parse EC2's model takes a third of a second."""
+    """A new session of botocore. Sessions share what they have read: parsing EC2's model takes a third of a second."""
     session = botocore.session.Session()
     session.register_component("data_loader", _loader())
     return session
@@ -151,8 +151,8 @@ def _loader() -> Any:
 
 
 def _safe(client: Any) -> Any:
-    """`client`, whose endpoint may be of the settings, of AWS_ENDPOINT_URL or of a profile. Raises DriverError where a
-    web identity's token, a session's, or the bootstrap token in user data would be sent in clear."""
+    """`client`, whose endpoint may come from the settings, AWS_ENDPOINT_URL or a profile. Raises DriverError where a
+    web identity's token, a session's, or the bootstrap token in user data would be sent in the clear."""
     endpoint = client.meta.endpoint_url
     if in_clear(endpoint):
         raise DriverError(
@@ -172,7 +172,7 @@ class Clients:
         self._kept: OrderedDict[tuple[str, str], Ec2] = OrderedDict()
 
     def get(self, region: str, secret: Mapping[str, SecretStr]) -> Ec2:
-        """Raises DriverError of class auth for a Secret that is incomplete."""
+        """Returns the client. Raises DriverError of class auth for a Secret that is incomplete."""
         credentials = from_secret(secret)
         key = (region, credentials.digest)
         with self._lock:  # making one takes long; a second thread waits for it instead of making another
@@ -198,11 +198,11 @@ class Clients:
                 session.set_credentials(credentials.access_key, credentials.secret_key)
             return Connection(
                 session,
-                # None: AWS_ENDPOINT_URL_EC2, else the region's own
+                # for None: AWS_ENDPOINT_URL_EC2, else the region's own
                 ec2=self._client(session, "ec2", region, self._settings.endpoint),
                 sts=self._client(session, "sts", region, self._sts_endpoint()),
             )
-        except (BotoCoreError, ValueError) as e:  # ValueError: an endpoint that is no URL
+        except (BotoCoreError, ValueError) as e:  # ValueError: the endpoint is no URL
             failure = translate("EC2 client", e, credentials.hidden)
         raise failure
 
@@ -210,7 +210,7 @@ class Clients:
         return _safe(session.create_client(service, region_name=region, endpoint_url=endpoint, config=self._config()))
 
     def _sts_endpoint(self) -> str | None:
-        """Where AWS_ENDPOINT_URL_STS says, else at the endpoint of the settings, else the region's own."""
+        """The endpoint in AWS_ENDPOINT_URL_STS, else that of the settings, else the region's own."""
         return None if "AWS_ENDPOINT_URL_STS" in os.environ else self._settings.endpoint
 
     def _config(self) -> Config:
@@ -225,10 +225,10 @@ class Clients:
         )
 
     def _web_identity(self, session: Any, region: str, credentials: Credentials) -> Any:
-        """botocore's own provider: it reads the token file again and assumes the role anew before it expires."""
+        """botocore's own provider: it reads the token file and assumes the role again before it expires."""
 
         def client_creator(service: str, **kwargs: Any) -> Any:
-            # The caller's configuration only says "unsigned"; merged with ours it also has the time-outs.
+            # The caller's configuration only says "unsigned"; merged with ours it also has the timeouts.
             config = self._config().merge(kwargs.pop("config", Config()))
             kwargs["region_name"] = region
             return _safe(session.create_client(service, endpoint_url=self._sts_endpoint(), config=config, **kwargs))

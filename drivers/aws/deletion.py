@@ -1,7 +1,7 @@
 """One pass of a deletion: release what the spec keeps, terminate, clear what stayed behind, say what is left.
 
 Level-triggered: each pass reads everything and does what is due, so that it may stop anywhere and be repeated. What is
-kept is protected before anything dies: TAG_RELEASED is written and *read back* before the VM is told to go. After that
+kept is protected before anything dies: TAG_RELEASED is written and *read back* before the VM is terminated. After that
 EC2 no longer says which volume was to be kept, and a lost reply or lagging tags must not turn it into a leftover.
 """
 
@@ -24,7 +24,7 @@ from resources.names import TAG_RELEASED, TAG_UID
 
 
 def delete_machine(ec2: Ec2, request: DeleteMachineRequest) -> DeleteMachineResponse:
-    """Goes on with the other resources after an error and raises one combined error at the end."""
+    """Makes one pass. After an error it goes on with the other resources, and raises one combined error at the end."""
     return _Pass(ec2, request).run()
 
 
@@ -59,7 +59,8 @@ class _Pass:
         )
 
     def _instances(self) -> list[Resource]:
-        """By uid; by token and by id what is not among them, as tags may be visible later than their VM.
+        """The machine's instances, by uid; and by token and by id those that this misses, as tags may be visible later
+        than their VM.
 
         Raises DriverError of class conflict for another machine's VM.
         """
@@ -83,11 +84,11 @@ class _Pass:
         return [found[k] for k in sorted(found)]
 
     def _is_kept(self, belonging: Belonging, vm_there: bool) -> bool:
-        """Whether it outlives the machine and is not released yet.
+        """Whether the belonging outlives the machine and is not released yet.
 
         While something holds it, the attachment decides: it is what EC2 itself will do. When nothing does, the VM died
-        behind our back or a person detached it. EC2 would have deleted it with the VM unless it was to be kept, so
-        it is kept where the spec keeps any of its kind: a volume too many is named and tagged, one too few is lost.
+        behind our back or a person detached it. EC2 would have deleted it with the VM unless it was to be kept, so it
+        is kept where the spec keeps any of its kind: a volume too many is named and tagged, one too few is lost.
         """
         if belonging.is_released(self.machine):
             return False
@@ -96,7 +97,7 @@ class _Pass:
         return not vm_there and belongings.spec_keeps(self.request.provider_spec, belonging.kind)
 
     def _release(self, keep: list[Belonging], mine: list[Belonging]) -> list[Belonging]:
-        """Tag what is kept, read it back, then take our own tags off; what is there now."""
+        """Tags what is kept, reads it back, then takes our own tags off. Returns what is there now."""
         if keep:
             pair = {"Key": TAG_RELEASED, "Value": released_value(TAG_RULES, self.machine)}
             self._try("CreateTags", Resources=[b.id for b in keep], Tags=[pair])
@@ -126,7 +127,7 @@ class _Pass:
         self.left.append(f"{vm} {state}")
 
     def _told_to_go(self, vm: str) -> str | None:
-        """The state that TerminateInstances answers; None when it does not know the VM, as the next pass will see."""
+        """The state that TerminateInstances answers; None when EC2 does not know the VM, as the next pass will see."""
         try:
             changes = self.ec2.call("TerminateInstances", InstanceIds=[vm]).get("TerminatingInstances", ())
             return next((c["CurrentState"]["Name"] for c in changes if c["InstanceId"] == vm), None)
@@ -148,7 +149,7 @@ class _Pass:
                 "--no-disable-api-termination`; then the deletion goes on by itself",
                 provider_code=error.provider_code,
             )
-        # Where IAM allows termination by tag, EC2 says "unauthorized" of a VM that is gone (runs-on#60): look again.
+        # Where IAM allows termination by tag, EC2 says "unauthorized" for a VM that is gone (runs-on#60): look again.
         if error.error_class is ErrorClass.AUTH and not self._is_there(vm):
             return None
         return error
@@ -158,8 +159,8 @@ class _Pass:
         return instance is not None and instances.state_of(instance) != instances.TERMINATED
 
     def _clear(self, belonging: Belonging, deletable: bool) -> None:
-        """EC2 deletes what dies with the VM; what nothing holds any more is a leftover, once no VM is there: during a
-        launch a volume is for a moment held by nothing."""
+        """Deletes a leftover: what nothing holds any longer, once no VM is there. During a launch a volume is held by
+        nothing for a moment; what dies with the VM is EC2's to delete."""
         if deletable and belonging.dies_with_vm is None and belonging.state not in ("deleting", "in-use"):
             try:
                 belongings.delete(self.ec2, belonging)
@@ -173,7 +174,8 @@ class _Pass:
         self.left.append(str(belonging))
 
     def _evidence(self, found: list[Resource]) -> Evidence:
-        """`terminated` only by the very VM: that of a former attempt says nothing of one that reads do not see yet."""
+        """The evidence. `terminated` comes only from the very VM: that of an earlier attempt says nothing about one
+        that reads do not show yet."""
         if self.left:
             return Evidence.PRESENT
         provider_id, token = self.request.provider_id, self.request.token

@@ -38,9 +38,9 @@ class AwsDriver:
         self._lock = threading.Lock()
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus:
-        """One RunInstances with the token as ClientToken; answered from its reply, as reads may lag behind it.
+        """Makes one RunInstances with the token as ClientToken, and answers from its reply, as reads may lag behind it.
 
-        Before it, once per image, DescribeImages, if the spec speaks of the image's root device.
+        Before it comes DescribeImages, once per image, if the spec refers to the image's root device.
         """
         spec = launch.parse_spec(request.provider_spec)
         ec2 = self._clients.get(spec.region, request.secret)
@@ -64,7 +64,8 @@ class AwsDriver:
         raise mismatch
 
     def update_machine(self, request: UpdateMachineRequest) -> UpdateMachineResponse:
-        """Post-start once, where there is no last applied spec; else a hot update of tags and metadata options.
+        """Makes the post-start update, once, where there is no last applied spec; else a hot update of tags and
+        metadata options.
 
         A hot update with nothing to change makes no call. Raises PartialUpdate, see drivers.aws.hotupdate.
         """
@@ -93,7 +94,7 @@ class AwsDriver:
         return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
 
     def get_account(self, request: GetAccountRequest) -> str:
-        """STS GetCallerIdentity, which needs no permission."""
+        """Calls STS GetCallerIdentity, which needs no permission."""
         region = instances.region_of(request.provider_spec, request.provider_id)
         return self._clients.get(region, request.secret).account()
 
@@ -108,7 +109,7 @@ class AwsDriver:
         return GetVolumeIDsResponse(volume_ids=found)
 
     def _root_device(self, ec2: Ec2, image: str) -> str:
-        """The image's root device, e.g. /dev/xvda. An image never changes it, so each is asked for once."""
+        """The image's root device, e.g. /dev/xvda. It never changes for an image, so each is asked for once."""
         key = (ec2.region, image)
         with self._lock:
             if key in self._roots:

@@ -1,7 +1,7 @@
 """What EC2's error codes mean, in one table, and how a failed call becomes a DriverError in our own words.
 
 Codes: EC2 API reference, *Error codes*; STS API reference, *Common errors*. Where machine-controller-manager's AWS
-provider has an opinion (pkg/aws/errors/codes.go: what is ResourceExhausted), it is this one.
+provider has an opinion (pkg/aws/errors/codes.go: what is ResourceExhausted), the table follows it.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ _FAMILIES = (
     (".Malformed", ErrorClass.INVALID),
     ("LimitExceeded", ErrorClass.QUOTA),
 )
-"""Endings that EC2 uses alike for every resource; asked only for codes that the table does not have."""
+"""Endings that EC2 uses alike for every resource; looked at only for codes that the table does not have."""
 
 _WORDS = (("InvalidParameterValue", re.compile(r"iam instance ?profile", re.IGNORECASE), ErrorClass.TRANSIENT),)
 """A fresh instance profile is unknown to EC2 for some seconds; only the message tells it from a bad parameter (P33:
@@ -93,7 +93,7 @@ def classify(code: str, message: str = "") -> ErrorClass:
 
 
 def translate(operation: str, error: Exception, hide: Sequence[str] = ()) -> DriverError:
-    """The DriverError of a failed call. `hide` are values that must not be quoted, whatever the cloud writes."""
+    """The DriverError of a failed call. `hide` holds values that must not be quoted, whatever the cloud writes."""
     if isinstance(error, boto.ClientError):
         return _from_reply(operation, error, hide)
     if isinstance(error, boto.ParamValidationError):
@@ -114,12 +114,12 @@ def translate(operation: str, error: Exception, hide: Sequence[str] = ()) -> Dri
         )
     if isinstance(error, boto.HTTPClientError | boto.ConnectionError):
         return DriverError(ErrorClass.TRANSIENT, f"{operation}: {type(error).__name__}: {scrub(str(error), hide)}")
-    if isinstance(error, ResponseParserError):  # its text quotes the answer
+    if isinstance(error, ResponseParserError):  # its message quotes the answer
         return DriverError(ErrorClass.TRANSIENT, f"{operation}: the answer is not EC2's; is a proxy in between?")
     if isinstance(error, boto.ValidationError | ValueError):
         return DriverError(ErrorClass.INVALID, f"{operation}: {scrub(str(error), hide)}")
     if isinstance(error, OSError):
-        # Only the reading of a web identity token gets here: botocore wraps what goes wrong on the network.
+        # Only reading a web identity token gets here: botocore wraps what goes wrong on the network.
         return DriverError(
             ErrorClass.AUTH, f"{operation}: the workloadIdentityTokenFile cannot be read: {error.strerror or error}"
         )
@@ -146,6 +146,6 @@ def scrub(text: str, hide: Sequence[str] = ()) -> str:
 
 
 def hide_secrets(text: str) -> str:
-    """Without access keys, and what looks like a secret anywhere: a boot script that echoes its work writes its user
-    data and its bootstrap token to the console."""
+    """The text without access keys and without anything else that looks like a secret: a boot script that echoes its
+    work writes its user data and its bootstrap token to the console."""
     return redact.hide_secrets(_ACCESS_KEY_ID.sub("***", text))

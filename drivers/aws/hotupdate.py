@@ -1,6 +1,6 @@
 """A hot update: tags of the instance, its volumes and NICs, and the instance's metadata options (seed 002).
 
-What is to change, drivers.tags says; here is what EC2 needs for it, in the fewest calls: one CreateTags or DeleteTags
+drivers.tags says what is to change; here is what EC2 needs for it, in the fewest calls: one CreateTags or DeleteTags
 for all resources with an equal change, one after the other. After an error it goes on with the others.
 """
 
@@ -24,7 +24,7 @@ from resources.errors import PASSING, ErrorClass
 from resources.names import TAG_UID
 
 ALL_ALIKE = PASSING | {ErrorClass.CONFLICT}
-"""Of a call for several resources, such an error says nothing about one of them: to ask for each would not help."""
+"""For a call with several resources such an error says nothing about one of them: separate calls would not help."""
 _OPTIONS = (
     ("HttpTokens", "http_tokens"),
     ("HttpPutResponseHopLimit", "http_put_response_hop_limit"),
@@ -38,10 +38,10 @@ _BELONGINGS: dict[str, belongings.Kind] = {"volume": "volume", "network-interfac
 def hot_update(
     connect: Callable[[], Ec2], request: UpdateMachineRequest, last_applied: Mapping[str, Any]
 ) -> UpdateMachineResponse:
-    """Idempotent. Without a change for this VM it makes no call, not even a read.
+    """Updates the VM. Idempotent. Without a change for this VM it makes no call, not even a read.
 
     Raises DriverError of class invalid, before any call, when a must-tag would change; PartialUpdate when some resource
-    failed: of the class that is waited for longest, with what became of each.
+    failed: of the class with the longest wait, with what became of each resource.
     """
     last, goal = parse_spec(dict(last_applied)), parse_spec(request.provider_spec)
     check_must_tags(last, goal, request.machine)
@@ -67,16 +67,16 @@ class _Update:
         self.last = last
         self.goal = goal
         self.kinds = kinds
-        """Those whose tags differ between the two specs; the others are not even read."""
+        """Kinds whose tags differ between the two specs; the others are not even read."""
         self.errors: list[DriverError] = []
-        """Of what belongs to no single resource: reads."""
+        """Errors that belong to no single resource: reads."""
 
     def run(self) -> UpdateMachineResponse:
         instance = self._instance()
         vm = Target(self.instance_id, "instance", tags_of(instance))
         targets = [vm, *self._belongings(instance)]
         self._plan(targets)
-        # Removals first: a resource that carries as many tags as it may has no room for a new one before.
+        # Removals first: a resource that carries as many tags as it may has no room for a new one until then.
         for key in _equal(t.plan.remove for t in targets):
             self._call("DeleteTags", [t for t in targets if t.plan.remove == key], [{"Key": k} for k in key])
         for pairs in _equal(tuple(t.plan.set.items()) for t in targets):
@@ -100,7 +100,7 @@ class _Update:
         return instance
 
     def _belongings(self, instance: Resource) -> Iterator[Target]:
-        """Our own volumes and NICs of the kinds whose tags change. Others attach theirs (a CSI driver, a CNI): they do
+        """Our own volumes and NICs of the kinds whose tags change. Others attach theirs (a CSI driver, a CNI): those do
         not carry our uid and are left alone."""
         held = {
             "volume": places.volumes(self.last, instance),
@@ -114,8 +114,8 @@ class _Update:
                     self.errors.append(e)
 
     def _owned(self, kind: belongings.Kind, held: list[str]) -> list[Belonging]:
-        """By uid; and what is in a place of the spec and shows no tag at all yet: whatever a launch makes is tagged by
-        it, so only its tags are late. Without it, a lagging read would pass for a complete update."""
+        """What carries the uid; and what is in a place of the spec and shows no tag at all yet: a launch tags whatever
+        it makes, so only the tags are late. Without these, a lagging read would pass for a complete update."""
         mine = belongings.tagged(self.ec2, kind, self.machine)
         missing = sorted(set(held) - {b.id for b in mine})
         late = [b for wanted in missing if (b := belongings.by_id(self.ec2, kind, wanted)) and not b.tags]
@@ -137,8 +137,8 @@ class _Update:
     # -- writing --------------------------------------------------------------------------------------------------
 
     def _call(self, operation: str, targets: list[Target], tags: list[dict[str, str]]) -> None:
-        """EC2 takes such a call as a whole or not at all. Where one resource may be the reason that it is refused,
-        each is asked for alone, so that the others have their change."""
+        """Makes one call, which EC2 takes as a whole or not at all. Where one resource may be the reason for a refusal,
+        each gets a call of its own, so that the others have their change."""
         try:
             self.ec2.call(operation, Resources=[t.id for t in targets], Tags=tags)
         except DriverError as e:
@@ -155,14 +155,15 @@ class _Update:
     def _failed(self, targets: list[Target], error: DriverError) -> None:
         failure = about(error, [t.id for t in targets])
         for target in targets:
-            if error.provider_code in GONE:  # it vanished since it was read: nothing of it is left to update
+            if error.provider_code in GONE:  # it has vanished since it was read: nothing is left to update
                 target.plan = TagPlan()
                 target.changed.append("gone meanwhile")
             else:
                 target.errors.append(failure)
 
     def _set_options(self, vm: Target, instance: Resource) -> None:
-        """Only what differs. An option that left the spec is left as it is: EC2 has no "as the account has it"."""
+        """Sets only the options that differ. An option that left the spec stays as it is: EC2 has no "as the account
+        has it"."""
         last, goal, actual = _options(self.last), _options(self.goal), instance.get("MetadataOptions") or {}
         if last == goal:
             return
@@ -177,5 +178,5 @@ class _Update:
 
 
 def _equal(changes: Iterable[Any]) -> list[Any]:
-    """Each change that there is, once, in the order of the resources."""
+    """Each distinct change, once, in the order of the resources."""
     return list(dict.fromkeys(c for c in changes if c))

@@ -1,4 +1,4 @@
-"""Reading instances: finding those of a machine, and saying what EC2 says of one in the contract's words."""
+"""Reads instances: finds those of a machine, and puts what EC2 says of one in the contract's words."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _STATES = {
     "stopped": VmState.STOPPED,
     "shutting-down": VmState.TERMINATING,
 }
-"""EC2's states; `terminated` is none of ours: such a VM does not exist any more."""
+"""EC2's states; `terminated` is not among ours: such a VM no longer exists."""
 
 CONSOLE_LINES = 25
 CONSOLE_LENGTH = 600
-"""Characters. It becomes part of a failure's message."""
+"""Characters of the console. It becomes part of a failure's message."""
 _INSTANCE_ID = re.compile(r"i-[0-9a-f]{8,17}")
-_REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]+")  # of a zone's name, local zones' included: its beginning
+_REGION = re.compile(r"[a-z]{2}(?:-[a-z]+)+-[0-9]+")  # the beginning of a zone's name, also of a local zone's
 
 
 def instance_id(provider_id: str) -> str:
-    """Of `aws:///<region or zone>/<id>`. Raises DriverError of class invalid."""
+    """The id in `aws:///<region or zone>/<id>`. Raises DriverError of class invalid."""
     last = provider_id.rsplit("/", 1)[-1]
     if not provider_id.startswith("aws://") or not _INSTANCE_ID.fullmatch(last):
         raise DriverError(
@@ -48,7 +48,7 @@ def provider_id(instance: Resource, region: str) -> str:
 
 
 def node_name(instance: Resource) -> str:
-    """Empty once it is terminated."""
+    """The node's name; empty once the instance is terminated."""
     return instance.get("PrivateDnsName") or ""
 
 
@@ -71,12 +71,12 @@ def state_of(instance: Resource) -> str:
 
 
 def is_living(instance: Resource) -> bool:
-    """It runs, will run or could run again; one that is shutting down is on its way out."""
+    """Whether it runs, will run or could run again; one that is shutting down is on its way out."""
     return state_of(instance) not in (TERMINATED, "shutting-down")
 
 
 def of_reservation(reservation: Resource) -> Iterator[Resource]:
-    """Its instances, each with the account that owns them all: EC2 tells it once."""
+    """A reservation's instances, each with the account that owns them all: EC2 names it once."""
     for instance in reservation.get("Instances", ()):
         yield {**instance, OWNER_ID: reservation.get(OWNER_ID, "")}
 
@@ -87,7 +87,7 @@ def find(ec2: Ec2, filters: dict[str, str]) -> Iterator[Resource]:
 
 
 def by_id(ec2: Ec2, wanted: str) -> Resource | None:
-    """In whatever state; None when EC2 does not know it (any more, or yet)."""
+    """The instance, in whatever state; None when EC2 does not know it (any longer, or yet)."""
     try:
         reply = ec2.call("DescribeInstances", InstanceIds=[wanted])
     except DriverError as e:
@@ -98,23 +98,23 @@ def by_id(ec2: Ec2, wanted: str) -> Resource | None:
 
 
 def by_uid(ec2: Ec2, uid: str) -> dict[str, Resource]:
-    """By id, in whatever state."""
+    """Instances by id, in whatever state."""
     return {i["InstanceId"]: i for i in find(ec2, {f"tag:{TAG_UID}": uid})}
 
 
 def by_name(ec2: Ec2, machine: Identity) -> dict[str, Resource]:
-    """By id, in whatever state: what any life of this name, in any installation, has left."""
+    """Instances by id, in whatever state: what any life of this name, in any installation, has left."""
     filters = {f"tag:{TAG_OWNER}": OWNER, f"tag:{TAG_CLUSTER}": machine.cluster, f"tag:{TAG_MACHINE}": machine.name}
     return {i["InstanceId"]: i for i in find(ec2, filters)}
 
 
 def by_token(ec2: Ec2, token: str) -> dict[str, Resource]:
-    """By id, in whatever state: what RunInstances made with this ClientToken."""
+    """Instances by id, in whatever state: what RunInstances made with this ClientToken."""
     return {i["InstanceId"]: i for i in find(ec2, {"client-token": token})}
 
 
 def the_one(found: Iterable[Resource], what: str) -> Resource:
-    """The living one; without it, one that is shutting down. Raises not_found, or conflict when several live."""
+    """The living one; if none lives, one that is shutting down. Raises not_found, or conflict when several live."""
     everyone = list(found)
     living = [i for i in everyone if is_living(i)]
     if len(living) > 1:
@@ -136,7 +136,8 @@ def _reason(instance: Resource) -> str:
 
 
 def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
-    """One call by id, else two by tag and token; with a diagnosis two more, of the checks only for a VM that runs."""
+    """The status: one call by id, else two by tag and token; with a diagnosis two more, the checks only for a VM that
+    runs."""
     machine = request.machine
     if request.provider_id:
         known = by_id(ec2, instance_id(request.provider_id))
@@ -157,8 +158,8 @@ def get_status(ec2: Ec2, request: GetMachineStatusRequest) -> MachineStatus:
 
 
 def _looked_up(ec2: Ec2, machine: Identity, token: str) -> tuple[list[Resource], list[Resource]]:
-    """The machine's own, in whatever state, and living ones that have its name and are not its own: one listing for
-    both. By the token too, as a tag may be visible later than its instance."""
+    """The machine's own instances, in whatever state, and living ones that have its name and are not its own: one
+    listing for both. Also by the token, as a tag may be visible later than its instance."""
     named = by_name(ec2, machine)
     own = {k: i for k, i in named.items() if tags_of(i).get(TAG_UID) == machine.uid}
     if token:
@@ -188,7 +189,7 @@ def describe(instance: Resource, region: str) -> MachineStatus:
 
 
 def _addresses(instance: Resource) -> list[str]:
-    """Private before IPv6 before public, each once; EC2 may tell them later than the VM itself."""
+    """The addresses: private before IPv6 before public, each once; EC2 may show them later than the VM itself."""
     nics = instance.get("NetworkInterfaces") or ()
     found = [instance.get("PrivateIpAddress")]
     found += [a.get("PrivateIpAddress") for n in nics for a in n.get("PrivateIpAddresses") or ()]
@@ -221,14 +222,14 @@ def _console(ec2: Ec2, wanted: str) -> str:
         reply = _console_output(ec2, wanted)
     except DriverError as e:
         return f"(the console cannot be read: {e.message})"
-    # botocore has decoded the base64. Hidden before it is cut: half a token would not be known for one.
+    # botocore has decoded the base64. Secrets are hidden before the cut: half a token would not be recognised.
     lines = hide_secrets(str(reply.get("Output") or "")).splitlines()
     text = "\n".join(lines[-CONSOLE_LINES:])
     return text if len(text) <= CONSOLE_LENGTH else f"…{text[1 - CONSOLE_LENGTH :]}"
 
 
 def _console_output(ec2: Ec2, wanted: str) -> Resource:
-    """As it is now, where the machine type can; else what EC2 kept of the boot."""
+    """The console as it is now, where the machine type can; else what EC2 kept of the boot."""
     try:
         return ec2.call("GetConsoleOutput", InstanceId=wanted, Latest=True)
     except DriverError as e:

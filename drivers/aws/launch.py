@@ -20,7 +20,7 @@ Parameters = dict[str, Any]
 
 
 def parse_spec(provider_spec: dict[str, Any]) -> AwsProviderSpec:
-    """Raises DriverError of class invalid."""
+    """Parses the spec. Raises DriverError of class invalid."""
     return parsed(AwsProviderSpec, provider_spec)
 
 
@@ -30,7 +30,7 @@ def needs_root_device(spec: AwsProviderSpec) -> bool:
 
 
 def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_device: str | None) -> Parameters:
-    """The parameters. Raises DriverError of class invalid for user data or tags beyond EC2's limits."""
+    """The parameters of RunInstances. Raises DriverError of class invalid for user data or tags beyond EC2's limits."""
     user_data = request.user_data.get_secret_value()
     size = len(user_data.encode())
     if size > MAX_USER_DATA:

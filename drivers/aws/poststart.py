@@ -1,4 +1,4 @@
-"""What EC2 cannot be told at launch: applied once after the start (seed 000), only where it differs."""
+"""What EC2 cannot be told at launch: applied once after the start (seed 000), and only where it differs."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class _Change:
 
 
 def post_start(ec2: Ec2, spec: AwsProviderSpec, instance_id: str) -> list[str]:
-    """What was changed, in words.
+    """Applies it; returns what was changed, in words.
 
-    Idempotent: the instance is read first; after a lost reply only the rest is changed. An error of one change does not
-    stop the others; they are raised as one, of the class that is waited for longest.
+    Idempotent: the instance is read first; after a lost reply only the rest is changed. An error in one change does not
+    stop the others; all errors are raised as one, of the class with the longest wait.
     """
     if spec.src_and_dst_checks_enabled is not False and not any(n.ipv6_prefix_count for n in spec.network_interfaces):
         return []  # not even a read
@@ -50,10 +50,11 @@ def post_start(ec2: Ec2, spec: AwsProviderSpec, instance_id: str) -> list[str]:
 
 
 def _source_dest_check(spec: AwsProviderSpec, instance: Resource) -> Iterator[_Change]:
-    """Only False switches it off; true and absent leave it.
+    """Switches the check off. Only False does so; true and absent leave it.
 
-    One NIC: by the instance, as the seed says; EC2 refuses that for several, so each has its own call, except EFA
-    devices, which have no such check (MCM). NICs that the spec does not name are left alone: a CNI attaches its own.
+    With one NIC, by the instance, as the seed says; EC2 refuses that for several, so each NIC has its own call, except
+    EFA devices, which have no such check (MCM). NICs that the spec does not name are left alone: a CNI attaches its
+    own.
     """
     if spec.src_and_dst_checks_enabled is not False:
         return
@@ -73,7 +74,8 @@ def _source_dest_check(spec: AwsProviderSpec, instance: Resource) -> Iterator[_C
 
 
 def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[DriverError]) -> Iterator[_Change]:
-    """Only the missing number: the call has no idempotency token, a lost reply must still end with exactly so many."""
+    """Assigns only the missing number of prefixes: the call has no idempotency token, and a lost reply must still end
+    with exactly that many."""
     actual = by_place(spec, instance.get("NetworkInterfaces") or [])
     for place, wanted in enumerate(spec.network_interfaces):
         count = wanted.ipv6_prefix_count or 0
@@ -91,7 +93,8 @@ def _ipv6_prefixes(spec: AwsProviderSpec, instance: Resource, errors: list[Drive
 
 
 def tag_installation(ec2: Ec2, machine: Identity, instance_id: str) -> list[str]:
-    """The tag on a VM of before there was one, and on what carries its uid; in words.
+    """Puts the installation's tag on a VM from before there was such a tag, and on what carries its uid; returns that
+    in words.
 
     Without it the machine lives as before, and the right to tag may be given for launches alone: an error is no
     trouble.

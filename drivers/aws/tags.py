@@ -1,4 +1,4 @@
-"""Tags as EC2 writes them; the rules, which are the same for every cloud, are drivers/tags.py."""
+"""Tags as EC2 writes them; the rules, which are the same for every cloud, are in drivers/tags.py."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from resources.clouds import Tags
 from resources.clouds.aws import AwsProviderSpec
 
 RESOURCES = (("instance", "vm"), ("volume", "disk"), ("network-interface", "nic"))
-"""EC2's name of a resource, and the class's."""
+"""EC2's name of a resource, and the class's name for it."""
 
 
 def tag_specifications(spec: AwsProviderSpec, machine: Identity) -> list[dict[str, Any]]:
@@ -28,5 +28,5 @@ def tag_specifications(spec: AwsProviderSpec, machine: Identity) -> list[dict[st
 
 
 def tags_of(resource: dict[str, Any]) -> Tags:
-    """EC2 calls them `Tags`, on network interfaces `TagSet`."""
+    """The tags: EC2 calls them `Tags`, on network interfaces `TagSet`."""
     return {t["Key"]: t.get("Value", "") for t in resource.get("Tags") or resource.get("TagSet") or ()}

@@ -20,14 +20,14 @@ class Cloud(Protocol):
 
     @property
     def service(self) -> str:
-        """As fault rules, the journal, the saved state and the admin API's paths name it."""
+        """The service's name in fault rules, the journal, the saved state and the admin API's paths."""
 
     @property
     def app(self) -> web.Application:
-        """What serves its API."""
+        """The application that serves its API."""
 
     async def start(self) -> None:
-        """What takes time begins to run: boots, shutdowns."""
+        """Starts what takes time: boots, shutdowns."""
 
     async def stop(self) -> None: ...
 
@@ -35,7 +35,7 @@ class Cloud(Protocol):
         """Calls back with a Vm at each change of one's state, and at once for every living one."""
 
     def has_vm(self, instance_id: str) -> bool:
-        """Also of one that is gone, as long as it knows it."""
+        """Whether it knows the VM, even one that is gone."""
 
     def sizes(self) -> Mapping[str, Size]:
         """What each type of VM gives to its node."""

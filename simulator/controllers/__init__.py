@@ -1,5 +1,5 @@
-"""Simulated controllers: API clients that do what a cluster's controller manager and scheduler do, where Hostler
-rests on it. Beside a real API server the real ones take their place."""
+"""Simulated controllers: API clients that do what a cluster's controller manager and scheduler do, as far as Hostler
+depends on it. With a real API server the real ones take their place."""
 
 from simulator.controllers.manager import Controllers
 

@@ -1,8 +1,8 @@
 """The DaemonSet controller: one pod on every node that it is meant for, bound when it is created.
 
-After pkg/controller/daemon of Kubernetes; there the scheduler binds the pod, by an affinity to that one node.
-A changed pod template takes effect as with the update strategy OnDelete: pods that run stay as they are, and count as
-not updated.
+It follows pkg/controller/daemon of Kubernetes; there the scheduler binds the pod, by an affinity to that one node. A
+changed pod template takes effect as with the update strategy OnDelete: pods that run stay as they are, and count as not
+updated.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class DaemonSets(Controller):
 
 
 def _template(daemonset: Obj) -> Obj:
-    """The DaemonSet's pod, but for the node that it goes to."""
+    """The DaemonSet's pod, except for the node that it goes to."""
     pod = pod_from_template(daemonset, "apps/v1", "DaemonSet")
     pod["metadata"]["labels"][HASH_LABEL] = template_hash(daemonset)
     pod["spec"]["tolerations"] = [*(pod["spec"].get("tolerations") or ()), *_TOLERATIONS]

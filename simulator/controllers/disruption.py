@@ -1,6 +1,6 @@
 """The disruption controller: the status of PodDisruptionBudgets, on which evictions are judged.
 
-After pkg/controller/disruption of Kubernetes.
+It follows pkg/controller/disruption of Kubernetes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DELETION_TIMEOUT = 120.0  # seconds after which an eviction that was allowed no 
 
 
 class SyncFailed(Exception):
-    """The budget cannot be reckoned; nothing may be disrupted until it can."""
+    """The budget cannot be computed; nothing may be disrupted until it can."""
 
 
 class Disruption(Controller):

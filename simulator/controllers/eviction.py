@@ -1,6 +1,6 @@
 """Taint eviction: pods leave a node with a NoExecute taint that they do not tolerate, or no longer tolerate.
 
-After pkg/controller/tainteviction of Kubernetes: it deletes, and asks no disruption budget.
+It follows pkg/controller/tainteviction of Kubernetes: it deletes, and asks no disruption budget.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from simulator.controllers.informer import Controller, Informer
 from simulator.controllers.objects import is_deleting, is_finished, node_of
 from simulator.controllers.scheduling import NOT_READY, UNREACHABLE, tolerates
 
-# What the admission plugin DefaultTolerationSeconds gives to every pod that says nothing of these two taints.
+# What the admission plugin DefaultTolerationSeconds gives to every pod that says nothing about these two taints.
 DEFAULT_SECONDS = 300.0
 
 

@@ -1,4 +1,4 @@
-"""Garbage collection: what is left when a Node, an owner or a bootstrap token's time is gone."""
+"""Garbage collection: it removes what is left when a Node, an owner or a bootstrap token's time is gone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class PodCollector(Controller):
         self._pods = pods
         self._nodes = nodes
         self._quarantine = quarantine
-        self._missing: dict[str, float] = {}  # node name -> since when it is not there, by our clock
+        self._missing: dict[str, float] = {}  # node name -> since when it has been missing, by our clock
         self._clock = asyncio.get_running_loop().time
 
     async def sync(self) -> float | None:
@@ -131,7 +131,8 @@ class TokenCleaner(Controller):
 
 
 def _remaining(secret: Obj) -> float:
-    """Seconds until the token expires; infinite when it does not say, 0 when what it says cannot be read (as there)."""
+    """Seconds until the token expires; infinite when it does not say, 0 when what it says cannot be read (as
+    upstream)."""
     text = (secret.get("data") or {}).get("expiration")
     if not text:
         return math.inf

@@ -13,7 +13,7 @@ from simulator.client import ApiError, KubeClient, Obj
 RETRY = 0.2  # seconds before a broken list or watch, or a pass that met an error, is tried again
 GATHER = 0.02  # seconds in which a burst of events becomes one pass
 GATHER_AT_MOST = 2.0
-SHARE = 30  # in a large cluster it is so many times what a pass costs: ten controllers together take a third of a core
+SHARE = 30  # in a large cluster the pause is this many passes long: ten controllers together take a third of a core
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Informer:
         self._listeners.append(changed)
 
     def remember(self, obj: Obj) -> None:
-        """Take over the answer of one's own write, so that the next pass does not act on the state before it.
+        """Takes over the answer of the caller's own write, so that the next pass does not act on the state before it.
 
         An answer older than what the watch has told is ignored: the object may be gone since.
         """
@@ -95,7 +95,7 @@ class Informer:
         key = key_of(obj)
         known = self._items.get(key)
         if known is not None and _version(known) > _version(obj):
-            return  # remembered from an answer that overtook this event
+            return  # already remembered from an answer that overtook this event
         if type_ == "DELETED":
             self._items.pop(key, None)
         else:
@@ -109,8 +109,8 @@ class Informer:
 class Controller:
     """One control loop: whenever its informers change, and every `resync` seconds, one pass over what they hold.
 
-    A pass is level-triggered: it compares what is with what should be, and nothing is remembered between passes but
-    clocks. So an error in a pass costs no more than time: it is run again.
+    A pass is level-triggered: it compares what is with what should be, and only clocks are remembered between passes.
+    So an error in a pass costs only time: the pass is run again.
     """
 
     def __init__(self, client: KubeClient, informers: Sequence[Informer], resync: float) -> None:
@@ -123,7 +123,7 @@ class Controller:
             informer.listen(self._changed)
 
     async def sync(self) -> float | None:
-        """One pass. Returns after how many seconds the next one is due without any change; None: `resync`."""
+        """Makes one pass. Returns the seconds after which the next is due without any change; None: `resync`."""
         raise NotImplementedError
 
     async def run(self) -> None:

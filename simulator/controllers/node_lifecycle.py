@@ -1,6 +1,6 @@
 """Node lifecycle: silent nodes become Unknown, conditions become taints, and both are taken back on recovery.
 
-After pkg/controller/nodelifecycle of Kubernetes, its wording included.
+It follows pkg/controller/nodelifecycle of Kubernetes, including its wording.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MANAGED = {
 
 @dataclass(frozen=True)
 class _Pulse:
-    """The last sign of life that was seen of a node, and when by our own clock: the kubelet's clock may be wrong."""
+    """The last sign of life that was seen from a node, and when, by our own clock: the kubelet's clock may be wrong."""
 
     sign: tuple[str | None, str | None]
     seen_at: float
@@ -40,7 +40,7 @@ class _Pulse:
 class NodeLifecycle(Controller):
     """`grace` is kube-controller-manager's --node-monitor-grace-period, in seconds.
 
-    It begins anew when this controller starts: what happened before is not known (so does the real one).
+    The period begins again when this controller starts: what happened before is not known (the real one does the same).
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class NodeLifecycle(Controller):
         return await self._write(node, body, sub="status")
 
     async def _taint(self, node: Obj) -> Obj:
-        """Read-modify-write of the whole list, as it is atomic; taints of others keep their places."""
+        """Writes the taint. Read-modify-write of the whole list, as it is atomic; others' taints keep their places."""
         taints: list[Obj] = node["spec"].get("taints") or []
         wanted = _wanted_taints(node)
         kept = [t for t in taints if (t["key"], t["effect"]) not in _MANAGED - wanted]
@@ -143,8 +143,8 @@ class NodeLifecycle(Controller):
         return written
 
     async def _mark_pods(self, node: Obj) -> None:
-        """The pods of a node that nobody hears of are no longer counted as ready; its kubelet corrects that if it
-        comes back. (A kubelet that is alive and says Ready=False would correct it at once: nothing is done then.)"""
+        """Marks the pods of a silent node as no longer ready; its kubelet corrects that if it comes back. (A kubelet
+        that is alive and says Ready=False would correct it at once: nothing is done then.)"""
         for pod in self._pods:
             if node_of(pod) != node["metadata"]["name"] or not is_true(pod, "Ready"):
                 continue

@@ -90,7 +90,7 @@ def controller_reference(api_version: str, kind: str, owner: Obj) -> Obj:
 
 
 def status_differs(obj: Obj, wanted: Obj) -> bool:
-    """Whether a field of `wanted` is not yet in the object's status; a number that is absent there is zero."""
+    """Whether a field of `wanted` is not yet in the object's status; a number that is absent there counts as zero."""
     status = obj.get("status") or {}
     return any(status.get(key, 0 if isinstance(value, int) else None) != value for key, value in wanted.items())
 

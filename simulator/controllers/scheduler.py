@@ -44,7 +44,8 @@ class Scheduler(Controller):
                 used[node] = used.get(node, Room()) + requested(pod)
         waiting = sorted(filter(self._is_waiting, pods), key=lambda p: p["metadata"]["creationTimestamp"])
         candidates = [_Candidate(node) for node in self._nodes]
-        # Decided one after the other, each with the room that the ones before it leave; written all at once.
+        # Decisions are made one after the other, each with the room that the ones before it leave, and written all at
+        # once.
         await asyncio.gather(*[self._place(pod, candidates, used) for pod in waiting])
         return None
 
@@ -60,7 +61,7 @@ class Scheduler(Controller):
         )
 
     def _place(self, pod: Obj, candidates: list[_Candidate], used: dict[str, Room]) -> Coroutine[Any, Any, None]:
-        """Decide now; what is returned writes the decision."""
+        """Decides now; the returned coroutine writes the decision."""
         rule = not_emulated(pod["spec"])
         if rule is not None:
             return self._say(pod, f"the simulated scheduler does not emulate {rule}")
@@ -105,7 +106,7 @@ class Scheduler(Controller):
 
 
 class _Candidate:
-    """A node, with what is the same for all pods of a pass reckoned once."""
+    """A node, with what is the same for all pods of a pass computed once."""
 
     def __init__(self, node: Obj) -> None:
         self.name: str = node["metadata"]["name"]

@@ -68,7 +68,8 @@ def untolerated(taints: Iterable[Obj], tolerations: Iterable[Obj], *effects: str
 
 
 def selects_node(spec: Obj, node: Obj) -> bool:
-    """nodeSelector and the required node affinity of a pod spec; terms are alternatives, their parts all count."""
+    """Whether nodeSelector and the required node affinity of a pod spec select the node; terms are alternatives, and
+    within one all parts must hold."""
     labels = labels_of(node)
     if any(labels.get(key) != value for key, value in (spec.get("nodeSelector") or {}).items()):
         return False

@@ -1,11 +1,11 @@
 """Volumes on their way to nodes and off them, and the protection of what is in use.
 
-After pkg/controller/volume/attachdetach and pvcprotection, pvprotection of Kubernetes; the CSI driver's attacher is in
-here as well. Nothing is provisioned or bound: a claim names its volume, and the volume its claim.
+It follows pkg/controller/volume/attachdetach and pvcprotection, pvprotection of Kubernetes; the CSI driver's attacher
+is in here as well. Nothing is provisioned or bound: a claim names its volume, and the volume its claim.
 
 An annotation on a PersistentVolume, meant for tests and demonstrations, makes it unusual:
 
-- `simulator.hostler/detach-seconds: "12.5"`: so long it takes to detach it.
+- `simulator.hostler/detach-seconds: "12.5"`: it takes this long to detach it.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def _volume_of(attachment: Obj) -> str | None:
 
 
 class Protection(Controller):
-    """Lets claims and volumes that are being deleted go when nobody uses them any more."""
+    """Lets claims and volumes that are being deleted go when nobody uses them any longer."""
 
     def __init__(
         self, client: KubeClient, pods: Informer, claims: Informer, volumes: Informer, *, resync: float

@@ -65,7 +65,7 @@ class ReplicaSets(Controller):
         return created
 
     async def _delete(self, pods: list[Obj]) -> set[str]:
-        """The uids of those that are on their way out now."""
+        """Deletes pods; returns the uids of those that are on their way out now."""
         metas = [pod["metadata"] for pod in pods]
         answers = await asyncio.gather(
             *(self.attempt(self.client.delete("pods", m["name"], m["namespace"], uid=m["uid"])) for m in metas)

@@ -54,7 +54,7 @@ _NO_INFO = dict.fromkeys(
     ),
     "",
 )
-"""nodeInfo has no optional field: a server sends each, also before the kubelet has reported."""
+"""nodeInfo has no optional field: a server sends each one, even before the kubelet has reported."""
 _NOT_READY = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 
 
@@ -121,7 +121,7 @@ def _secret(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
         try:
             base64.b64decode(value, validate=True)
         except (binascii.Error, TypeError, ValueError):
-            # The value stays out of the message: it may be the secret itself, forgotten to be encoded.
+            # The value stays out of the message: it may be the secret itself, which somebody forgot to encode.
             raise bad_request(
                 f'Secret in version "v1" cannot be handled as a Secret: illegal base64 data in data.{name}'
             ) from None

@@ -1,4 +1,4 @@
-"""Who calls, and what they may: bearer tokens in a table, and rights as fixed rules.
+"""The caller of a request, and what it may do: bearer tokens in a table, and rights as fixed rules.
 
 Authentication follows a real server's token authenticators (static token, bootstrap tokens in Secrets, tokens issued
 through signing requests); authorization is the outcome of RBAC's `system:node-bootstrapper` and of the Node authorizer
@@ -29,7 +29,7 @@ _AUTHENTICATED = "system:authenticated"
 _MASTERS = "system:masters"
 _BOOTSTRAP_USER = "system:bootstrap:"
 _BOOTSTRAP_TOKEN = re.compile(r"([a-z0-9]{6})\.([a-z0-9]{16})")
-_MIRROR = "kubernetes.io/config.mirror"  # simulated kubelets have no static pods, so that there are none
+_MIRROR = "kubernetes.io/config.mirror"  # simulated kubelets have no static pods, so there are no mirror pods
 _WRITES = ("create", "update", "patch", "delete")
 
 
@@ -40,7 +40,7 @@ class User:
 
     @property
     def node(self) -> str | None:
-        """The node whose kubelet this is."""
+        """The node of the kubelet that this user is."""
         return self.name.removeprefix(NODE_PREFIX) if NODES_GROUP in self.groups else None
 
     @property
@@ -78,21 +78,21 @@ class Authenticator:
     def __init__(self, admin_token: str, bootstrap_secret: Callable[[str], Obj | None]) -> None:
         self._bootstrap_secret = bootstrap_secret
         self._known: dict[str, User] = {}
-        """Digest of a token to its user, as a static token file has them."""
+        """Digest of a token to its user, like a static token file."""
         self.admit(admin_token)
         self.issued: dict[str, str] = {}
         """Digest of a kubelet's token to the name of its node."""
 
     def admit(self, token: str, user: User = ADMIN) -> None:
-        """From now on this token is the user's, beside others."""
+        """Admits a token: from now on it is the user's, beside others."""
         self._known[_digest(token)] = user
 
     def revoke(self, token: str) -> None:
-        """From now on whoever has this token is refused. A watch that stands goes on, as at a real server."""
+        """Revokes a token: from now on it is refused. An open watch goes on, as with a real server."""
         self._known.pop(_digest(token), None)
 
     def issue(self, node: str) -> str:
-        """A new token for the kubelet of that node; its characters are those of a PEM body."""
+        """Issues a new token for the kubelet of that node; its characters are those of a PEM body."""
         token = base64.b64encode(os.urandom(36)).decode()
         self.issued[_digest(token)] = node
         return token
@@ -137,7 +137,7 @@ def _decoded(value: str) -> str:
 
 
 def _expired(expiration: str | None) -> bool:
-    """An expiration nobody can read counts as passed, as upstream."""
+    """Whether it has expired. An unreadable expiration counts as passed, as upstream."""
     if not expiration:
         return False
     try:
@@ -147,7 +147,7 @@ def _expired(expiration: str | None) -> bool:
 
 
 class Authorizer:
-    """Raises 403 for what the caller may not do. `lookup` finds a stored object: rights of a kubelet depend on it."""
+    """Raises 403 for what the caller may not do. `lookup` finds a stored object: a kubelet's rights depend on it."""
 
     def __init__(self, lookup: Callable[[Resource, str, str], Obj | None]) -> None:
         self._lookup = lookup
@@ -164,7 +164,8 @@ class Authorizer:
             raise denied(asked)
 
     def _check_signing_request(self, asked: Attributes) -> None:
-        """Make signing requests, and read them all: what RBAC's system:node-bootstrapper says."""
+        """Checks that the caller may make signing requests and read them all: what RBAC's system:node-bootstrapper
+        says."""
         if asked.resource.id != SIGNING_REQUESTS.id or asked.subresource:
             raise denied(asked)
         if asked.verb not in ("create", "get", "list", "watch"):
@@ -225,7 +226,7 @@ class Authorizer:
                 if not own:
                     raise denied(asked, f"no relationship found between node '{node}' and this object")
             case "delete", "":
-                # A pod that is gone is 404 to its kubelet, not 403: its last delete may be a repetition.
+                # A pod that is gone is 404 to its kubelet, not 403: its last deletion may be a repetition.
                 if pod is not None and not own:
                     why = f'node "{node}" can only delete pods with spec.nodeName set to itself'
                     raise forbidden(asked.resource, asked.name, why)

@@ -1,4 +1,4 @@
-"""What an object goes through on its way into the Go types of a real server: times are parsed, empty fields vanish.
+"""What an object goes through when a real server reads it into Go types: times are parsed, empty fields vanish.
 
 Only for built-in kinds; custom objects are stored as they are sent.
 """

@@ -19,7 +19,7 @@ _SUBRESOURCES = {"status", "scale"}
 
 
 def prepare(definition: Obj, old: Obj | None, errors: FieldErrors) -> None:
-    """Complete and check a definition in place. It is Established at once: there is nothing to wait for here."""
+    """Completes and checks a definition in place. It is Established at once: there is nothing to wait for here."""
     spec = definition.setdefault("spec", {})
     names = spec.get("names") or {}
     if definition["metadata"]["name"] != f"{names.get('plural')}.{spec.get('group')}":

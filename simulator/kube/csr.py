@@ -47,7 +47,7 @@ def prepare(csr: Obj, old: Obj | None, errors: FieldErrors) -> None:
         errors.invalid("spec.request", "", "PEM block type must be CERTIFICATE REQUEST")
     if old is None:
         return
-    # The author is part of the spec: nobody may put another request under an approval that was given to this one.
+    # The author is part of the spec: nobody may use the approval of this request for another one.
     if spec != old["spec"]:
         errors.invalid("spec", "", "field is immutable")
     before, after = _decisions(old), _decisions(csr)
@@ -76,7 +76,7 @@ def node_of(csr: Obj) -> str | None:
     names = [a.value for a in request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
     if organizations != [NODES_GROUP] or len(names) != 1:
         return None
-    name = str(names[0])  # what follows the prefix is looked at by nobody, not even whether there is anything
+    name = str(names[0])  # nobody looks at what follows the prefix, not even whether there is anything
     return name.removeprefix(NODE_PREFIX) if name.startswith(NODE_PREFIX) else None
 
 

@@ -27,7 +27,7 @@ _KNOWN_OPTIONS = {
 
 
 def is_due(resource: Resource, obj: Obj) -> bool:
-    """Whether nothing holds an object any more that is being deleted."""
+    """Whether an object is being deleted and nothing holds it any longer."""
     meta = obj["metadata"]
     if not meta.get("deletionTimestamp") or meta.get("finalizers") or meta.get("deletionGracePeriodSeconds"):
         return False
@@ -35,7 +35,7 @@ def is_due(resource: Resource, obj: Obj) -> bool:
 
 
 class Kept(Protocol):
-    """What there is; the registry."""
+    """What deletion needs of the registry."""
 
     resources: Resources
     store: Store
@@ -105,7 +105,7 @@ def _mark(registry: Kept, resource: Resource, item: Item, grace: int) -> Item:
 
 
 def remove(registry: Kept, resource: Resource, item: Item) -> Item:
-    """Take the object out of the store, and whatever only waited for it."""
+    """Takes the object out of the store, with whatever only waited for it."""
     last = registry.store.remove(resource, item)
     if resource.id == DEFINITIONS.id:
         registry.store.drop(crds.resource_of(item.obj))

@@ -39,7 +39,7 @@ def evict(registry: Registry, pod: Item, body: Any, options: Options) -> None:
 
 
 def _ignores_budgets(pod: Obj) -> bool:
-    """A pod that runs nothing, or is going already, disrupts nobody."""
+    """Whether the pod runs nothing, or is going already, and so disrupts nobody."""
     phase = dig(pod, "status.phase")
     return phase in ("Pending", "Succeeded", "Failed") or bool(pod["metadata"].get("deletionTimestamp"))
 

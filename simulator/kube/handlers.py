@@ -213,7 +213,7 @@ class Handlers:
         return Reply(dumps(scale.scale_of(resource, item)), item=item)
 
     def _settle(self, item: Item, options: Options) -> None:
-        """The part of the approving and signing controllers, done right behind the request that calls for it."""
+        """Does the part of the approving and signing controllers, right after the request that calls for it."""
         if csr.may_be_approved(item.obj) and not item.obj["status"].get("conditions"):
             item = self._registry.modify(SIGNING_REQUESTS, item, csr.approve, options)
         if not csr.awaits_signing(item.obj):

@@ -33,7 +33,7 @@ _MERGE_KEYS = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-"""`patchMergeKey` of k8s.io/api by field name. Lists not named here are replaced as a whole (taints, for one)."""
+"""`patchMergeKey` of k8s.io/api by field name. Lists not named here are replaced as a whole (taints, for example)."""
 _MERGED_SETS = {"finalizers", "podCIDRs", "volumesInUse"}
 """Lists of primitives with `patchStrategy: merge`."""
 _DIRECTIVES = ("$patch", "$retainKeys")

@@ -80,7 +80,7 @@ class Pki:
         self._certificate = x509.load_pem_x509_certificate(state["ca"].encode())
 
     def ssl_context(self) -> ssl.SSLContext:
-        """A server context with a certificate for 127.0.0.1 and localhost, issued anew."""
+        """A server context with a certificate for 127.0.0.1 and localhost, newly issued."""
         key = ec.generate_private_key(ec.SECP256R1())
         chain = self._issue(key).public_bytes(serialization.Encoding.PEM) + self.ca_pem.encode()
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

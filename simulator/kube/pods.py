@@ -19,7 +19,7 @@ _CONTAINER_LISTS = ("containers", "initContainers")
 
 
 def prepare(pod: Obj, old: Obj | None, errors: FieldErrors) -> None:
-    """Default and validate a pod in place; on an update also what must stay."""
+    """Defaults and validates a pod in place; on an update it also checks what must stay."""
     spec = pod.setdefault("spec", {})
     _default(spec)
     if old is None:

@@ -11,7 +11,7 @@ from simulator.kube.resources import PODS, PRIORITY_CLASSES, Resource
 Find = Callable[[Resource, str, str], Obj | None]
 
 SYSTEM = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""A server makes them itself when it starts."""
+"""The classes that a server makes itself when it starts."""
 _HIGHEST = 1_000_000_000
 
 
@@ -35,7 +35,8 @@ def prepare(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
 
 
 def assign(find: Find, pod: Obj) -> None:
-    """On a pod's creation. Raises 403 for a class that does not exist, and for a number that it does not give."""
+    """Assigns the priority on a pod's creation. Raises 403 for a class that does not exist, and for a number other than
+    the class's."""
     spec = pod["spec"] = pod.get("spec") or {}
     named = spec.get("priorityClassName")
     found = find(PRIORITY_CLASSES, "", named) if named else {}

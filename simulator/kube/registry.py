@@ -1,5 +1,5 @@
 """The verbs on objects: create, update, patch, delete, list. No HTTP here, and nothing waits: each verb is one step of
-the event loop, so that a read and the write that rests on it cannot be torn apart by another caller.
+the event loop, so that no other caller can come between a read and the write that depends on it.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Registry:
     def __init__(self, history: int) -> None:
         self.resources = Resources()
         self.store = Store(history)
-        # Pages of a list come from one moment: objects are values, so a snapshot is a list of references.
+        # Pages of a list show one moment: objects are values, so a snapshot is a list of references.
         self._snapshots: OrderedDict[str, tuple[int, list[Item]]] = OrderedDict()
 
     def find(self, resource: Resource, namespace: str, name: str) -> Obj | None:
@@ -243,7 +243,7 @@ class Registry:
         return self._update(resource, item, Item(new).copy(), options, subresource)
 
     def modify(self, resource: Resource, item: Item, change: Callable[[Obj], None], options: Options) -> Item:
-        """A write of the server itself (binding, issued token, eviction): no rule of the kind stands in its way."""
+        """A write of the server itself (binding, issued token, eviction): the kind's rules do not apply."""
         obj = item.copy()
         change(obj)
         return self._finish(resource, item, obj, options)
@@ -302,8 +302,8 @@ class Registry:
             restriction.check(resource, obj, old, options.user)
             admission.admit(resource, obj, old, errors)
         except (AttributeError, KeyError, TypeError) as e:
-            # Built-in kinds have no schema here: a field of another type than its rule expects shows as one of these.
-            # The value stays out of the message, it may be a secret.
+            # Built-in kinds have no schema here: a field of another type than its rule expects raises one of these. The
+            # value stays out of the message, it may be a secret.
             raise bad_request(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
                 f"json: cannot unmarshal a field into its Go type ({type(e).__name__})"

@@ -29,7 +29,7 @@ class RequestInfo:
 
     @property
     def operation(self) -> str:
-        """What fault rules and the journal call it: `patch nodes/status`, `get /version`."""
+        """The operation's name in fault rules and the journal: `patch nodes/status`, `get /version`."""
         if not self.is_resource:
             return f"{self.verb} {self.path}"
         target = f"{self.plural}/{self.subresource}" if self.subresource else self.plural

@@ -1,7 +1,7 @@
 """What a kubelet may not write, although it may write the object (the NodeRestriction admission plugin).
 
-Of its own Node taints, owners and foreign labels: whoever takes over one machine could draw other machines' workloads
-onto it. And no signing request for another node.
+On its own Node that is taints, owners and foreign labels: somebody who takes over one machine could otherwise draw
+other machines' workloads onto it. It may also make no signing request for another node.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from simulator.node_labels import kubelet_may_set
 
 
 def check(resource: Resource, obj: Obj, old: Obj | None, user: User) -> None:
-    """`old` is None on creation. Raises 403."""
+    """Checks a write. `old` is None on creation. Raises 403."""
     if user.node is None:
         return
     if resource.id == NODES.id:

@@ -1,4 +1,4 @@
-"""Label and field selectors: of query strings, and the LabelSelector objects inside specs."""
+"""Label and field selectors: from query strings, and the LabelSelector objects inside specs."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ class KubeApi:
             self._registry.create(PRIORITY_CLASSES, "", body, Options(ADMIN))
 
     async def _end_watches(self, app: web.Application) -> None:
-        """A watch would otherwise hold the shutdown for as long as the runner waits."""
+        """Ends the watches. A watch would otherwise hold up the shutdown for as long as the runner waits."""
         for collection in self._registry.store.collections():
             for subscription in collection.subscriptions():
                 subscription.end()
@@ -279,7 +279,7 @@ class _Other(Reply):
 
 
 def _as_answer(error: Exception, info: RequestInfo) -> ApiError:
-    """A mistake of ours is a Status, too, as clients expect it, and shows in the log."""
+    """A mistake of ours is a Status too, as clients expect, and is logged."""
     if isinstance(error, ApiError):
         return error
     _log.error("%s %s failed", info.operation, info.path, exc_info=error)

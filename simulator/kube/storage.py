@@ -1,7 +1,7 @@
 """Rules of PersistentVolumes, their claims and VolumeAttachments.
 
 Upstream: pkg/registry/core/persistentvolume, persistentvolumeclaim, pkg/registry/storage/volumeattachment, and the
-admission plugin StorageObjectInUseProtection. Who binds, provisions and attaches are controllers.
+admission plugin StorageObjectInUseProtection. Binding, provisioning and attaching are done by controllers.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ def claim(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
 
 
 def _fixed(spec: Obj, old: Obj) -> Obj:
-    """What stays: all but the size, and a volume's name once there is one (its binder writes it)."""
+    """What must stay: all but the size, and a volume's name once there is one (its binder writes it)."""
     free = {"resources"} if old.get("volumeName") else {"resources", "volumeName"}
     return {k: v for k, v in spec.items() if k not in free}
 
 
 def attachment(obj: Obj, old: Obj | None, errors: FieldErrors) -> None:
     spec = obj.setdefault("spec", {})
-    obj.setdefault("status", {}).setdefault("attached", False)  # no optional field: a server sends it
+    obj.setdefault("status", {}).setdefault("attached", False)  # not an optional field: a server sends it
     if old is not None and spec != old["spec"]:
         errors.invalid("spec", spec, "field is immutable")
     if not spec.get("attacher"):

@@ -100,7 +100,7 @@ class Subscription:
         self._wake.set()
 
     async def wait(self, seconds: float) -> None:
-        """Until there is something to send or the time is over."""
+        """Waits until there is something to send or the time is over."""
         if self.queue or self.ended:
             return
         self._wake.clear()
@@ -120,8 +120,8 @@ class Collection:
         self.floor = floor
         """The oldest version a watch may resume from."""
         self.events: deque[Event] = deque(maxlen=history)
-        # A watcher of one node's pods or of one object is found by that value: with 2,000 kubelets a write of one pod
-        # must not test 2,000 selectors.
+        # A watcher of one node's pods or of one object is looked up by that value: with 2,000 kubelets a write of one
+        # pod must not test 2,000 selectors.
         self._watchers: dict[tuple[str, str], dict[Subscription, None]] = {}
 
     def publish(self, event: Event) -> None:
@@ -234,7 +234,7 @@ class Store:
                 yield resource_id, [item.obj for item in collection.items.values()]
 
     def restore(self, version: int) -> None:
-        """Start anew behind a dump: every older watch has to list again (410)."""
+        """Starts again after a dump: every older watch has to list again (410)."""
         for collection in self._collections.values():
             for subscription in collection.subscriptions():
                 subscription.end()

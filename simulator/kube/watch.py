@@ -21,7 +21,7 @@ from simulator.kube.store import Collection, Item, Subscription
 _SHORTEST, _LONGEST = 1800, 3600  # seconds a watch without timeoutSeconds lasts (min-request-timeout upstream)
 _BOOKMARK_EVERY = 60.0
 _BOOKMARK_BEFORE_END = 2.0
-_CHECK_CONNECTION_EVERY = 10.0  # a caller that went away is noticed so late, when nothing happens
+_CHECK_CONNECTION_EVERY = 10.0  # when nothing happens, a caller that went away is noticed this late
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 Encode = Callable[[Item], bytes]
@@ -105,7 +105,7 @@ class Watch:
         end = start + self._seconds
         bookmark = self._next_bookmark(start, end)
         initial = self._initial
-        # A version that is not yet is no error to a real server: it tells what comes after it, and nothing until then.
+        # A version in the future is no error to a real server: it tells what comes after it, and nothing until then.
         future = 0 if initial else self._since
         while True:
             while subscription.queue:
@@ -135,7 +135,8 @@ class Watch:
             await subscription.wait(min(end, bookmark, moment + _CHECK_CONNECTION_EVERY) - moment)
 
     def _next_bookmark(self, moment: float, end: float) -> float:
-        """Once a minute, and shortly before the end, so that the next watch starts from a young version."""
+        """When the next bookmark is due: once a minute, and shortly before the end, so that the next watch starts from
+        a recent version."""
         last = end - _BOOKMARK_BEFORE_END
         return min(moment + _BOOKMARK_EVERY, last) if moment < last else max(end, moment + _BOOKMARK_EVERY)
 

@@ -21,7 +21,7 @@ from simulator.client import ApiError, KubeClient, Obj
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 USAGES = ["digital signature", "client auth"]
 BEARER_BLOCK = "HOSTLER BEARER TOKEN"
-ISSUE_TIMEOUT = 900.0  # seconds a kubelet waits for its certificate before it asks anew, as the real one does
+ISSUE_TIMEOUT = 900.0  # seconds a kubelet waits for its certificate before it asks again, as the real one does
 
 
 class Identity(BaseModel):

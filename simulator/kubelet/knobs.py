@@ -15,11 +15,11 @@ class Timings(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     launch: float = Field(default=2.0, ge=0)
-    """From the cloud's call to a running VM (EC2: pending)."""
+    """From the cloud's call until the VM runs (EC2: pending)."""
     boot: float = Field(default=4.0, ge=0)
-    """From the running VM to its kubelet's start."""
+    """From then until its kubelet starts."""
     join: float = Field(default=2.0, ge=0)
-    """From the Node's registration to Ready=True; also the wait before a deleted Node is registered again."""
+    """From the Node's registration until Ready=True; also the wait before a deleted Node is registered again."""
     heartbeat: float = Field(default=2.0, gt=0)
     """Between two renewals of the kubelet's Lease (a real kubelet: 10)."""
     status: float = Field(default=10.0, gt=0)
@@ -27,11 +27,11 @@ class Timings(BaseModel):
     grace: float = Field(default=10.0, gt=0)
     """Silence after which a node becomes Unknown (kube-controller-manager --node-monitor-grace-period: 50)."""
     pod_start: float = Field(default=1.0, ge=0)
-    """From a pod's binding to Running and Ready."""
+    """From a pod's binding until it is Running and Ready."""
     pod_stop: float = Field(default=1.0, ge=0)
-    """What a container takes to stop; the pod's grace period bounds it."""
+    """The time that a container takes to stop, at most the pod's grace period."""
     terminate: float = Field(default=4.0, ge=0)
-    """From the cloud's call to a terminated VM (EC2: shutting-down)."""
+    """From the cloud's call until the VM is terminated (EC2: shutting-down)."""
 
     @classmethod
     def demo(cls) -> Self:
@@ -39,7 +39,7 @@ class Timings(BaseModel):
 
     @classmethod
     def fast(cls) -> Self:
-        """For tests. The grace period is several heartbeats long even on a busy machine."""
+        """Timings for tests. The grace period is several heartbeats long even on a busy machine."""
         return cls(
             launch=0.05,
             boot=0.05,
@@ -59,17 +59,17 @@ class Knobs(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     never_joins: bool = False
-    """The kubelet never starts; cleared at run time, it starts then."""
+    """The kubelet never starts; it does when this is cleared at run time."""
     join_delay: float = Field(default=0.0, ge=0)
-    """Seconds more before the kubelet asks for its identity."""
+    """Additional seconds before the kubelet asks for its identity."""
     no_taint: bool = False
     """The Node is registered without the taints of --register-with-taints."""
     no_provider_id: bool = False
     """The Node is registered without spec.providerID."""
     node_name: str | None = None
-    """Another node name than the private DNS name; with the name of a node that exists: the stale-node case."""
+    """A node name other than the private DNS name; with the name of an existing node: the stale-node case."""
     dies_after: float | None = Field(default=None, ge=0)
-    """Seconds after Ready at which the kubelet falls silent for good (until the VM is started anew)."""
+    """Seconds after Ready at which the kubelet falls silent for good (until the VM is started again)."""
     flaps: float | None = Field(default=None, gt=0)
     """Period in seconds: Ready is True for its first half and False for its second."""
     unready: bool = False

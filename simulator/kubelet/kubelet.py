@@ -27,11 +27,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What the pool gives to each of its kubelets."""
+    """What the pool gives each of its kubelets."""
 
     timings: Timings
     bootstrap_client: Callable[[str], KubeClient]
-    """From a bootstrap token."""
+    """Makes a client from a bootstrap token."""
     node_client: Callable[[Identity], KubeClient]
     size: Callable[[Vm], Size]
     knobs: Callable[[Vm], Knobs]
@@ -44,8 +44,8 @@ class Surroundings:
 
 
 class Wake:
-    """Says that something has changed. Unlike a plain event it cannot be missed by one who was busy, nor taken away
-    by another waiter: each names the count that it has seen."""
+    """A notice that something has changed. Unlike a plain event, a busy waiter cannot miss it, nor can another waiter
+    take it away: each names the count that it has seen."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -57,9 +57,9 @@ class Wake:
         self._event = asyncio.Event()
 
     async def wait(self, seen: int, seconds: float | None = None) -> None:
-        """Until the count is no longer `seen`, at most so many seconds.
+        """Waits until the count is no longer `seen`, at most this many seconds.
 
-        Not with wait_for: on Python 3.11 it swallows a cancellation that meets the event (gh-86296).
+        It does not use wait_for: on Python 3.11 it swallows a cancellation that meets the event (gh-86296).
         """
         if self.count == seen:
             with contextlib.suppress(TimeoutError):
@@ -78,7 +78,7 @@ class Kubelet:
     ) -> None:
         self.vm = vm
         self.wake = Wake()
-        """To be set when knobs have changed: whoever waits looks again."""
+        """To be set when knobs have changed: everything that waits looks again."""
         self._around = surroundings
         self._timings = surroundings.timings
         self._identity = identity
@@ -152,7 +152,7 @@ class Kubelet:
         return created
 
     async def _take_over(self, client: KubeClient, registration: Registration) -> Obj:
-        """A Node of this name exists: kubelet goes on with it. It corrects its own labels, never taints.
+        """Takes over an existing Node of this name, as kubelet does. It corrects its own labels, never taints.
 
         spec.providerID is set when it is missing and cannot be changed once it is set: with another machine's id in
         it this is the stale-node case, and nothing here can resolve it.
@@ -227,7 +227,7 @@ class Kubelet:
                 await self._post_once(client, ready)
             except ApiError as e:
                 log.debug("%s: status: %s", self.vm.instance_id, e.message)
-                if e.not_found:  # somebody deleted the Node of a machine that lives
+                if e.not_found:  # somebody deleted the Node of a living machine
                     await asyncio.sleep(self._timings.join)
                     await self._register(client, config, ready_after=self._timings.join)
                     continue
@@ -239,7 +239,7 @@ class Kubelet:
             await self.wake.wait(seen, min(pause, _jitter(self._timings.status)))
 
     async def _post_once(self, client: KubeClient, ready: bool) -> None:
-        """Read the Node, then patch its status: kubelet does both, so that it corrects what others wrote there."""
+        """Reads the Node, then patches its status: kubelet does both, so that it corrects what others wrote there."""
         name = self._node["metadata"]["name"]
         self._node = await client.get("nodes", name)
         status = {**self._facts, "conditions": nodes.node_conditions(self._node, ready=ready)}
@@ -277,7 +277,7 @@ class Kubelet:
             await self.wake.wait(self.wake.count)
 
     async def _until_after(self, start: float, seconds: Callable[[], float | None]) -> None:
-        """Wait until so many seconds after `start`; the knob behind it may change meanwhile (None: not at all)."""
+        """Waits until this many seconds after `start`; the knob behind it may change meanwhile (None: no end)."""
         while True:
             wanted = seconds()
             pause = None if wanted is None else start + wanted - self._clock()
@@ -290,11 +290,11 @@ class Kubelet:
 
 
 def _jitter(seconds: float) -> float:
-    """Spread what hundreds of kubelets do at the same pace, by a tenth."""
+    """Spreads by a tenth what hundreds of kubelets do at the same pace."""
     return seconds * random.uniform(0.95, 1.05)
 
 
 def _back_off(first: float) -> Iterator[float]:
-    """Pauses in seconds, without end: doubled up to the sixteenfold."""
+    """Pauses in seconds, without end: doubled up to sixteen times the first."""
     for n in itertools.count():
         yield _jitter(first * min(2**n, 16))

@@ -25,7 +25,7 @@ _PRESSURES = {
 
 
 def node_object(vm: Vm, size: Size, registration: Registration) -> Obj:
-    """The Node as it is created: with its status, Ready=False, as the real kubelet's initialNode."""
+    """The Node as it is created: with its status, Ready=False, like the real kubelet's initialNode."""
     spec: Obj = {}
     if registration.provider_id is not None:
         spec["providerID"] = registration.provider_id
@@ -45,7 +45,7 @@ def node_object(vm: Vm, size: Size, registration: Registration) -> Obj:
 
 
 def default_labels(vm: Vm, size: Size, node_name: str) -> dict[str, str]:
-    """The labels that kubelet itself keeps right on its Node, also on one that existed before (updateDefaultLabels)."""
+    """The labels that kubelet itself keeps right on its Node, even on one that existed before (updateDefaultLabels)."""
     arch = size.architecture
     return {
         "beta.kubernetes.io/arch": arch,

@@ -1,6 +1,6 @@
-"""The pods of one simulated kubelet: it starts those bound to its node, and stops those being deleted.
+"""The pods of one simulated kubelet: it starts pods bound to its node, and stops those being deleted.
 
-A container runs until its pod is deleted; nothing here ends by itself, and probes are not run. Two annotations on a
+A container runs until its pod is deleted; nothing here ends on its own, and probes are not run. Two annotations on a
 pod, meant for tests and demonstrations, make it unusual:
 
 - `simulator.hostler/ready: "false"`: it runs, and never becomes ready (a sick workload behind a disruption budget);
@@ -152,7 +152,7 @@ class _Worker:
         patched = await self._client.patch(
             "pods", meta["name"], body, meta["namespace"], sub="status", kind="strategic"
         )
-        self._start_at = self._clock() + self._timings.heartbeat  # whoever fights over the status: no hot loop
+        self._start_at = self._clock() + self._timings.heartbeat  # no hot loop when another writer fights over it
         if self._stop_at is None:
             self._pod = patched
 

@@ -26,10 +26,10 @@ class _Disk(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     number: int
-    """Numbers the pod ranges: 10.128.0.0/24, 10.128.1.0/24, …"""
+    """The number of its pod range: 10.128.0.0/24, 10.128.1.0/24, …"""
     identity: Identity | None = None
     ended: bool = False
-    """The kubelet of this boot has ended by itself: it cannot join, or its knobs made it die."""
+    """The kubelet of this boot has ended on its own: it cannot join, or its knobs made it die."""
 
 
 @dataclass
@@ -130,7 +130,7 @@ class Kubelets:
     def _boot(self, vm: Vm) -> None:
         running = self._running.get(vm.instance_id)
         if running is not None:
-            running.kubelet.vm = vm  # its tags have changed, say
+            running.kubelet.vm = vm  # its tags may have changed
             return
         disk = self._disks.get(vm.instance_id) or self._new_disk(vm.instance_id)
         resumed = vm.instance_id in self._resumable

@@ -21,7 +21,7 @@ KUBELET_DEFAULTS = "/etc/default/kubelet"
 
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[a-z0-9]{16}")
 _TAINT = re.compile(r"(?P<key>[^=:]+)(?:=(?P<value>[^:]*))?:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute)")
-# kubelet's flags that shape neither the Node nor the way in: accepted, and without effect here. Any other is refused.
+# kubelet's flags that affect neither the Node nor the joining: accepted, and without effect here. Any other is refused.
 _NO_EFFECT = frozenset(
     {
         "bootstrap-kubeconfig",
@@ -55,7 +55,7 @@ class NodeConfig:
 
 
 def parse_user_data(data: bytes) -> NodeConfig:
-    """Read cloud-config. The server address in its kubeconfig is a name of the simulated network: it is not used.
+    """Reads cloud-config. The server address in its kubeconfig is a name in the simulated network: it is not used.
 
     Raises `UserDataError` for anything a machine could not join with, or that this simulation does not emulate.
     """
@@ -88,7 +88,7 @@ def _files(data: bytes) -> dict[str, str]:
     try:
         config = yaml.safe_load(text)
     except yaml.YAMLError as e:
-        # The problem only, not the excerpt that str(e) shows: it may be the line with the token.
+        # Only the problem, not the excerpt that str(e) shows: it may be the line with the token.
         raise UserDataError(f"failed loading yaml blob: {getattr(e, 'problem', None) or 'not YAML'}") from None
     entries = config.get("write_files") if isinstance(config, dict) else None
     if not isinstance(entries, list):

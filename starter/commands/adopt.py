@@ -52,7 +52,7 @@ def adopt(
 
 
 def told(adopted: Adopted) -> list[str]:
-    """What was done, what was not, and what comes next."""
+    """Says what was done, what was not, and what comes next."""
     vm, label = adopted.vm, f"machine/{adopted.name}"
     notes = [f"{label}: {note}" for note in adopted.notes]
     if vm is None:

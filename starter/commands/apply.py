@@ -49,7 +49,7 @@ def apply(
                 plan.judge()
                 return
             for step in plan.classes:
-                for pool in (p for p in step.pools if p.grave):  # before anything is done: one may still stop it
+                for pool in (p for p in step.pools if p.grave):  # before anything is done: a person may still stop it
                     busy.say(f"machineclass/{step.name} {pool}")
             busy.text = "waiting for a worker's answer; what it does not take in 5 s is recorded for later"
             async for applied in plan.execute():

@@ -1,7 +1,7 @@
 """Blocks of options that commands of one kind share.
 
-A parameter of a command that is annotated `Annotated[T, Block(function)]` stands for the options that are the
-function's parameters, in its place among the others; the command gets what the function makes of them.
+A command's parameter annotated `Annotated[T, Block(function)]` stands for the options that are the function's
+parameters, in its place among the others; the command gets what the function makes of them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Shell completion: what may come next on a command line. Silent, and quick to give up, when nobody can be asked.
 
 The scripts of `hostler completion SHELL` call `hostler __complete -- WORD...` with the words up to the cursor, the last
-of them unfinished (as cobra's programs, kubectl among them, do it), and get a line `candidate<TAB>help` for each.
+of them unfinished (as cobra's programs do, kubectl among them), and get a line `candidate<TAB>help` for each.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from resources.settings import Settings
 
 Candidates = list[tuple[str, str]]
-"""Words that may stand there, each with a few words of help."""
+"""Words that may come next, each with a few words of help."""
 
 PATIENCE = 2.0
-"""Seconds for asking Temporal or a cluster; a person at a prompt waits no longer."""
+"""Seconds for asking Temporal or a cluster; a person at a prompt does not wait longer."""
 MOST = 200
-"""Names offered; more than that nobody reads."""
+"""Names offered; nobody reads more."""
 FILES = (":files", "")
 """In place of a candidate: file names may stand there, which the shell knows better."""
 FILE_PARAMETERS = frozenset({"files", "settings", "directory", "kubeconfig"})
@@ -31,8 +31,8 @@ _BEGINNING = re.compile(r"[-a-z0-9.]*")
 
 
 def candidates(root: Any, words: Sequence[str]) -> Candidates:
-    """What may take the place of the last word. `root` is the whole command; whatever goes wrong means nothing."""
-    # Typer has click inside it and no public door to this part.
+    """What may take the place of the last word. `root` is the whole command; whatever goes wrong yields none."""
+    # Typer has click inside it and no public access to this part.
     from typer._click.shell_completion import _resolve_context, _resolve_incomplete
 
     *before, last = words or [""]
@@ -53,7 +53,7 @@ def candidates(root: Any, words: Sequence[str]) -> Candidates:
 
 
 def kinds(*words: str) -> Callable[[typer.Context, str], Candidates]:
-    """For a KIND argument that takes these; also for `machine/NAME` in its place."""
+    """The completion of a KIND argument that takes these words, and of `machine/NAME` in its place."""
 
     def complete(ctx: typer.Context, incomplete: str) -> Candidates:
         word, slash, beginning = incomplete.partition("/")
@@ -65,19 +65,19 @@ def kinds(*words: str) -> Callable[[typer.Context, str], Candidates]:
 
 
 def names(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Of the kind that stands before, without those that stand there already."""
+    """Names of the kind that stands before, without those that are there already."""
     given = ctx.params.get("names") or ()
     return [c for c in _names(ctx, ctx.params.get("kind") or "", incomplete) if c[0] not in given]
 
 
 def clusters(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Those of the settings."""
+    """The clusters of the settings."""
     settings = _settings(ctx)
     return [(name, "") for name in sorted({*settings.clusters, settings.default_cluster})]
 
 
 def goals(ctx: typer.Context, incomplete: str) -> Candidates:
-    """What may be waited for."""
+    """The goals that may be waited for."""
     from resources.machine import Phase
 
     # An option whose value is still missing keeps click from giving the words before it their places.
@@ -92,7 +92,7 @@ def goals(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 def fields(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Of `explain`: a kind, then a field after each dot."""
+    """The fields of `explain`: a kind, then a field after each dot."""
     from starter.commands.explaining import ROOTS, explain
 
     path, dot, _ = incomplete.rpartition(".")
@@ -147,7 +147,7 @@ async def _pools(settings: Settings, cluster: str, beginning: str) -> Candidates
 
 
 async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidates:
-    """Names and phases, by the beginning of the workflow's id."""
+    """Names and phases, found by the beginning of the workflow's id."""
     from resources.attributes import PHASE
     from starter.sdk.client import HostlerClient
 
@@ -158,23 +158,23 @@ async def _workflows(settings: Settings, kind: str, beginning: str) -> Candidate
 
 
 def class_names(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Where only a class may stand."""
+    """Classes, where only a class may stand."""
     return _names(ctx, "class", incomplete)
 
 
 def pool_names(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Where only a pool may stand."""
+    """Pools, where only a pool may stand."""
     return _names(ctx, "pool", incomplete)
 
 
 def machine_names(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Where only a machine may stand."""
+    """Machines, where only a machine may stand."""
     return _names(ctx, "machine", incomplete)
 
 
 def machines_and_nodes(ctx: typer.Context, incomplete: str) -> Candidates:
-    """Where a machine or a node may stand: machines, with their nodes as help; nodes after `node/`. Without those that
-    stand there already."""
+    """Completes where a machine or a node may stand: machines, with their nodes as help; nodes after `node/`. Without
+    those that are there already."""
     word, slash, beginning = incomplete.partition("/")
     if slash:
         return [(f"{word}/{name}", help) for name, help in _names(ctx, word, beginning)]
@@ -201,7 +201,7 @@ def _settings(ctx: typer.Context) -> Settings:
 
 
 def _given(ctx: Any, name: str) -> Any:
-    """An option that stands after the command or before it."""
+    """The value of an option that stands after the command or before it."""
     while ctx is not None:
         if value := ctx.params.get(name):
             return value

@@ -97,7 +97,7 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
 
 def about(found: ClassDescription, now: datetime) -> list[str]:
-    """What a class has that nothing else has, as lines."""
+    """The lines that only a class has."""
     from resources.machine_class import is_pool, users_words
     from resources.names import POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
     from starter.output import fields, moment
@@ -151,7 +151,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
 
 
 def _under_way(s: ClassState) -> list[str]:
-    """Who has still to take the newest generation, but for those that failed."""
+    """Users that have yet to take the newest generation, except those that failed."""
     from resources.machine_class import UpdateState
     from starter.output import fields
 
@@ -169,7 +169,7 @@ def _under_way(s: ClassState) -> list[str]:
 
 
 def _next_try(time: datetime | None, now: datetime) -> str:
-    """A machine reports what is new: that the same error came again is not."""
+    """When the next try is. A machine reports only news: that the same error came again is none."""
     from starter.output import moment
 
     return moment(time, now) if time is None or time > now else f"tried again since {moment(time, now)}"
@@ -227,7 +227,7 @@ def renew_classes(here: Session, names: list[str], reason: str) -> None:
 
 
 def named(names: list[str]) -> list[str]:
-    """Raises a usage error where none is given."""
+    """The names. Raises a usage error where none is given."""
     if not names:
         raise typer.BadParameter("say which: class NAME...")
     return names

@@ -35,7 +35,7 @@ ClusterNameArgument = Annotated[
 
 
 def _asks(intent: str, help: str) -> Callable[..., None]:
-    """The command of that name."""
+    """Makes the command of that name."""
 
     @command
     def asks(
@@ -89,7 +89,7 @@ def _tell(here: Session, name: str, intent: str, reason: str) -> None:
 
 
 def about(found: ClusterDescription, now: datetime) -> list[str]:
-    """What a cluster has that nothing else has, as lines."""
+    """The lines that only a cluster has."""
     from starter.output import fields, moment
 
     summary, state = found.summary, found.state
@@ -124,7 +124,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
 
 
 def _lost(found: ClusterDescription) -> str:
-    """Who brings it back, where that is to be expected."""
+    """What begins its lost workflow again, where that is to be expected."""
     if not found.lost:
         return ""
     s = found.summary
@@ -146,7 +146,7 @@ def _api_reason(news: Reachability | None) -> str:
 
 
 def _reachability(news: Reachability | None, reason: str, cluster: str, now: datetime) -> str:
-    """`reason`: of one that cannot be reached."""
+    """`reason`: the reason of a cluster that cannot be reached."""
     from resources.reasons import next_step
     from starter.output import moment
 

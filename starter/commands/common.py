@@ -96,7 +96,7 @@ class Globals:
 
 @dataclass(frozen=True)
 class Session:
-    """How a command reaches everything: the options before and after its name, the latter winning."""
+    """How a command reaches everything: by the options before and after its name; the latter win."""
 
     file: Path | None
     cluster: str | None
@@ -125,7 +125,7 @@ class Session:
 
         try:
             asyncio.run(main())
-        except ValidationError as e:  # what was typed is too long for any name, or the like
+        except ValidationError as e:  # what was typed is too long for any name, for example
             raise Refused(explained(e)) from None
 
 
@@ -145,15 +145,15 @@ def installing(ctx: typer.Context, settings: SettingsOption = None) -> Session:
 
 
 Asking = Annotated[Session, Block(asking)]
-"""Of a command that asks for something in somebody's name."""
+"""The session of a command that asks for something in somebody's name."""
 Reading = Annotated[Session, Block(reading)]
-"""Of a command that only looks."""
+"""The session of a command that only looks."""
 Installing = Annotated[Session, Block(installing)]
-"""Of a command that is about no cluster."""
+"""The session of a command that is about no cluster."""
 
 
 def target(kind: str, names: Sequence[str | None], kinds: Collection[str] = (MACHINE,)) -> tuple[str, list[str]]:
-    """Kind and names, of `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error."""
+    """Kind and names, from `machine m1 m2` or `machine/m1 machine/m2`. Raises a usage error."""
     word, slash, name = kind.partition("/")
     given = [n for n in names if n]
     if slash:
@@ -179,7 +179,7 @@ def one(kind: str, name: str | None, kinds: Collection[str] = (MACHINE,)) -> tup
 
 
 def span(text: str | None) -> timedelta | None:
-    """A duration of the command line, as Kubernetes writes them; None: no limit."""
+    """A duration from the command line, as Kubernetes writes it; None: no limit."""
     from datetime import timedelta
 
     from resources.base import LONGEST, parse_duration
@@ -198,8 +198,8 @@ def span(text: str | None) -> timedelta | None:
 
 
 async def tell_each(labels: Mapping[K, str], ask: Callable[[K], Awaitable[str | list[str] | None]]) -> None:
-    """All of them, also after one that fails; raises what failed at the end. Nothing is said of one without an
-    answer; an answer may have further lines."""
+    """Tells each of them, even after one that fails, and raises what failed at the end. Nothing is printed for one
+    without an answer; an answer may have further lines."""
     from starter.output import Busy
     from starter.sdk.errors import HostlerError, Unreachable
 

@@ -10,8 +10,8 @@ import typer
 from resources.visible import visible
 from starter.outlet import say, say_script
 
-# bash splits words at = and : by itself, which hostler does not: the words are read anew from the line, and of a
-# candidate only what follows the last = is handed to bash.
+# bash itself splits words at = and :, which hostler does not: the words are read again from the line, and only the part
+# of a candidate after the last = is handed to bash.
 BASH = r"""# source <(hostler completion bash)
 _hostler_completion() {
     local line="${COMP_LINE:0:COMP_POINT}" current candidate kept=""

@@ -107,7 +107,7 @@ def delete(
             return
         if dry_run:
             for its_cluster, machine in machines:
-                await client.life(machine, cluster=its_cluster)  # a name typed wrong is said here too
+                await client.life(machine, cluster=its_cluster)  # a mistyped name is reported here too
             say(*(f"{chosen.label(key)} deletion (dry run)" for key in machines))
             return
 
@@ -142,7 +142,7 @@ async def _pools(
 
 
 def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> tuple[list[Key], list[Key]]:
-    """Cluster and name of every pool, and of every Machine, of the files."""
+    """Cluster and name of every pool, and of every Machine, in the files."""
     from starter.commands import files as manifests
     from starter.outlet import warn
 
@@ -156,7 +156,7 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> t
 
 
 async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
-    """All of them, also after one that fails; raises what failed at the end."""
+    """Tells all of them, even after one that fails, and raises what failed at the end."""
     await tell_each({key: chosen.label(key) for key in machines}, ask)
 
 

@@ -27,7 +27,7 @@ RECENT = 10
 INTERVAL = 1.0
 """Seconds between two looks of `events -w`."""
 ABOVE = "as above"
-"""Instead of a message that stands under *Waiting for* already: a page is one screen."""
+"""Stands instead of a message that is already under *Waiting for*: a page is one screen."""
 
 
 @command
@@ -147,14 +147,14 @@ def _head(found: Description, now: datetime) -> list[tuple[str, str]]:
 
 
 def _node(state: MachineState) -> str:
-    """Until it joins, its name is what the cloud has promised."""
+    """The node. Until it joins, its name is what the cloud has promised."""
     name = state.status.node_name
     there = state.joined or (state.node is not None and state.node.exists)
     return f"{name} (expected, not joined)" if name and not there else name or ""
 
 
 def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: datetime) -> list[str]:
-    """What only the workflow knows. One that has ended waits for nothing."""
+    """What only the workflow knows. A machine that has ended waits for nothing."""
     from starter.commands import preserved
     from starter.commands.hook import hook_lines
     from starter.output import fields, moment
@@ -200,7 +200,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
 
 
 def _hot_update(trouble: UpdateTrouble | None, waiting: WaitingFor | None, now: datetime) -> list[str]:
-    """Of one that has failed: why, and what became of each resource."""
+    """A hot update that has failed: why, and what became of each resource."""
     from starter.output import fields, moment
     from workflows.machine.details import error_of
 
@@ -248,12 +248,12 @@ def _once(message: str, waiting: WaitingFor | None) -> str:
 
 
 def _said(message: str, waiting: WaitingFor | None) -> bool:
-    """Whether the wait's message begins so; it goes on with what comes next."""
+    """Whether the wait's message begins with this one; the wait's goes on with what comes next."""
     return waiting is not None and bool(message) and waiting.message.startswith(message)
 
 
 def _advice(state: MachineState) -> list[str]:
-    """What can be done about conditions that do not go by themselves; the wait has its own line."""
+    """What can be done about conditions that do not go away on their own; the wait has its own line."""
     from resources.reasons import nothing_to_do
 
     waiting = state.status.waiting_for
@@ -273,7 +273,7 @@ def _step(state: MachineState, reason: str) -> str:
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
-    """`above`: what they said last stands under *Waiting for*."""
+    """`above`: what they said last is already under *Waiting for*."""
     from starter.output import relative
 
     shown = [p for p in pending if not p.aside or p.last_failure]
@@ -334,7 +334,7 @@ def events(
         from starter.sdk.patience import patiently
 
         async def look() -> tuple[bool, list[Event]]:
-            """Whether it is gone, asked before the story: so its end is in it."""
+            """Whether it is gone is asked before the story: so the story has its end."""
             life = await (client.pools.look(asked) if which == POOL else client.life(asked))
             return not life.running, await (client.pools.events(asked) if which == POOL else client.events(asked))
 

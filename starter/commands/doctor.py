@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from starter.doctor.findings import Finding
 
 ESCAPE = "\x1b"
-"""Of colours, which a pipe is spared."""
+"""The escape of colours, which a pipe does not get."""
 COLOURS = {"warning": typer.colors.YELLOW, "problem": typer.colors.RED}
 
 
@@ -62,7 +62,7 @@ async def _examine(here: Session) -> list[Finding]:
 
 
 def _page(found: Sequence[Finding]) -> list[str]:
-    """A block for each subject, in the order in which they come; its only escapes are our colours."""
+    """A block for each subject, in order of appearance; its only escapes are our colours."""
     lines: list[str] = []
     for subject in dict.fromkeys(f.subject for f in found):
         lines.append(visible(subject))

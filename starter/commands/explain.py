@@ -64,7 +64,7 @@ def _head(found: Explained) -> list[str]:
 
 
 def _effect(field: Field) -> str:
-    """One effect in words; of several, that they differ."""
+    """One effect in words; where there are several, that they differ."""
     from starter.commands.explaining import effect_words
 
     if len(field.effects) == 1:
@@ -73,7 +73,7 @@ def _effect(field: Field) -> str:
 
 
 def _fields(found: Explained) -> list[str]:
-    """As kubectl explain: a line for each field, its words below it."""
+    """The fields as kubectl explain shows them: a line for each field, its words below it."""
     if not found.fields:
         return []
     lines = ["", "FIELDS:"]
@@ -87,7 +87,7 @@ def _fields(found: Explained) -> list[str]:
 
 
 def _tree(found: Explained) -> list[str]:
-    """Every field below it, deeper ones further in."""
+    """Every field below it, deeper ones indented further."""
     from starter.commands.explaining import fields_of
 
     def lines(field: Field, indent: int) -> list[str]:

@@ -1,7 +1,7 @@
-"""What `hostler explain` tells of a field: from the pydantic models themselves, so that it cannot be wrong.
+"""What `hostler explain` says of a field: it comes from the pydantic models themselves, so that it cannot be wrong.
 
 Types, defaults and constraints are the models'; the words are the docstrings under their attributes, read from the
-source; what a change of a provider spec's field does to a machine that runs is resources.effects'.
+source; resources.effects knows what a change of a provider spec's field does to a machine that runs.
 """
 
 from __future__ import annotations
@@ -63,19 +63,19 @@ class Field:
 
     name: str
     path: str
-    """As one types it: `providerSpec.blockDevices.ebs.iops`."""
+    """The path as one types it: `providerSpec.blockDevices.ebs.iops`."""
     type_name: str
     """`string`, `[]BlockDevice`, `map[string]string`, …"""
     model: type[BaseModel] | None
-    """Where there are fields below it."""
+    """The model, where there are fields below it."""
     required: bool = False
     default: str = ""
     constraints: tuple[str, ...] = ()
     description: str = ""
     effects: tuple[Effect, ...] = ()
-    """In a provider spec and a pool: what a change does; several where the fields below it differ."""
+    """What a change does, in a provider spec and a pool; several where the fields below it differ."""
     mark: Effect | None = None
-    """In a pool: counts for what is below it too, where that has none of its own."""
+    """In a pool: it also counts for what is below it, where that has no mark of its own."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +83,16 @@ class Explained:
     kind: str
     version: str
     provider: str
-    """Whose provider spec is meant; empty where there are several and it makes no difference."""
+    """The provider whose provider spec is meant; empty where there are several and it makes no difference."""
     field: Field
     fields: tuple[Field, ...]
-    """Those below it, in the model's order."""
+    """The fields below it, in the model's order."""
 
 
 def explain(path: str, provider: str | None = None) -> Explained:
-    """Of `machineclass.providerSpec.blockDevices.ebs`, and so on.
+    """The field of `machineclass.providerSpec.blockDevices.ebs`, and so on.
 
-    Raises NotFound for a kind or field that there is not, Refused for a provider that has no driver.
+    Raises NotFound for a kind or field that does not exist, Refused for a provider that has no driver.
     """
     word, *steps = path.split(".")
     kind = _kind(word)
@@ -117,7 +117,7 @@ def fields_of(parent: Field, provider: str) -> Iterator[Field]:
         path = alias if top else f"{parent.path}.{alias}"
         if top and alias == PROVIDER_SPEC:
             yield _provider_spec(info, provider)
-        elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it is the file
+        elif not (top and parent.model is Settings and alias == "file"):  # not written in the file: it names the file
             yield _field(parent, name, alias, path, info, provider)
     if top and parent.model is KINDS["Machine"]:
         yield Field(STATUS, STATUS, "Status", Status, description=f"{_words(Status)} Read it; it is never input.")
@@ -170,7 +170,8 @@ def _kind(word: str) -> str:
 
 
 def _within(kind: str, steps: Sequence[str], provider: str | None) -> str:
-    """The provider whose spec is meant; without being told, the only one that there is. Empty: several, none needed."""
+    """The provider whose spec is meant; if not given, the only one there is. Empty: there are several, and none is
+    needed."""
     known = {name.lower(): name for name in PROVIDERS}
     if provider is None:
         if len(known) > 1 and kind == "MachineClass" and PROVIDER_SPEC in steps:
@@ -216,7 +217,7 @@ def _type(annotation: Any) -> tuple[str, type[BaseModel] | None]:
 
 
 def _default(info: FieldInfo) -> str:
-    """As it is written in YAML; empty where there is none worth telling."""
+    """The default as it is written in YAML; empty where there is none worth showing."""
     if info.is_required() or len(_choices(info.annotation)) == 1:
         return ""
     value = info.get_default(call_default_factory=True, validated_data={})
@@ -246,7 +247,7 @@ def _constraints(info: FieldInfo) -> Iterator[str]:
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The values of a Literal or an enumeration, also inside a list or an optional."""
+    """The values of a Literal or an enumeration, also inside a list or an optional type."""
     if typing.get_origin(annotation) is Literal:
         return [str(a) for a in typing.get_args(annotation)]
     if isinstance(annotation, type) and issubclass(annotation, Enum):
@@ -258,12 +259,12 @@ def _choices(annotation: Any) -> list[str]:
 
 @cache
 def _effect_of(provider: str) -> dict[str, Effect]:
-    """By path as one types it: `blockDevices.ebs.iops`."""
+    """The effect by the path as one types it: `blockDevices.ebs.iops`."""
     return {path.replace("[]", ""): effect for path, effect in effects(PROVIDERS[provider].spec)}
 
 
 def _effects(provider: str, path: str) -> tuple[Effect, ...]:
-    """Of the field, or of all that are below it, each once."""
+    """The effects of the field, or of all that are below it, each once."""
     inner = path.removeprefix(PROVIDER_SPEC).lstrip(".")
     every = _effect_of(provider).items()
     found = {effect for leaf, effect in every if not inner or leaf == inner or leaf.startswith(f"{inner}.")}
@@ -271,7 +272,7 @@ def _effects(provider: str, path: str) -> tuple[Effect, ...]:
 
 
 def _marked(mark: Effect | None, model: type[BaseModel] | None) -> tuple[Effect, ...]:
-    """Of a field that is marked, or below one that is: its own effect, or those of all that are below it."""
+    """The effects of a field that is marked, or below one that is: its own, or those of all that are below it."""
     found = {mark} if model is None else {e for _, e in effects(model, inherited=mark)} if mark else set()
     return tuple(effect for effect in Effect if effect in found)
 
@@ -282,7 +283,7 @@ def effect_words(effect: Effect) -> str:
 
 
 def _words(model: type[BaseModel]) -> str:
-    """A model's own docstring, not one that it inherits."""
+    """A model's own docstring, not an inherited one."""
     return inspect.cleandoc(model.__dict__.get("__doc__") or "").partition("\n\n")[0].replace("\n", " ")
 
 

@@ -15,7 +15,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 def read(sources: Iterable[str]) -> Loaded:
     """Everything in `sources`: files, directories (their *.yaml, *.yml and *.json, not deeper, as kubectl), `-`.
 
-    Raises ManifestError that names the file; also when there is nothing in them.
+    Raises ManifestError that names the file, and also when there is nothing in them.
     """
     whole = Loaded()
     given = list(sources)

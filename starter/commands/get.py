@@ -125,7 +125,7 @@ class Wanted:
     chosen: Selection
     pool: str | None = None
     preserved: bool = False
-    """Only those that are."""
+    """Only preserved machines."""
 
     def nothing(self, client: HostlerClient) -> str:
         words = self.chosen.nothing(client, PRESERVED if self.preserved else "machines")
@@ -153,7 +153,8 @@ def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
-    """Those chosen; those named must exist: they are read from the server's records, without visibility's delay."""
+    """The chosen machines; those named must exist: they are read from the server's records, without visibility's
+    delay."""
     from starter.sdk.errors import NotFound
 
     chosen = wanted.chosen
@@ -247,7 +248,7 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
 
 
 async def _read_nodes(kube: KubeClient, chosen: Selection) -> list[Json]:
-    """Whole objects; those of a list come without apiVersion and kind."""
+    """Reads whole objects; those of a list come without apiVersion and kind."""
     labels = str(chosen.selector) if chosen.selector else None
     found = [await kube.node(n) for n in chosen.names] if chosen.names else await kube.nodes(labels)
     return [{"apiVersion": "v1", "kind": "Node", **n} for n in found]
@@ -277,7 +278,7 @@ def _node_row(cluster: str, node: Json, chosen: Selection) -> Row:
 
 
 def _node_status(spec: Json, status: Json) -> str:
-    """As kubectl: Ready, NotReady or Unknown, and SchedulingDisabled after a cordon."""
+    """The status as kubectl has it: Ready, NotReady or Unknown, and SchedulingDisabled after a cordon."""
     ready = next((c["status"] for c in status.get("conditions") or [] if c["type"] == "Ready"), "Unknown")
     words = {"True": "Ready", "False": "NotReady"}.get(ready, "NotReady" if status.get("conditions") else "Unknown")
     return f"{words},SchedulingDisabled" if spec.get("unschedulable") else words
@@ -309,7 +310,7 @@ def _cluster_row(c: ClusterSummary) -> Row:
 
 
 def _cluster_object(c: ClusterSummary) -> Json:
-    """In Kubernetes' form, for programs; no manifest: clusters are in the settings."""
+    """The cluster in Kubernetes' form, for programs; it is no manifest: clusters are in the settings."""
     status = {"phase": c.phase, "pools": c.pools, "machines": c.machines, "inSettings": c.configured}
     return {"apiVersion": "hostler.io/v1", "kind": "Cluster", "metadata": {"name": c.name}, "status": status}
 

@@ -144,7 +144,7 @@ def _tell(here: Session, machine: str, ask: Callable[[HostlerClient, str], Await
 
 
 def _machine(word: str) -> str:
-    """Its name, of `m1` or `machine/m1`. Raises a usage error."""
+    """The machine's name, from `m1` or `machine/m1`. Raises a usage error."""
     kind, slash, name = word.rpartition("/")
     if (slash and ALIASES.get(kind) != MACHINE) or not name:
         raise typer.BadParameter(f"{word!r} is no machine; write NAME or machine/NAME")
@@ -166,7 +166,7 @@ def cells(hook: Held, now: datetime) -> tuple[str, ...]:
 
 
 def hook_lines(state: MachineState, now: datetime) -> list[str]:
-    """For the page of a machine; nothing where it has no hooks."""
+    """The hooks' lines on the page of a machine; none where it has no hooks."""
     from starter.output import Table
     from starter.sdk.machines.hooks import hooks_of
 

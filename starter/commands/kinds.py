@@ -19,4 +19,4 @@ ALIASES = {
     **dict.fromkeys(("orphan", "orphans"), ORPHAN),
 }
 SHORT = {POOL: "pool", CLASS: "class"}
-"""The words that people type, of kinds whose names are those of manifests."""
+"""The words that people type for kinds whose names are those of manifests."""

@@ -20,7 +20,8 @@ WIDE = (*COLUMNS, "ENDED", "ACCOUNT")
 
 
 async def orphans(client: HostlerClient, names: list[str], files: list[str], form: Form) -> None:
-    """Raises HostlerError at the end where an account could not be read: the list is not whole then."""
+    """Prints the orphans. Raises HostlerError at the end where an account could not be read: the list is not complete
+    then."""
     from starter.outlet import warn
     from starter.output import Busy
     from starter.sdk.errors import HostlerError
@@ -50,7 +51,7 @@ def _unread(account: str, why: str) -> str:
 
 
 def _classes(files: list[str]) -> list[MachineClass]:
-    """Raises ManifestError where there is none in them."""
+    """The classes in the files. Raises ManifestError where there are none."""
     from resources.manifests import ManifestError
     from starter.commands import files as manifests
     from starter.outlet import warn
@@ -66,13 +67,13 @@ def _classes(files: list[str]) -> list[MachineClass]:
 
 
 def others_words(others: Mapping[str, int]) -> str:
-    """By Account.key."""
+    """What other installations have made, by Account.key."""
     found = ", ".join(f"{count} in {key}" for key, count in sorted(others.items()))
     return f"VMs of a cluster of the same name that another installation has made are not listed: {found}"
 
 
 def workflow_words(orphan: Orphan) -> str:
-    """What there is in place of an owner."""
+    """What stands in place of an owner."""
     if orphan.workflow == "RUNNING":
         return "of-another-life"  # a machine of this name runs, with another uid
     if orphan.doubtful:
@@ -86,12 +87,12 @@ def _row(orphan: Orphan) -> Row:
     vm = orphan.vm
     cells = (vm.machine, vm.provider_id, vm.state, vm.uid, workflow_words(orphan))
     more = (relative(orphan.closed, datetime.now(UTC)), vm.account)
-    # By `-o name` it is what `hostler adopt` takes.
+    # With `-o name` it is what `hostler adopt` takes.
     return Row((MACHINE, vm.machine), dict(zip(WIDE, (*cells, *more), strict=True)))
 
 
 def _object(orphan: Orphan) -> Json:
-    """In Kubernetes' form, for programs; no manifest: `hostler adopt` takes the name."""
+    """The orphan in Kubernetes' form, for programs; it is no manifest: `hostler adopt` takes the name."""
     vm = orphan.vm
     status = {
         "providerID": vm.provider_id,

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 REVISIONS = 5
 """The newest ones, and those that have machines; `hostler rollout history` has them all."""
 ILL = 10
-"""Machines that are not well, that are named."""
+"""Machines named that are not well."""
 
 
 def about(found: PoolDescription, now: datetime) -> list[str]:
-    """What a pool has that nothing else has, as lines."""
+    """The lines that only a pool has."""
     from starter.output import fields
 
     lines = fields(_head(found, now))
@@ -42,7 +42,7 @@ def about(found: PoolDescription, now: datetime) -> list[str]:
 
 
 def commands(found: PoolDescription) -> list[str]:
-    """How to go on from here, to be copied."""
+    """Commands to go on with, ready to be copied."""
     if not found.running and not found.machines:
         return []
     name, cluster = found.listed.name, found.listed.cluster
@@ -104,7 +104,7 @@ def _replicas(spec: MachineDeploymentSpec | None, s: PoolSummary | None) -> str:
 
 
 def _numbers(found: PoolDescription) -> str:
-    """Its own numbers; without them, how many there are by visibility."""
+    """The pool's own numbers; without them, the number of machines by visibility."""
     s = found.summary
     if s is None or not found.running:
         return f"{found.machines}, by the list of workflows"
@@ -118,7 +118,7 @@ def _numbers(found: PoolDescription) -> str:
 
 
 def preserved(s: PoolSummary) -> str:
-    """How many are preserved, and how many of the slots Failed ones take."""
+    """How many machines are preserved, and how many of the slots Failed ones take."""
     return f"{s.preserved} ({s.slots_used} of {s.slots} slots)" if s.slots or s.slots_used else str(s.preserved)
 
 
@@ -206,8 +206,8 @@ def _rollout(s: PoolSummary, state: PoolState | None, now: datetime) -> list[str
 
 
 def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datetime) -> str:
-    """The pool reckons from the newest machine that it waits for too, so it is no earlier than this. Its clock stands
-    while it waits for no machine, but for a person."""
+    """When the rollout stops. The pool also counts from the newest machine that it waits for, so it is no earlier than
+    this. Its clock stops while it waits for no machine, but for a person."""
     from starter.output import moment
     from starter.sdk.pools.rollout_status import HELD
 
@@ -222,7 +222,7 @@ def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datet
 
 
 def _waits_for_new(s: PoolSummary) -> bool:
-    """Whether a machine of the newest revision is not there yet, or not for minReadySeconds."""
+    """Whether a machine of the newest revision is not there yet, or has not been for minReadySeconds."""
     from resources.machine import Phase
 
     settled = (Phase.RUNNING, Phase.TERMINATING)
@@ -231,7 +231,7 @@ def _waits_for_new(s: PoolSummary) -> bool:
 
 
 def _phases(s: PoolSummary) -> list[str]:
-    """A revision a line, the newest first."""
+    """One line for each revision, the newest first."""
     words: dict[int, list[str]] = {}
     for revision, phase, n in s.phases:
         words.setdefault(revision, []).append(f"{n} {phase}")
@@ -243,7 +243,7 @@ def _phases(s: PoolSummary) -> list[str]:
 
 
 def _unwell(found: PoolDescription, now: datetime) -> list[str]:
-    """Those that are not Running; why, the pool's own words first."""
+    """Machines that are not Running, with the reason; the pool's own words first."""
     from starter.output import age
 
     members = found.state.members if found.state and not found.no_answer else {}

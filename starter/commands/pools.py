@@ -122,7 +122,7 @@ def _slumber(hibernated: bool) -> Callable[[HostlerClient, str], Awaitable[list[
 
 
 async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
-    """Raises Refused where the pool would not take it."""
+    """The pool's rehearsal. Raises Refused where the pool would not accept the intent."""
     from starter.sdk.errors import Refused
     from starter.sdk.pools import rehearsal
 
@@ -140,7 +140,7 @@ def _each(
     send: Callable[[HostlerClient, str], Awaitable[Sent]],
     rehearse: Callable[[HostlerClient, str], Awaitable[list[str]]] | None,
 ) -> None:
-    """`machinedeployment/p1 scaled; …` with the pool's own words; or its rehearsal."""
+    """Prints `machinedeployment/p1 scaled; …` with the pool's own words; or its rehearsal."""
 
     async def body(client: HostlerClient) -> None:
         async def ask(pool: str) -> str | list[str]:
@@ -155,12 +155,12 @@ def _each(
 
 
 def label(name: str) -> str:
-    """As it is named in what the commands print."""
+    """The pool's name in what the commands print."""
     return f"{POOL}/{name}"
 
 
 def named(names: list[str]) -> list[str]:
-    """Raises a usage error where none is given."""
+    """The names. Raises a usage error where none is given."""
     if not names:
         raise typer.BadParameter("say which: pool NAME...")
     return names
@@ -253,7 +253,7 @@ async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
     from starter.sdk.spelling import machines
 
     cluster, name = key
-    found = await client.pools.describe(name, cluster=cluster)  # a name typed wrong is said here too
+    found = await client.pools.describe(name, cluster=cluster)  # a mistyped name is reported here too
     if not found.running:
         return f"is gone already{since(found.ended)}"
     count = found.summary.machines if found.summary else found.machines
@@ -270,7 +270,7 @@ def renew_pools(here: Session, names: Sequence[str], reason: str) -> None:
 
 
 def parse_goal(text: str) -> Goal:
-    """Raises a usage error."""
+    """Parses the goal of a wait. Raises a usage error."""
     from starter.sdk.pools.waiting import Goal
 
     words = {"delete": Goal.DELETED, "rolledout": Goal.ROLLED_OUT, "condition=available": Goal.READY}

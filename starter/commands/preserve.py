@@ -124,7 +124,7 @@ def extend(
 
 
 def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datetime | None]:
-    """Raises a usage error for what cannot be read; that a time has passed is the SDK's to say."""
+    """The time. Raises a usage error for what cannot be read; the SDK refuses a time that has passed."""
     from starter.sdk.machines.preservation import parse_time
 
     if lasts is not None and until is not None:
@@ -136,14 +136,14 @@ def _time(lasts: str | None, until: str | None) -> tuple[timedelta | None, datet
 
 
 def choice_of(targets: Sequence[str], among: Among) -> Selection:
-    """Raises a usage error."""
+    """The machines that are chosen. Raises a usage error."""
     if not targets and not among.some:
         raise typer.BadParameter("say which: names (MACHINE or NODE...), -l SELECTOR, or --all")
     return among.choice([name for _, name in parse_targets(targets)])
 
 
 def parse_targets(words: Sequence[str]) -> list[tuple[str, str]]:
-    """Kind ("": not said) and name of `m1`, `node/n1`, `machine m1 m2`. Raises a usage error."""
+    """Kind ("": not given) and name, from `m1`, `node/n1`, `machine m1 m2`. Raises a usage error."""
     if len(words) > 1 and words[0] in ALIASES:
         kind, names = target(words[0], words[1:], (MACHINE, NODE))
         return [(kind, name) for name in names]
@@ -166,8 +166,8 @@ def _each(
     noun: str,
     send: Callable[[HostlerClient, Key], Awaitable[Sent]],
 ) -> None:
-    """`machine/m1 preservation: …` with the machine's own words; all of them, also after one that fails. Of a selection
-    those that have nothing to end or to move are left alone."""
+    """Prints `machine/m1 preservation: …` with the machine's own words, for all of them, even after one that fails. In
+    a selection, those that have nothing to end or to move are left alone."""
     named = parse_targets(targets)
     left: list[Key] = []
 
@@ -205,7 +205,7 @@ def _each(
 
 
 async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> tuple[dict[Key, str], list[str]]:
-    """Machines with how they are called in what is printed, and what was wrong with others."""
+    """The machines with their names as printed, and the errors of the others."""
     from starter.sdk.errors import HostlerError, Unreachable
 
     machines: dict[Key, str] = {}
@@ -224,7 +224,7 @@ async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> 
 
 
 async def _machine(client: HostlerClient, kind: str, name: str) -> str:
-    """Of a bare name the machine's, else the node's. Raises NotFound, Refused."""
+    """The machine of a bare name, or else the machine of that node. Raises NotFound, Refused."""
     if kind == MACHINE:
         return name
     if kind == NODE:

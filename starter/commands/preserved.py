@@ -1,4 +1,5 @@
-"""What `hostler describe machine` says of a preservation: that it is preserved, that somebody wants it, or bars it."""
+"""What `hostler describe machine` says of a preservation: that the machine is preserved, that somebody wants it, or
+that somebody bars it."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
     from resources.machine import MachineState
 
 OVERRIDES = "fewer replicas, a rollout, hibernation, hostler scale --remove, hostler delete"
-"""What is stronger than a preservation of a machine of a pool."""
+"""What overrides a preservation of a pool's machine."""
 
 
 def section(state: MachineState, now: datetime) -> list[str]:
-    """Lines of the page; none where nobody has asked for anything."""
+    """The section's lines on the page; none where nobody has asked for anything."""
     from resources.machine import Phase
 
     p = state.status.preserve
@@ -50,7 +51,7 @@ def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tupl
 
 
 def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
-    """A request that waits, or one that bars."""
+    """A request that waits, or one that bars a preservation."""
     from resources.machine import Phase
     from resources.preservation import PreserveValue
     from starter.sdk.machines.preservation import span, value_of
@@ -100,7 +101,7 @@ def _released(state: MachineState, now: datetime) -> list[tuple[str, str]]:
 
 
 def _source(state: MachineState) -> str:
-    """What makes it preserved, or would."""
+    """What makes the machine preserved, or would."""
     from resources.preservation import PreservedBy
     from starter.sdk.machines.preservation import on_node
 
@@ -131,14 +132,14 @@ def _by(who: str, why: str, time: datetime, now: datetime) -> str:
 
 
 def _ends(state: MachineState) -> str:
-    """What ends it of what people say of this machine."""
+    """What people can say about this machine to end it."""
     from resources.preservation import PreservedBy, PreserveValue
     from starter.sdk.machines.preservation import on_node
 
     p, words = state.status.preserve, f"hostler release, annotation {_key()}=false"
     if p.source is PreservedBy.AUTO:
         return f"{words}, a lower autoPreserveFailedMax"
-    other = p.own is not None and p.own.value is not PreserveValue.FALSE  # which counts then
+    other = p.own is not None and p.own.value is not PreserveValue.FALSE  # then this one counts
     return f"{words}, the annotation taken away" if on_node(p) and not other else words
 
 

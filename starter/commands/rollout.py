@@ -39,7 +39,7 @@ RevisionOption = Annotated[int | None, typer.Option("--revision", help="All abou
 
 
 def pools(words: list[str] | None) -> list[str]:
-    """Names, of `p1 p2`, `pool/p1`, `pool p1`. Raises a usage error."""
+    """The names, from `p1 p2`, `pool/p1`, `pool p1`. Raises a usage error."""
     words = list(words or [])
     if len(words) > 1 and ALIASES.get(words[0]) == POOL:
         words = words[1:]
@@ -158,7 +158,7 @@ def history(
 
 
 def _asks(intent: str, help: str) -> None:
-    """A command of that name, for what is asked of a pool without more words."""
+    """Makes a command of that name, for intents of a pool that need no arguments."""
 
     @app.command(intent, help=help)
     @command
@@ -236,7 +236,7 @@ async def _rehearse(
     to: int | None = None,
     restart: bool = False,
 ) -> None:
-    """By the pool's own planner, from how it is now."""
+    """The rehearsal, by the pool's own planner, from its present state."""
     from resources.pool_intents import PoolQuestion
     from starter.sdk.errors import Refused
     from starter.sdk.pools.rehearsal import lines

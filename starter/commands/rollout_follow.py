@@ -1,4 +1,4 @@
-"""Following rollouts to their end, or to where a person must do something."""
+"""Follows rollouts to their end, or until a person must act."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
 
 async def follow(client: HostlerClient, names: Sequence[str], view: View, limit: timedelta | None) -> None:
-    """Raises HostlerError, with a line for each pool whose rollout stands, was undone, or is not done in time."""
+    """Follows the rollouts. Raises HostlerError, with a line for each pool whose rollout has stopped, was undone, or is
+    not done in time."""
     first: dict[str, int] = {}
-    """The revision that each was followed from."""
+    """The revision from which each pool was followed."""
     last = dict[str, tuple[Look, Verdict]]()
     left, stood, failed = list(names), set[str](), list[str]()
 
@@ -57,7 +58,8 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
 
 
 def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
-    """What stands is looked at twice: a person's word may have come a moment ago, and no plan was made by it yet."""
+    """Whether to go on. A rollout that has stopped is looked at twice: a person may have acted a moment ago, and no
+    plan has taken that up yet."""
     if verdict.stand is Stand.STANDS and name not in stood:
         stood.add(name)
         return True
@@ -67,7 +69,8 @@ def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
 
 
 async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], view: View) -> Verdict:
-    """Whoever waits for a rollout has not got it when it was undone, though the pool is rolled out then too."""
+    """The verdict. Somebody who waits for a rollout does not have it when it was undone, though the pool is rolled out
+    then too."""
     name, revision = look.name, look.revision
     if not revision or (former := first.setdefault(name, revision)) == revision:
         return look.verdict
@@ -79,7 +82,7 @@ async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], vie
 
 
 async def _ended(client: HostlerClient, look: Look) -> Look:
-    """With the last steps: the story hears of them a moment after the pool is rolled out."""
+    """The end, with the last steps: the story hears of them a moment after the pool is rolled out."""
     if look.story is None or not look.story.running:
         return look
     try:

@@ -16,14 +16,14 @@ COLUMNS = ("REVISION", "AGE", "CLASS", "GENERATION", "MACHINES", "ROLLOUT", "BY"
 
 
 async def table(client: HostlerClient, name: str, *, titled: bool) -> list[str]:
-    """Oldest first, as kubectl has it. Without a worker the rollouts that Temporal keeps."""
+    """The table, oldest first, as kubectl has it. Without a worker it has the rollouts that Temporal keeps."""
     from starter.outlet import warn
     from starter.output import Table
     from starter.sdk.errors import NoAnswer
 
     stories: dict[int, RolloutListed] = {}
     for story in await client.pools.rollouts(name):
-        stories.setdefault(story.revision, story)  # the newest first: of two of a revision one is of a former life
+        stories.setdefault(story.revision, story)  # the newest first: an older one is of a former life
     try:
         summary = await client.pools.summary(name)
     except NoAnswer as e:

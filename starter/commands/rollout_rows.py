@@ -1,4 +1,4 @@
-"""`hostler get rollouts`: those that run, and those that have ended while Temporal keeps them."""
+"""`hostler get rollouts`: those under way, and those that have ended while Temporal keeps them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDE = (*COLUMNS, "LOST", "TOOK", "MESSAGE")
 
 
 async def show_rollouts(client: HostlerClient, names: list[str], form: Form, watch: bool, all_clusters: bool) -> None:
-    """Of these pools; of all without names."""
+    """Shows the rollouts of these pools, or of all if none is named."""
 
     async def found() -> list[RolloutListed]:
         if not names:
@@ -55,7 +55,7 @@ def _row(r: RolloutListed, all_clusters: bool) -> Row:
 
 
 def _object(r: RolloutListed) -> dict[str, Any]:
-    """In Kubernetes' form, for programs; no manifest: a rollout comes of a pool's."""
+    """The rollout in Kubernetes' form, for programs; it is no manifest: a rollout comes from a pool's."""
     status: dict[str, Any] = {"phase": r.phase, "reason": r.reason, "began": r.began.isoformat()}
     if r.ended is not None:
         status["ended"] = r.ended.isoformat()

@@ -22,20 +22,20 @@ from starter.sdk.pools.rollout_status import BAR, Look, Stand, Verdict, counts, 
 from starter.sdk.results import MachineSummary
 
 SOME = 10
-"""Steps that are told of what was before."""
+"""Earlier steps that are shown."""
 
 
 class View(Protocol):
     def say(self, line: str) -> None: ...
 
     def show(self, look: Look, now: datetime) -> None:
-        """The rollout as it is now, and its steps since it was shown last."""
+        """Shows the rollout as it is now, and its steps since it was last shown."""
 
     def finish(self, look: Look) -> None:
-        """It is done."""
+        """The rollout is done."""
 
     def running(self) -> AbstractContextManager[object]:
-        """Within it, `show` is seen."""
+        """The context in which `show` is visible."""
 
 
 def view(console: Console) -> View:
@@ -43,13 +43,13 @@ def view(console: Console) -> View:
 
 
 class Told:
-    """What has been said of each pool."""
+    """What has been printed about each pool."""
 
     def __init__(self) -> None:
         self._steps: dict[str, set[Happening]] = {}
 
     def news(self, look: Look) -> list[str]:
-        """Lines about steps; of what was before the first look the last ones."""
+        """Lines about steps; only the last of those before the first look."""
         first = look.name not in self._steps
         new = fresh(self._steps.setdefault(look.name, set()), look.steps)
         earlier = look.dropped + max(0, len(new) - SOME) if first else 0
@@ -67,7 +67,7 @@ def step_line(pool: str, step: Happening) -> str:
 
 
 class LineView:
-    """For pipes and CI. A line is printed when it is news."""
+    """For pipes and CI. It prints a line when it is news."""
 
     def __init__(self) -> None:
         self._told = Told()
@@ -172,7 +172,7 @@ def picture(look: Look, now: datetime) -> RenderableType:
 
 
 def page(look: Look, now: datetime) -> list[str]:
-    """Everything about how it stands, for one look."""
+    """Everything about its state, for one look."""
     summary, verdict = look.pool.summary, look.verdict
     if summary is None:
         return [verdict.words]

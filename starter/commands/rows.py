@@ -1,4 +1,4 @@
-"""What `hostler get` prints: rows of a table, or objects; once, or as they change."""
+"""What `hostler get` prints: rows of a table, or objects; once, or whenever they change."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Form(StrEnum):
 @dataclass(frozen=True)
 class Row:
     key: tuple[str, ...]
-    """What it is, for `-o name`: kind, cluster where there may be several, name."""
+    """What the row is, for `-o name`: kind, cluster where there may be several, name."""
     cells: dict[str, str]
     moments: dict[str, datetime | None] = field(default_factory=dict)
-    """Of columns that say how long it is until then: the time itself, which does not pass."""
+    """For columns that show a remaining time: the time of the end itself, which does not change."""
 
     def facts(self) -> dict[str, object]:
-        """What makes a new line under -w: everything but that time passes."""
+        """What makes a new line under -w: everything except remaining times."""
         return {k: self.moments.get(k, v) for k, v in self.cells.items() if k != AGE}
 
 

@@ -1,4 +1,4 @@
-"""`hostler up`, `hostler worker`, `hostler setup`: what runs, and what it needs."""
+"""`hostler up`, `hostler worker`, `hostler setup`: what runs, and what that needs."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def worker(
     ] = None,
 ) -> None:
     """Run a worker in the foreground. This process becomes `python -m worker`."""
-    file = here.settings.file  # a wrong one is said here, in a line
+    file = here.settings.file  # a wrong one is reported here, in one line
     argv = [sys.executable, "-P", "-m", "worker"]
     argv += ["--settings", str(file)] if file else []
     for one in role or ():

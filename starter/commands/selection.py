@@ -35,8 +35,8 @@ class Selection:
         return f"No {kind} found in {where}" + (f" with labels {self.selector}." if self.selector else ".")
 
     async def keys(self, client: HostlerClient) -> list[Key]:
-        """What is meant, by cluster and name; those named are not looked up. Raises Unreachable when a selector cannot
-        be told for sure."""
+        """The machines meant, by cluster and name; those named are not looked up. Raises Unreachable when a selector
+        cannot be evaluated for sure."""
         if self.names:
             return [(client.cluster, name) for name in self.names]
         if self.selector is not None:
@@ -47,7 +47,7 @@ class Selection:
 
 @dataclass(frozen=True)
 class Among:
-    """-l, --all and -A, of a command that changes or waits: it takes all only where that is asked for."""
+    """-l, --all and -A, for a command that changes or waits: it takes all only where that is asked for."""
 
     selector: str | None
     everything: bool
@@ -58,11 +58,11 @@ class Among:
 
     @property
     def some(self) -> bool:
-        """Machines are meant that are not named."""
+        """Whether machines are meant that are not named."""
         return self.selector is not None or self.everything
 
     def choice(self, names: list[str]) -> Selection:
-        """Raises a usage error."""
+        """The selection. Raises a usage error."""
         if names and self.some:
             raise typer.BadParameter("names, or -l, or --all: one of them")
         if self.selector is not None and self.everything:
@@ -85,7 +85,7 @@ Others = Annotated[Among, Block(_among)]
 
 
 def listing(names: list[str], selector: str | None, all_clusters: bool) -> Selection:
-    """Of a command that only shows: all unless told otherwise. Raises a usage error."""
+    """The selection of a command that only shows: all unless told otherwise. Raises a usage error."""
     if names and selector is not None:
         raise typer.BadParameter("names, or -l: one of them")
     if names and all_clusters:

@@ -34,7 +34,7 @@ class Service(StrEnum):
 
 
 def admin(ctx: typer.Context, method: str, path: str, body: Any = None, **query: Any) -> Any:
-    """One call of the simulator's admin API. Raises HostlerError with its own words when it refuses."""
+    """Makes one call of the simulator's admin API. Raises HostlerError with its own words when it refuses."""
     address = asking(ctx).settings.simulator
     if address is None:
         raise HostlerError(

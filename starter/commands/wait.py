@@ -95,8 +95,7 @@ async def wait_for_all(
 ) -> None:
     """Waits for one after the other, within `limit` in all, with progress, and prints each end as kubectl does.
 
-    `unlike`: uids of machines that are being recreated; only the new ones count.
-    Raises as `each_in_time`.
+    `unlike`: uids of machines that are being recreated; only the new ones count. Raises what `each_in_time` raises.
     """
 
     async def one(key: Key, left: timedelta | None) -> None:
@@ -106,14 +105,15 @@ async def wait_for_all(
 
 
 async def wait_for_pools(client: HostlerClient, keys: list[Key], goal: Goal, limit: timedelta | None) -> None:
-    """As `wait_for_all`."""
+    """Like `wait_for_all`."""
     await each_in_time(keys, limit, lambda key, left: pools.wait_for_pool(client, key, goal, left))
 
 
 async def each_in_time(
     keys: list[Key], limit: timedelta | None, one: Callable[[Key, timedelta | None], Awaitable[None]]
 ) -> None:
-    """One after the other, within `limit` in all. Raises at the end what failed; WaitTimeout when nothing else did."""
+    """Waits for one after the other, within `limit` in all. Raises at the end what failed; WaitTimeout when nothing
+    else did."""
     from starter.sdk.errors import HostlerError, Unreachable, WaitTimeout
 
     left, end = limit, None if limit is None else time.monotonic() + limit.total_seconds()
@@ -151,7 +151,7 @@ async def _wait_for(
 
 
 def _where(life: Life) -> str:
-    """Phase, reason, and what the activities that do not get on say."""
+    """Phase, reason, and what the activities that fail say."""
     from starter.sdk.machines.waiting import until_when
 
     words = life.summary.phase + (f" ({life.summary.reason})" if life.summary.reason else "")

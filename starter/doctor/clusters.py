@@ -20,7 +20,7 @@ from starter.sdk.kube import KubeClient, KubeError, Right, connect_cluster
 from starter.sdk.results import PendingActivity
 from starter.sdk.spelling import machines as counted
 
-# README.md, What a cluster needs.
+# See README.md, What a cluster needs.
 RIGHTS = (
     *(Right(verb, "nodes") for verb in ("get", "list", "watch", "patch", "delete")),
     *(Right(verb, "pods") for verb in ("list", "delete")),
@@ -36,7 +36,7 @@ GRANT = "grant them to the worker's account (README, What a cluster needs)"
 
 
 async def examine(settings: Settings, name: str, client: HostlerClient | None) -> list[Finding]:
-    """`client` is None where Temporal cannot be asked."""
+    """Examines a cluster. `client` is None where Temporal cannot be asked."""
     subject = f"cluster {name}"
     found = await attempt(subject, partial(_api, settings, name, subject))
     if client is not None:
@@ -57,7 +57,7 @@ async def _api(settings: Settings, name: str, subject: str) -> list[Finding]:
 
 
 async def _rights(kube: KubeClient, subject: str, rights: Sequence[Right], what: str) -> Finding:
-    """Of the account that these settings use; a worker with other settings has its own."""
+    """The rights of the account that these settings use; a worker with other settings has its own."""
     try:
         allowed = await asyncio.gather(*(kube.may(right) for right in rights))
     except KubeError as e:
@@ -114,7 +114,8 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
 
 
 async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
-    """Whether another Hostler has a cluster of this name in the same accounts, and what does not say whose it is."""
+    """Whether another Hostler has a cluster of this name in the same accounts, and which VMs do not say whose they
+    are."""
     try:
         report = await orphans.sweep(client.connection, name, accounts) if accounts else SweepReport()
     except HostlerError as e:
@@ -137,7 +138,7 @@ def vms(count: int) -> str:
 
 
 async def secrets(settings: Settings) -> list[Finding]:
-    """Whether the source can be read; no secret is."""
+    """Whether the source can be read; no secret is read."""
     source = settings.secrets
     if source.source == "environment":
         return [ok("secrets", "from the worker's environment, which only the worker sees")]

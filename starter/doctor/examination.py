@@ -1,7 +1,7 @@
 """What `hostler doctor` looks at. Nothing is changed, no secret is read.
 
-temporal.py asks Temporal, clusters.py the API servers. A cloud is asked by the workers alone: credentials are where its
-queue is polled.
+temporal.py asks Temporal, clusters.py asks the API servers. Only workers ask a cloud: credentials are where its queue
+is polled.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ PACKAGES = ("hostler", "temporalio", "kubernetes", "pydantic")
 
 
 async def examine(path: Path | None = None, cluster: str | None = None) -> list[Finding]:
-    """Everything that the settings at `path` imply; of the clusters only the one named, where one is."""
+    """Examines everything that the settings at `path` imply; if a cluster is named, only that one of the clusters."""
     try:
         settings = load_settings(path)
     except SettingsError as e:
         return [problem("settings", str(e)), versions()]
     names = [cluster] if cluster else list(settings.clusters)
     async with AsyncExitStack() as stack:
-        # Temporal first: what it knows of a cluster stands beside what the cluster says of itself.
+        # Temporal first: what it knows of a cluster is shown beside what the cluster says of itself.
         client, first = await _temporal(stack, settings, names)
         rest = await asyncio.gather(
             *(clusters.examine(settings, name, client) for name in names),
@@ -87,7 +87,7 @@ def of_settings(settings: Settings, path: Path | None) -> list[Finding]:
 
 
 def versions() -> Finding:
-    """Of what runs here; a worker elsewhere may have others."""
+    """The versions of what runs here; a worker elsewhere may have others."""
     installed = [f"{package} {version(package)}" for package in PACKAGES]
     return ok("versions", ", ".join([*installed, f"Python {platform.python_version()}"]))
 
@@ -108,7 +108,7 @@ async def cloud(settings: Settings, name: str, cloud: CloudSettings) -> list[Fin
 
 
 async def _endpoint(subject: str, endpoint: str) -> Finding:
-    """Any answer will do: without credentials it is a refusal."""
+    """Whether the endpoint answers. Any answer will do: without credentials it is a refusal."""
     timeout = aiohttp.ClientTimeout(total=ENDPOINT_TIMEOUT)
     try:
         async with (

@@ -1,4 +1,5 @@
-"""What the doctor finds: each part answers with findings, and what cannot be told is one too, never a silence."""
+"""What the doctor finds: each part answers with findings, and something that cannot be found out is one too, never
+silence."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from resources.settings import SettingsError
 from starter.sdk.errors import HostlerError
 
 SKEW_WARNING, SKEW_PROBLEM = 5.0, 60.0
-"""Seconds between two clocks. Deadlines are Temporal's time, tokens expire by the cluster's, machines age by both."""
+"""Seconds between two clocks. Deadlines are in Temporal's time, tokens expire by the cluster's, machines age by
+both."""
 
 
 class Level(StrEnum):
@@ -46,7 +48,7 @@ def problem(subject: str, message: str, remedy: str = "") -> Finding:
 
 
 async def attempt(subject: str, check: Check) -> list[Finding]:
-    """A check that fails is a problem found, and holds up no other."""
+    """Runs a check. One that fails is a finding itself, and holds up no other."""
     try:
         return await check()
     except (HostlerError, SettingsError) as e:

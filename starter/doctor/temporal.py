@@ -1,4 +1,4 @@
-"""The doctor's questions to Temporal: server and namespace, who polls the task queues, which workflows stand still."""
+"""The doctor's questions to Temporal: server and namespace, who polls the task queues, which workflows are stuck."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from starter.sdk.setup import check_namespace, missing_attributes
 
 RECENTLY = timedelta(seconds=POLL_WINDOW)
 BACKLOG_AGE = timedelta(seconds=60)
-"""That work may lie in a queue before there are too few workers."""
+"""The time that work may lie in a queue before it means too few workers."""
 CLOCK_QUEUE = "hostler-doctor-clock"
 CLOCK_PATIENCE = 3.0
 LONG_POLL = timedelta(seconds=60)
-"""The server's own measure for a poll; ours is cut short when it has been noted."""
+"""The server's own duration of a poll; ours is cut short once the server has noted it."""
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""Names that are enough for a message."""
 _WORKFLOW, _ACTIVITY = TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW, TaskQueueType.TASK_QUEUE_TYPE_ACTIVITY
 # The server's own attribute, set after some failed tasks in a row
 # (system.numConsecutiveWorkflowTaskProblemsToTriggerSearchAttribute).
@@ -138,7 +138,7 @@ async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.Value
 
 
 async def _failing(client: HostlerClient) -> list[Finding]:
-    """Those whose own code fails, again and again."""
+    """Workflows whose own code fails, again and again."""
     count, some = await _some(client, FAILING)
     if not count:
         return [ok("workflows", "none whose code fails")]
@@ -147,7 +147,7 @@ async def _failing(client: HostlerClient) -> list[Finding]:
 
 
 async def _parked(client: HostlerClient) -> list[Finding]:
-    """Those that stand still after an error of our own code."""
+    """Workflows that are parked after an error in our own code."""
     # A machine that is parked keeps its phase, and a cluster has no reason.
     count, some = await _some(client, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
     if not count:
@@ -172,7 +172,8 @@ async def _some(client: HostlerClient, condition: str) -> tuple[int, str]:
 
 
 async def _clock(client: HostlerClient) -> list[Finding]:
-    """The server tells its time nowhere; but it notes when a queue was polled: so one is, that nobody else uses."""
+    """The clock. The server does not tell its time; but it notes when a queue was polled: so one is polled that nobody
+    else uses."""
     identity = f"doctor-{uuid.uuid4().hex}"
     before = datetime.now(UTC)
     poll = asyncio.create_task(_poll(client, identity))

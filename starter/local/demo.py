@@ -1,4 +1,5 @@
-"""`make demo`: one machine's life in a stack of its own, from `apply` to nothing left, a worker killed in between."""
+"""`make demo`: one machine's life in a stack of its own, from `apply` until nothing is left, with a worker killed in
+between."""
 
 from __future__ import annotations
 
@@ -31,10 +32,11 @@ from starter.sdk.results import Description, Json
 FOLDER = Path(".hostler/demo")
 KEEP_VARIABLE = "DEMO_KEEP"
 CLUSTER_VARIABLE = "HOSTLER_API_SERVER_KUBECONFIG"
-"""A kubeconfig file of a cluster that the machine joins; without it there is a simulated one."""
+"""The variable that names a kubeconfig file of a cluster for the machine to join; without it the cluster is
+simulated."""
 MACHINE = "demo-1"
 SLOW_CALL = 4.0
-"""Seconds that the creating call takes, so that there is time to kill a worker over it."""
+"""Seconds that the creating call takes, so that there is time to kill a worker during it."""
 LOOK = 0.3
 """Seconds between two looks at the machine."""
 STEP_TIMEOUT = 60.0
@@ -58,7 +60,7 @@ class Demo:
             self.manifests.machines += loaded.machines
 
     async def run(self) -> None:
-        """The whole life. Raises DemoError or TimeoutError when it does not go as told."""
+        """Plays the whole life. Raises DemoError or TimeoutError when it does not go as announced."""
         with self.screen.running():
             await self._create()
             state = await self._until(lambda d: _phase(d) == Phase.RUNNING)
@@ -98,7 +100,7 @@ class Demo:
         await asyncio.sleep(LOOK)
 
     async def _until(self, reached: Callable[[Description], bool]) -> MachineState:
-        """Show the machine until it is as wanted; its last own words."""
+        """Shows the machine until it is as wanted; returns its last answer."""
         state: MachineState | None = None
         async with asyncio.timeout(STEP_TIMEOUT):
             while True:
@@ -140,7 +142,7 @@ class Demo:
             raise DemoError(f"{len(made)} VMs were made for one machine")
 
     async def _launches(self) -> list[Json]:
-        """Calls of RunInstances that are over, also those whose caller never got the answer."""
+        """Finished calls of RunInstances, including those whose caller never got the answer."""
         journal = await self._admin("GET", "/calls", params={"operation": "RunInstances"})
         return list(journal["calls"])
 
@@ -151,13 +153,13 @@ class Demo:
 
 
 def _phase(description: Description) -> Phase | None:
-    """As the machine itself says; without a worker nobody knows."""
+    """The phase as the machine itself says; without a worker nobody knows."""
     known = description.state is not None and not description.no_answer
     return description.state.status.phase if known and description.state else None
 
 
 def node_facts(node: Json, labels: set[str]) -> list[str]:
-    """The columns of `kubectl get nodes -o wide`, and what else tells where it came from; of the labels only these."""
+    """The columns of `kubectl get nodes -o wide`, and what else shows where it came from; only these of the labels."""
     metadata, spec, status = node["metadata"], node["spec"], node["status"]
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", ()))
     address = next((a["address"] for a in status.get("addresses", ()) if a["type"] == "InternalIP"), "<none>")
@@ -215,7 +217,7 @@ async def demo(screen: View, keep: bool) -> None:
 
 
 async def run(screen: View, keep: bool) -> int:
-    """The exit code. Nothing is left running, whatever happens."""
+    """Runs the demo and returns the exit code. Nothing is left running, whatever happens."""
     with cancelled_by_signals():
         try:
             await demo(screen, keep)

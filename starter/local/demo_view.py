@@ -24,10 +24,10 @@ class View(Protocol):
     def say(self, line: str) -> None: ...
 
     def show(self, state: MachineState, note: str = "") -> None:
-        """The machine as it is now. `note`: why this is old news, when it is."""
+        """Shows the machine as it is now. `note`: why this is old news, when it is."""
 
     def running(self) -> AbstractContextManager[object]:
-        """Within it, `show` is seen."""
+        """The context in which `show` is visible."""
 
 
 def view(console: Console) -> View:
@@ -51,7 +51,7 @@ def waiting(state: MachineState) -> str:
 
 
 class LineView:
-    """For pipes and CI. A line is printed when it is news."""
+    """For pipes and CI. It prints a line when it is news."""
 
     def __init__(self) -> None:
         self._clock = Clock()

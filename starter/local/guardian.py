@@ -1,9 +1,10 @@
-"""Ends a process group as soon as the one who started it is gone, however that went; a script of `processes`.
+"""Ends a process group as soon as the process that started it is gone, however that went; a script of `processes`.
 
 It leads the group that all children of a stack are in, and its standard input is a pipe that only its parent can write
-to. The kernel closes that pipe when the parent ends, by SIGKILL too. So there is no list of processes to be kept, no
-moment at which a new child is not yet known, and it works wherever there are process groups (PR_SET_PDEATHSIG: only on
-Linux, not for grandchildren, and it fires when the thread that forked ends). Standard library only: it starts in 20 ms.
+to. The kernel closes that pipe when the parent ends, even by SIGKILL. So no list of processes has to be kept, there is
+no moment at which a new child is not yet known, and it works wherever there are process groups (PR_SET_PDEATHSIG works
+only on Linux, not for grandchildren, and fires when the thread that forked ends). Standard library only: it starts in
+20 ms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Files and folders that only their owner may read: what Temporal keeps, logs and settings tell a lot of a cluster."""
+"""Files and folders that only their owner may read: what Temporal keeps, logs and settings reveal a lot about a
+cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ UMASK = 0o077
 
 
 def make_folder(path: Path) -> None:
-    """One that is there already stays as it is: it may be anybody's."""
+    """Makes the folder. One that is there already stays as it is: it may be anybody's."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
@@ -21,7 +22,7 @@ def open_private(path: Path, mode: str) -> IO[Any]:
 
 
 def make_private(paths: Iterable[Path]) -> None:
-    """Those that are there: an earlier version made them readable for everybody."""
+    """Makes existing files private: an earlier version made them readable for everybody."""
     for path in paths:
         if path.exists() and not path.is_symlink():
             path.chmod(0o700 if path.is_dir() else 0o600)

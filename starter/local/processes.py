@@ -23,7 +23,7 @@ STOP_GRACE = 10.0
 BACK_OFF = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 """Seconds before a child that died is started again; the last one repeats."""
 STEADY = 60.0
-"""A child that lived for so many seconds starts with the first wait again."""
+"""A child that lived for this many seconds starts with the first wait again."""
 POLL = 0.05
 
 Ready = Callable[["Child"], Awaitable[None]]
@@ -47,7 +47,7 @@ class Command:
     argv: Sequence[str]
     log: Path
     ready: Ready = no_wait
-    """Returns when the child serves; need not watch whether the child lives."""
+    """Returns when the child serves; it need not watch whether the child lives."""
     timeout: float = 60.0
     """Seconds that it may take to get ready."""
     environment: Mapping[str, str] | None = None
@@ -118,7 +118,8 @@ class Child:
 
 
 async def _gone(group: int) -> None:
-    """SIGKILL is not waited for by who sends it. One that nobody reaps (a container without init) counts until then."""
+    """Waits until the group is gone: SIGKILL does not wait. A process that nobody reaps (a container without init)
+    counts until then."""
     deadline = time.monotonic() + 1.0
     with contextlib.suppress(ProcessLookupError, PermissionError):
         while time.monotonic() < deadline:
@@ -136,7 +137,7 @@ def describe_exit(code: int) -> str:
 
 
 class Processes:
-    """A group of children, in the order they were started; an async context manager that leaves none of them.
+    """A group of children, in the order they were started; an async context manager that leaves none of them running.
 
     `keep` are open files that the guardian holds too, such as a lock: it is free again only when everybody is gone.
     """
@@ -158,7 +159,7 @@ class Processes:
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             pass_fds=self._keep,
-            process_group=0,  # a group of its own: Ctrl-C in the terminal is for us, and we stop the others in order
+            process_group=0,  # a group of its own: Ctrl-C in the terminal is for us; we stop the others in order
         )
         return self
 
@@ -172,7 +173,7 @@ class Processes:
             await asyncio.gather(*self._supervisors, return_exceptions=True)
             await self._stop_all()
         finally:
-            # Also when the orderly stop was interrupted (a second Ctrl-C): what is left of the group goes at once,
+            # Even when the orderly stop was interrupted (a second Ctrl-C): what is left of the group goes at once,
             # grandchildren and the guardian included.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._guardian.pid, signal.SIGKILL)
@@ -182,13 +183,13 @@ class Processes:
             await _gone(self._guardian.pid)
 
     async def _stop_all(self) -> None:
-        """The last started first: a worker gives its tasks back while the server is still there."""
+        """Stops all, the last started first: a worker gives its tasks back while the server is still there."""
         for child in reversed(self.children.values()):
             if child.process.returncode is None and not await child.stop():
                 self.say(f"the {child.command.name} did not stop within {STOP_GRACE:g} s and was killed")
 
     async def start(self, command: Command) -> Child:
-        """Start it, wait until it is ready, and from then on start it again whenever it ends.
+        """Starts the command, waits until it is ready, and from then on starts it again whenever it ends.
 
         Raises ProcessError when this first start fails.
         """

@@ -38,13 +38,13 @@ CLUSTER = "demo"
 FULL_NAME = "shoot--hostler--demo"
 KNOBS = {
     "history.timerProcessorMaxTimeShift": '"20ms"',  # timers fire on time
-    # One, without it: a second question to a workflow with much to do is put again after a second or more.
+    # Without it, one: a second question to a busy workflow is asked again after a second or more.
     "history.MaxBufferedQueryCount": "100",
-    # A hundred, without it: more messages during one workflow task fail it, and it is done again.
+    # Without it, a hundred: more messages during one workflow task fail it, and it is done again.
     "history.maximumBufferedEventsBatch": "2000",
     "matching.enableFairness": "true",  # a busy account delays no other
 }
-"""Of Temporal's dynamic configuration; docs/performance.md says what a server of one's own gains by them."""
+"""Temporal's dynamic configuration; docs/performance.md says what a server of your own gains from it."""
 
 Speed = Literal["demo", "fast"]
 
@@ -55,7 +55,7 @@ class UpError(HostlerError):
 
 @dataclass(frozen=True)
 class Ports:
-    """On 127.0.0.1; 0: any free one."""
+    """Ports on 127.0.0.1; 0: any free one."""
 
     temporal: int = field(default=7233, metadata={"flag": "--port", "serves": "Temporal"})
     ui: int = field(default=8233, metadata={"flag": "--ui-port", "serves": "Temporal's web UI"})
@@ -70,7 +70,7 @@ class Ports:
         return Ports(*(0 for _ in fields(Ports)))
 
     def settled(self, unused: frozenset[str]) -> Ports:
-        """With a free port for each 0. Raises UpError for a port that is taken, unless it is of `unused`."""
+        """The ports with a free one for each 0. Raises UpError for a port that is taken, unless it is of `unused`."""
         settled: dict[str, int] = {}
         with ExitStack() as held:  # all at once, so that no two get the same free one
             for port in fields(self):
@@ -95,8 +95,8 @@ def _bind(held: ExitStack, number: int, serves: str, flag: str) -> int:
 
 
 def _quiet_port() -> int:
-    """A free one below those that the kernel gives to whoever asks for any: it must still be free when the child that
-    it is for binds it."""
+    """A free port below those that the kernel gives to anybody who asks for any: it must still be free when its child
+    binds it."""
     for port in random.sample(QUIET_PORTS, 20):
         with socket.socket() as probe, contextlib.suppress(OSError):
             probe.bind((HOST, port))
@@ -120,7 +120,7 @@ class Options:
     speed: Speed = "demo"
 
     def check(self) -> None:
-        """Raises UpError for what cannot work together, or would do harm."""
+        """Raises UpError for options that cannot work together, or would do harm."""
         if self.kubeconfig and self.simulator:
             raise UpError(
                 "with --kubeconfig the simulated VMs could never join: their kubelets know the simulated Kubernetes "
@@ -148,7 +148,7 @@ _STATE = ("temporal.db", "temporal.db-wal", "temporal.db-shm", "simulator", "log
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[int]:
-    """Alone in this folder; yields the lock's file descriptor. Raises UpError with the pid of who has it."""
+    """The lock on this folder; yields its file descriptor. Raises UpError with the pid of the process that has it."""
     make_folder(directory)
     with open_private(directory / "up.pid", "a+") as file:
         try:
@@ -168,7 +168,7 @@ def _holder(directory: Path, pid: str) -> str:
     except (ValueError, ProcessLookupError):
         return f"what an earlier `hostler up` started in {directory} is being stopped; try again in a few seconds"
     except PermissionError:
-        pass  # it lives, and is another user's
+        pass  # it is alive, and belongs to another user
     return (
         f"`hostler up` runs in {directory} already, as process {pid}; "
         f"stop it (Ctrl-C there, or kill {pid}), or give another folder with --dir, and other ports"
@@ -213,7 +213,7 @@ class Stack:
 
     @property
     def ui(self) -> str | None:
-        """Where the web UI of a server that is not ours is, nobody told us."""
+        """The address of the web UI. Nobody has told us that of a server that is not ours."""
         return None if self.options.temporal_address else f"http://{HOST}:{self.ports.ui}"
 
     @property
@@ -256,7 +256,7 @@ class Stack:
         await self._exits.aclose()
 
     async def connect(self) -> Client:
-        """A client of this stack's server, whatever TEMPORAL_* says in this shell."""
+        """Connects a client to this stack's server, whatever TEMPORAL_* says in this shell."""
         if self.options.temporal_address is None:
             return await Client.connect(self.temporal, data_converter=data_converter)
         try:
@@ -273,7 +273,8 @@ class Stack:
         return frozenset(temporal | simulator | joined)
 
     def _environment(self) -> dict[str, str]:
-        """Of the children. The server is the one of this stack, not the one that TEMPORAL_* or temporal.toml names."""
+        """The environment of the children. The server is the one of this stack, not the one that TEMPORAL_* or
+        temporal.toml names."""
         environment = dict(os.environ)
         if self.options.temporal_address is None:
             environment = {k: v for k, v in environment.items() if not k.startswith("TEMPORAL_")}
@@ -342,7 +343,7 @@ class Stack:
                 "gracefulShutdown": "2s",
                 "stickyTimeout": "1s",
             },
-            # A crash, a wait and a retry cost seconds, so that a person can watch.
+            # A crash, a wait and a retry take only seconds, so that a person can watch.
             "timings": {
                 "heartbeat": "1s",
                 "vmLook": "2s",
@@ -368,7 +369,7 @@ def _said(wanted: Callable[[str], bool]) -> Ready:
 
 
 def _is_object(line: str) -> bool:
-    """The simulator's one line of JSON, among what it logs."""
+    """Whether the line is the simulator's one line of JSON, among what it logs."""
     try:
         return isinstance(json.loads(line), dict)
     except ValueError:

@@ -20,7 +20,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples" / "aws"
 
 
 def say(line: str) -> None:
-    """To standard output at once. A terminal that was closed is no reason to leave processes behind."""
+    """Prints to standard output at once. A closed terminal is no reason to leave processes behind."""
     with suppress(OSError):
         outlet.say(line)
 
@@ -86,14 +86,14 @@ def words(stack: Stack) -> Iterator[str]:
 
 
 def command(settings_file: Path) -> str:
-    """How to call `hostler` here, with the settings of this stack."""
+    """The command line that calls `hostler` here, with the settings of this stack."""
     name = program("hostler")
     default = SETTINGS_VARIABLE not in os.environ and settings_file.absolute() == PLACES[0].absolute()
     return name if default else f"{name} --settings {shown(settings_file)}"
 
 
 def program(name: str) -> str:
-    """How to call a program of this environment here: by its name alone where that finds it."""
+    """The command line that calls a program of this environment here: its name alone where that finds it."""
     ours = Path(sys.executable).with_name(name)
     found = shutil.which(name)
     elsewhere = found is None or Path(found).resolve() != ours.resolve()
@@ -101,6 +101,6 @@ def program(name: str) -> str:
 
 
 def shown(path: Path) -> str:
-    """As one types it here: relative where that is shorter."""
+    """The path as one types it here: relative where that is shorter."""
     absolute = os.path.abspath(path)
     return shlex.quote(min(os.path.relpath(absolute), absolute, key=len))

@@ -1,6 +1,6 @@
 """Adoption: a machine whose workflow somebody ended from outside gets a new one, with the VM that carries its tags.
 
-A machine of a pool that runs need not have a VM any more: its pool counts it until somebody has looked.
+A machine of a pool that runs may no longer have a VM: its pool counts it until somebody has looked.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ async def adopt(
     uid: str | None,
     cluster: str,
 ) -> Adopted:
-    """`HostlerClient.adopt`. Everything is judged before anything is started."""
+    """Implements `HostlerClient.adopt`. Everything is judged before anything is started."""
     connection = machines.connection
     life = await machines.find(name, cluster=cluster)
     if life is not None and life.running and life.summary.reason == NAME_TAKEN:
         return await _tell(machines, life, name, uid, cluster)
     _refuse_what_has_an_owner(name, life)
     former = await _former(connection, life)
-    # Of what the server keeps nothing its pool may know enough.
+    # Where the server keeps nothing, the pool may know enough.
     pool = await pool_members.pool_of(pools, name, cluster) if former is None else None
     known = former or (pool_members.made_from(pool, name) if pool else None)
     wanted = _wanted(connection, name, cluster, manifests, known)
@@ -77,7 +77,7 @@ async def adopt(
 
 async def _start(connection: Connection, state: MachineState, life: Life | None, use: AccountUse) -> None:
     with translated():
-        # First, as the create activity does it: nobody would look after the VM.
+        # First, like the create activity: otherwise nobody would look after the VM.
         await start_cluster(connection.temporal, connection.settings, state.cluster, use)
         try:
             await start_machine(
@@ -85,8 +85,8 @@ async def _start(connection: Connection, state: MachineState, life: Life | None,
                 state,
                 reason="PostStartUpdate",  # what it waits for first
                 created=life.summary.created if life else datetime.now(UTC),
-                # Whatever came between our look and this: never beside a workflow that runs, never after a life that
-                # came to its end by itself.
+                # Whatever happened since our look: never beside a workflow that runs, never after a life that came to
+                # its own end.
                 reuse=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
             )
         except WorkflowAlreadyStartedError:
@@ -96,7 +96,7 @@ async def _start(connection: Connection, state: MachineState, life: Life | None,
 
 
 async def _tell(machines: Machines, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
-    """A machine that makes no VM because one of its name lives: it is told that this one is its own."""
+    """Tells a machine that makes no VM because one of its name lives: this one is its own."""
     state = await machines.state(life)
     there = await _look(machines.connection, state, None)
     vm = choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
@@ -128,23 +128,23 @@ def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
 
 @dataclass(frozen=True)
 class Look:
-    """Where the machine's VM may be, and what is there without an owner."""
+    """Where the machine's VM may be, and which VMs there have no owner."""
 
     accounts: dict[str, Account]
     """By key."""
     made_in: str
-    """Key of that which the machine's VM was made in."""
+    """The key of the account that the machine's VM was made in."""
     vms: list[OwnedVm]
     doubtful: set[str]
-    """providerIDs of those that may be another installation's."""
+    """providerIDs of VMs that may be another installation's."""
 
     def of(self, vm: OwnedVm) -> Account:
         return self.accounts[vm.account]
 
 
 async def _look(connection: Connection, wanted: MachineState, known: MachineState | None) -> Look:
-    """Into the account of its class, and into that of the class which its VM was made from: one that was edited may be
-    elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
+    """Looks into the account of the machine's class, and into that of the class which its VM was made from: an edited
+    class may be elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
     machine_class = wanted.machine_class
     assert machine_class is not None
     first = known.attempt.machine_class if known and known.attempt else known.machine_class if known else None
@@ -165,7 +165,7 @@ async def _look(connection: Connection, wanted: MachineState, known: MachineStat
 
 
 def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
-    """By its name; one that has lost that tag, by what is recorded of it."""
+    """Whether the VM is the machine's: by its name; one that has lost that tag, by what is recorded of it."""
     if vm.machine:
         return vm.machine == name
     if vm.uid and former is not None and former.uid == vm.uid:
@@ -175,7 +175,7 @@ def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | Non
 
 
 async def _former(connection: Connection, life: Life | None) -> MachineState | None:
-    """What is recorded of the life that was ended; None when the server keeps nothing of it any more."""
+    """What is recorded of the life that was ended; None when the server no longer keeps anything of it."""
     if life is None:
         return None
     with translated():
@@ -186,7 +186,7 @@ async def _former(connection: Connection, life: Life | None) -> MachineState | N
 def _wanted(
     connection: Connection, name: str, cluster: str, manifests: Sequence[AnyManifest], former: MachineState | None
 ) -> MachineState:
-    """Spec and class: of the manifests, else as the former workflow had them."""
+    """Spec and class: from the manifests, else as the former workflow had them."""
     machines = [m for m in manifests if isinstance(m, Machine)]
     manifest = next((m for m in machines if m.metadata.name == name), None)
     if machines and manifest is None:
@@ -232,7 +232,7 @@ def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -
     chosen = [vm for vm in found if uid is None or vm.uid == uid]
     if not chosen:
         raise Refused(f"machine {name} has no VM with uid {uid}, and an adoption needs one; there is\n{_listed(found)}")
-    # One that is going already counts only where there is no other.
+    # A VM that is going already counts only where there is no other.
     chosen = [vm for vm in chosen if vm.state != GOING] or chosen
     if len(chosen) > 1:
         raise Refused(
@@ -268,7 +268,7 @@ def _state(
         begun["account_id"] = vm.account_id or former.account_id
         goes_on = ("last_applied_provider_spec", "applied_generation")
         carried = {k: getattr(former.status, k) for k in goes_on}
-        # What its pool granted it grants anew; what its Node carries is seen.
+        # What its pool granted, it grants again; what its Node carries is seen.
         preserve = former.status.preserve.model_copy(update={"granted": PreservedBy.NOBODY, "protected": False})
         begun |= {
             "status": Status(provider_id=vm.provider_id, preserve=preserve, **carried),
@@ -279,7 +279,7 @@ def _state(
 
 
 def _attempt(machine_class: ClassSnapshot | None, vm: OwnedVm, former: MachineState | None, now: datetime) -> Attempt:
-    """The newest that is recorded: it says from which class the VM was made, and how many tokens there may be."""
+    """The newest recorded attempt: it says from which class the VM was made, and how many tokens there may be."""
     if former is not None and former.uid == vm.uid and former.attempt is not None:
         return former.attempt
     assert machine_class is not None

@@ -37,7 +37,7 @@ from starter.sdk.patience import until
 from starter.sdk.results import ClassDescription, ClassSummary, Sent, since
 
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""Names that are enough for a message."""
 
 Progress = Callable[[ClassState], Awaitable[None]]
 
@@ -52,7 +52,7 @@ class Classes(EntityClient[ClassState]):
     # -- read ---------------------------------------------------------------------------------------------------------
 
     async def list(self, *, cluster: str | None = None, all_clusters: bool = False) -> builtins.list[ClassSummary]:
-        """Those that exist, by cluster and name, each with its own answer where a worker gives one."""
+        """Classes that exist, by cluster and name, each with its own answer where a worker gives one."""
 
         async def one(execution: WorkflowExecution) -> ClassSummary:
             try:
@@ -67,7 +67,7 @@ class Classes(EntityClient[ClassState]):
         return sorted(summaries, key=lambda c: (c.cluster, c.name))
 
     async def describe(self, name: str, *, cluster: str | None = None) -> ClassDescription:
-        """Everything that is known of a class, also without a worker. Raises NotFound when there never was one."""
+        """Everything that is known of a class, even without a worker. Raises NotFound when there never was one."""
         found = await self._known(name, cluster)
         web = self._web(found.id, found.run_id)
         if not runs(found):
@@ -112,7 +112,7 @@ class Classes(EntityClient[ClassState]):
         progress: Progress | None = None,
         cluster: str | None = None,
     ) -> ClassState:
-        """Until every user is done with the newest generation: updated, or as far as it can be without a new VM.
+        """Waits until every user is done with the newest generation: updated, or as far as it can be without a new VM.
 
         Raises NotFound, NoAnswer, WaitTimeout with the users that are not done.
         """
@@ -138,7 +138,8 @@ _MESSAGES: dict[str, type] = {"apply": ClassIntent, "delete": Intent, "report": 
 
 
 async def _fold(state: ClassState, event: HistoryEvent, converter: DataConverter) -> ClassState:
-    """As the workflow will do it, as far as that is known without its planners: what it refuses changes nothing."""
+    """Folds an intent into the state as the workflow will, as far as that is known without its planners: what it
+    refuses changes nothing."""
     if (told := await histories.told_by(event, converter, _MESSAGES)) is None:
         return state
     match told[1]:
@@ -153,7 +154,7 @@ async def _fold(state: ClassState, event: HistoryEvent, converter: DataConverter
 
 
 def _applied(state: ClassState, intent: ClassIntent) -> ClassState:
-    """Only what changes the class makes a generation."""
+    """The state after `apply`. Only what changes the class makes a generation."""
     former, wanted = state.machine_class, intent.machine_class
     if state.deleted or wanted.provider != former.provider:
         return state
@@ -178,7 +179,7 @@ def _summary(execution: WorkflowExecution, state: ClassState | None) -> ClassSum
 
 
 def _left(state: ClassState) -> str:
-    """Who is not done, and who of them failed."""
+    """The users that are not done, and those of them that failed."""
     failed = sorted(n for n, u in state.not_done.items() if u.state is UpdateState.FAILED)
     others = sorted(state.not_done.keys() - set(failed))
     parts = [f"{users_words(others, SOME)} not done"] if others else []

@@ -70,7 +70,7 @@ class HostlerClient(Machines):
     # -- apply --------------------------------------------------------------------------------------------------------
 
     async def apply(self, *manifests: AnyManifest) -> builtins.list[Applied]:
-        """Creates or changes; all manifests are judged before anything is sent.
+        """Creates or changes what the manifests describe; all are judged before anything is sent.
 
         Raises Refused with everything that is wrong, or with what failed after the others were done.
         """
@@ -93,15 +93,16 @@ class HostlerClient(Machines):
             return await Planner(self, self.pools, self.classes, self.clusters, cluster).plan(loaded)
 
     def cluster_of(self, manifest: Machine | MachineClass | MachineDeployment, cluster: str | None = None) -> str:
-        """`cluster`, else the manifest's annotation, else the settings' map of its namespace, else the default."""
+        """The cluster: `cluster`, else the manifest's annotation, else the settings' map of its namespace, else the
+        default."""
         return self.connection.cluster_of(manifest, cluster)
 
     async def update_class(
         self, name: str, machine_class: str, *, reason: str = "", cluster: str | None = None
     ) -> Sent:
-        """Gives a machine another class, or the newest generation of its own; its spec stays else as it is.
+        """Gives a machine another class, or the newest generation of its own; otherwise its spec stays as it is.
 
-        Raises NotFound for a machine or class that there is not, Refused with the machine's own words.
+        Raises NotFound for a machine or class that does not exist, Refused with the machine's own words.
         """
         state = await self.state(await life_of(await self._running(name, cluster)))
         found = await self.classes.current(machine_class, cluster=cluster)
@@ -131,10 +132,10 @@ class HostlerClient(Machines):
     async def adopt(
         self, name: str, *manifests: AnyManifest, uid: str | None = None, cluster: str | None = None
     ) -> Adopted:
-        """A new workflow for a machine whose former one was ended from outside, with the VM that carries its tags. Of a
-        pool's machine without a VM the pool is told, and makes another.
+        """Gives a machine whose workflow was ended from outside a new one, with the VM that carries its tags. For a
+        pool's machine without a VM, the pool is told, and makes another.
 
-        Spec and class are those of the manifests, else what is recorded of the former workflow. `uid` chooses among VMs
-        of several lives. Raises Refused with the reason, NoAnswer without a worker.
+        Spec and class come from the manifests, else from what is recorded of the former workflow. `uid` chooses among
+        VMs of several lives. Raises Refused with the reason, NoAnswer without a worker.
         """
         return await adoption.adopt(self, self.pools, name, manifests, uid, self.connection.where(cluster))

@@ -24,20 +24,20 @@ from starter.sdk.spelling import did_you_mean
 from starter.sdk.starts import start_cluster
 
 NOT_WATCHED = "NotWatched"
-"""The phase of a cluster that the settings have and nobody watches: its first machine begins the watch."""
+"""The phase of a cluster in the settings that nobody watches: its first machine begins the watch."""
 SOME = 5
-"""Names in a message that are enough to go on with."""
+"""Names that are enough for a message."""
 
 
 class Clusters(EntityClient[ClusterState]):
-    """`HostlerClient.clusters`. A cluster is in no other: `cluster` is not given."""
+    """`HostlerClient.clusters`. A cluster is in no other, so `cluster` is not given."""
 
     noun, plural, workflow = "cluster", "clusters", "ClusterWorkflow"
     model = ClusterState
     id_of = staticmethod(lambda cluster, name: names.cluster_id(name))
 
     async def list(self) -> builtins.list[ClusterSummary]:
-        """Those that are watched and those of the settings, by name. From visibility, about a second behind."""
+        """Clusters that are watched and those of the settings, by name. From visibility, about a second behind."""
         phases: dict[str, str] = dict.fromkeys(self.settings.clusters, NOT_WATCHED)
         with translated():
             async for execution in self.temporal.list_workflows(live.running(self.workflow)):
@@ -51,7 +51,8 @@ class Clusters(EntityClient[ClusterState]):
         return ClusterSummary(name, phase, machines.count, name in self.settings.clusters, pools.count)
 
     async def describe(self, name: str) -> ClusterDescription:
-        """Also without a worker, and also of one that nobody watches. Raises NotFound for one that nobody knows."""
+        """Everything that is known of a cluster, even without a worker, and even if nobody watches it. Raises NotFound
+        for an unknown one."""
         found = await self._described(name, None)
         if found is None and name not in self.settings.clusters:
             raise await self.unknown(name)
@@ -76,8 +77,8 @@ class Clusters(EntityClient[ClusterState]):
         return found is not None and runs(found)
 
     async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """Asks the cluster's workflow to go on with the newest code, and to try again what stands still. One that
-        somebody has ended from outside is begun again."""
+        """Asks the cluster's workflow to go on with the newest code, and to try again what is stuck. One that somebody
+        has ended from outside is begun again."""
         found = await self._described(name, None)
         if found is not None and found.status in FROM_OUTSIDE:
             await self._begin(name)
@@ -90,11 +91,11 @@ class Clusters(EntityClient[ClusterState]):
         return await self._ask(name, "pause", reason)
 
     async def resume(self, name: str, *, reason: str = "") -> Sent:
-        """The end of a pause. Raises NotFound when nobody watches it."""
+        """Ends a pause. Raises NotFound when nobody watches it."""
         return await self._ask(name, "resume", reason)
 
     async def remove(self, name: str, *, reason: str = "") -> Sent:
-        """Asks for the end of the watch; nothing of the cluster itself is touched. Raises as `removable`."""
+        """Asks for the end of the watch; nothing of the cluster itself is touched. Raises what `removable` raises."""
         await self.removable(name)
         return await self._ask(name, "remove", reason)
 

@@ -28,20 +28,20 @@ LOOK_EVERY = 60.0
 
 log = logging.getLogger(__name__)
 
-# Of half a rotation (no TOML, no such file, no PEM, no metadata), or where nobody answers.
+# What half a rotation raises (no TOML, no such file, no PEM, no metadata), or a server that does not answer.
 _TROUBLES = (RuntimeError, OSError, ValueError, TypeError, TimeoutError)
 
 
 @dataclass(frozen=True)
 class Connection:
-    """Temporal, and on whose behalf it is asked: what every part of the SDK is made from."""
+    """A connection to Temporal, and on whose behalf it asks: what every part of the SDK is made from."""
 
     temporal: Client
     settings: Settings
     cluster: str
-    """The cluster of a call that names none."""
+    """The cluster for a call that names none."""
     requested_by: str
-    """Who asks, for journals."""
+    """The person who asks, for journals."""
 
     @cached_property
     def queue(self) -> str:
@@ -49,7 +49,7 @@ class Connection:
         return names.workflow_queue(self.settings.queue_prefix)
 
     def where(self, cluster: str | None) -> str:
-        """The cluster, for ids and queries. Raises Refused for what is no name."""
+        """The cluster, for ids and queries. Raises Refused for what is not a name."""
         return word(cluster or self.cluster)
 
     def by(self, reason: str = "") -> dict[str, Any]:
@@ -57,7 +57,8 @@ class Connection:
         return {"id": new_id(), "requested_by": self.requested_by, "reason": reason}
 
     def cluster_of(self, manifest: Machine | MachineClass | MachineDeployment, cluster: str | None = None) -> str:
-        """`cluster`, else the manifest's annotation, else the settings' map of its namespace, else the default."""
+        """The cluster: `cluster`, else the manifest's annotation, else the settings' map of its namespace, else the
+        default."""
         namespace = manifest.metadata.namespace
         mapped = (name for name, c in sorted(self.settings.clusters.items()) if namespace in c.namespaces)
         return cluster_of(manifest, cluster, next(mapped, self.cluster))
@@ -71,7 +72,7 @@ def word(name: str) -> str:
 
 
 async def connect(settings: Settings, **overrides: Any) -> Client:
-    """A client by temporal.toml (profile) and TEMPORAL_*; where they are silent, by `settings.temporal`.
+    """Connects by temporal.toml (profile) and TEMPORAL_*; where they say nothing, by `settings.temporal`.
 
     `overrides` go to Client.connect. Raises RuntimeError, as Client.connect does, when nobody answers.
     """
@@ -82,12 +83,12 @@ async def connect(settings: Settings, **overrides: Any) -> Client:
 
 
 async def connected(settings: Settings) -> Client:
-    """As `connect`, for people: within a time, and Unreachable with what to do when nobody answers."""
+    """Like `connect`, for people: within a time limit, and Unreachable with what to do when nobody answers."""
     try:
         return await asyncio.wait_for(connect(settings), CONNECT_TIMEOUT)
     except (RuntimeError, TimeoutError) as e:
         address = ClientConfig.load_client_connect_config().get("target_host", settings.temporal.address)
-        said = re.search(r'message: "([^"]*)"', str(e))  # the operating system's words, out of the core's long ones
+        said = re.search(r'message: "([^"]*)"', str(e))  # the operating system's words, out of the core's long message
         why = said.group(1) if said else str(e) or f"no answer within {CONNECT_TIMEOUT:.0f} s"
         raise Unreachable(
             f"Temporal at {address} cannot be reached ({why}): start it (hostler up), or say where it is "
@@ -97,10 +98,10 @@ async def connected(settings: Settings) -> Client:
 
 @asynccontextmanager
 async def followed(client: Client, replace: Callable[[Client], None]) -> AsyncIterator[None]:
-    """While it lasts, a connection has the credentials that temporal.toml and the files named there have now.
+    """A context in which a connection has the credentials that temporal.toml and the files named there have now.
 
     API key and metadata change on the client itself. Certificates need a new connection: `replace` is given the client
-    that has it. One that cannot be made is tried again at the next look, and the former one goes on meanwhile.
+    that has it. If none can be made, it is tried again at the next look, and the old one goes on meanwhile.
     """
     known = dict(ClientConfig.load_client_connect_config())
     task = asyncio.create_task(_follow(client, known, replace), name="Temporal's credentials")
@@ -125,14 +126,15 @@ async def _follow(client: Client, known: dict[str, Any], replace: Callable[[Clie
                 client.rpc_metadata = said.get("rpc_metadata") or {}
                 log.info("Temporal is called with another API key or other metadata")
         except _TROUBLES as e:
-            words = (str(e) or type(e).__name__).splitlines()[0]  # those that follow quote the file
+            words = (str(e) or type(e).__name__).splitlines()[0]  # the lines that follow quote the file
             log.warning("Temporal's credentials have changed, and cannot be taken: %s", words)
         else:
             known = said
 
 
 async def _reconnected(client: Client, said: dict[str, Any]) -> Client:
-    """The same server and namespace, whatever is said of them now: a worker moves to no other by itself."""
+    """Reconnects to the same server and namespace, whatever is configured now: a worker does not move to another on its
+    own."""
     former = client.service_client.config
     fresh = await Client.connect(
         former.target_host,

@@ -1,6 +1,6 @@
 """The entity client: workflows of one kind by name, what they answer, and what they are told.
 
-A shelf (machines, pools, classes, clusters) is an entity client with what its kind alone has.
+A shelf (machines, pools, classes, clusters) is an entity client plus what only its kind has.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Handle = WorkflowHandle[Any, Any]
 
 
 class EntityClient(ABC, Generic[StateT]):
-    """`cluster` is everywhere the connection's own where it is not given."""
+    """A client for one kind of entity. Where `cluster` is not given, it is the connection's own."""
 
     noun: ClassVar[str]
     """What people call one."""
@@ -36,7 +36,7 @@ class EntityClient(ABC, Generic[StateT]):
     model: type[StateT]
     """Its state, with which its workflow answers `describe`."""
     id_of: Callable[[str, str], str]
-    """The workflow's id, of cluster and name."""
+    """The workflow's id, from cluster and name."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -46,7 +46,7 @@ class EntityClient(ABC, Generic[StateT]):
     # -- read ---------------------------------------------------------------------------------------------------------
 
     async def get(self, name: str, *, cluster: str | None = None) -> StateT:
-        """Its own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
+        """The entity's own state. Raises NotFound when it is unknown or gone, NoAnswer without a worker."""
         found = await self._running(name, cluster)
         state, why = await self._answer(found)
         if state is None:
@@ -54,7 +54,8 @@ class EntityClient(ABC, Generic[StateT]):
         return state
 
     async def current(self, name: str, *, cluster: str | None = None) -> StateT | None:
-        """As it is; without a worker as it was asked for, from its history; None when there is none that lives."""
+        """The state as it is; without a worker, as it was asked for, from its history; None when there is none that
+        lives."""
         found = await self._described(name, cluster)
         if found is None or not runs(found):
             return None
@@ -65,7 +66,7 @@ class EntityClient(ABC, Generic[StateT]):
                 return await self._recorded(found.id, found.run_id)
 
     async def unknown(self, name: str, cluster: str | None = None) -> NotFound:
-        """With the names that there are, for one that was typed wrong."""
+        """The error for a mistyped name, with the names that exist."""
         where = self.connection.where(cluster)
         with translated():
             known = [id_parts(e.id, 2)[1] async for e in self.temporal.list_workflows(self._those(where))]
@@ -77,17 +78,17 @@ class EntityClient(ABC, Generic[StateT]):
     # -- intents ------------------------------------------------------------------------------------------------------
 
     async def send(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
-        """An intent of one's own making; its id makes sending it again harmless."""
+        """Sends an intent of the caller's making; its id makes sending it again harmless."""
         handle, receiver = self._handle(name, cluster), f"{self.noun} {name}"
         with translated():
             return await intents.send(handle, intent_name, intent, self.connection.queue, receiver)
 
     async def renew(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """Asks its workflow to go on with the newest code, and to try again what stands still."""
+        """Asks its workflow to go on with the newest code, and to try again what is stuck."""
         return await self.tell(name, "renew", Intent(**self.connection.by(reason)), cluster=cluster)
 
     async def tell(self, name: str, intent_name: str, intent: Intent, *, cluster: str | None = None) -> Sent:
-        """As `send`, to one that runs. Raises NotFound for a name typed wrong."""
+        """Like `send`, to one that runs. Raises NotFound for a mistyped name."""
         await self._running(name, cluster)
         return await self.send(name, intent_name, intent, cluster=cluster)
 
@@ -115,14 +116,14 @@ class EntityClient(ABC, Generic[StateT]):
             return await live.described(self._handle(name, cluster))
 
     async def _known(self, name: str, cluster: str | None) -> WorkflowExecutionDescription:
-        """Raises NotFound when there never was one."""
+        """The record. Raises NotFound when there never was one."""
         found = await self._described(name, cluster)
         if found is None:
             raise await self.unknown(name, cluster)
         return found
 
     async def _running(self, name: str, cluster: str | None) -> WorkflowExecutionDescription:
-        """Raises NotFound when it is unknown or gone."""
+        """The running one's record. Raises NotFound when it is unknown or gone."""
         found = await self._known(name, cluster)
         if not runs(found):
             raise self._gone(name, cluster, found.close_time)
@@ -132,7 +133,7 @@ class EntityClient(ABC, Generic[StateT]):
         return NotFound(f"{self.noun} {name} of cluster {self.connection.where(cluster)} is gone{since(closed)}")
 
     async def _answer(self, found: WorkflowExecutionDescription) -> tuple[StateT | None, str]:
-        """Its own state, or why it cannot be asked."""
+        """The entity's own state, or why it cannot be asked."""
         with translated():
             try:
                 return await live.query(self.temporal.get_workflow_handle(found.id), self.model), ""
@@ -140,13 +141,13 @@ class EntityClient(ABC, Generic[StateT]):
                 return None, await self._silence(e, found.task_queue)
 
     async def _silence(self, why: NoAnswer, queue: str = "") -> str:
-        """Who is not there to answer, and what became of the question."""
+        """Why there is no answer: who is not there, and what became of the question."""
         with translated():
             return f"{await live.absence(self.temporal, queue or self.connection.queue, datetime.now(UTC))}; {why}"
 
     @abstractmethod
     async def _recorded(self, workflow_id: str, run_id: str) -> StateT:
-        """What was asked for, by its history. Raises NotFound without one."""
+        """What was asked for, from its history. Raises NotFound without one."""
 
     def _web(self, workflow_id: str, run_id: str) -> str | None:
         return live.web_link(self.settings.temporal.ui, self.temporal.namespace, workflow_id, run_id)

@@ -1,4 +1,4 @@
-"""What can go wrong on the way in, in words for people. Every error says what, where and what to do."""
+"""What can go wrong at the entry points, in words for people. Every error says what, where and what to do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class HostlerError(Exception):
 
 
 class Refused(HostlerError):
-    """It was understood and will not be done; the message says why and what to do."""
+    """The request was understood and will not be done; the message says why and what to do."""
 
 
 class NotPreserved(Refused):
-    """Its preservation cannot be ended or moved, for it has none."""
+    """A preservation cannot be ended or moved, for there is none."""
 
 
 class NotFound(HostlerError):
@@ -37,12 +37,12 @@ class Unreachable(HostlerError):
 
 
 class Interrupted(Unreachable):
-    """Temporal has answered before, and does not now: its frontend takes connections down every few minutes, and is
+    """Temporal has answered before, and does not now: its frontend closes connections every few minutes, and is
     upgraded now and then. `starter.sdk.patience` asks again."""
 
 
 class WaitTimeout(HostlerError):
-    """It did not happen in time; it may happen yet."""
+    """Something did not happen in time; it may still happen."""
 
     exit_code = 124
 
@@ -54,7 +54,7 @@ def no_such_workflow(error: RPCError) -> bool:
 
 @contextmanager
 def translated() -> Iterator[None]:
-    """Temporal's errors that no caller treats, in words."""
+    """Translates Temporal's errors that no caller handles into words."""
     try:
         yield
     except RPCError as e:

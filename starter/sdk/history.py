@@ -28,18 +28,18 @@ from starter.sdk.machines.recorded import IntentCall, intent_of
 from starter.sdk.results import TOLD_ASIDE, Event
 
 MAX_RUNS = 100
-"""A life of so many runs is told from its newest ones; the journal has the rest."""
+"""Runs of a life that are told, the newest; the journal has the rest."""
 
 
 @dataclass
 class Story:
-    """Events of one life, each told once: an intent that came by update and by signal is one; journals overlap."""
+    """Events of one life, each told once: an intent that came by both update and signal is one; journals overlap."""
 
     events: dict[Event, int] = field(default_factory=dict)
-    """With the rank among those of one moment: what was asked, what the journal says, how it went on."""
+    """The events, with a rank among those of one moment: what was asked, what the journal says, how it went on."""
     intents: set[str] = field(default_factory=set)
     failures: dict[Event, str] = field(default_factory=dict)
-    """What the calls that failed said."""
+    """What failed calls said."""
 
     def journal(self, happenings: list[Happening]) -> None:
         for h in happenings:
@@ -70,8 +70,8 @@ class Story:
         self.tell(time, f"{name.capitalize()}Asked", f"{name} {asked}{extra}{reason}", rank=0)
 
     def sorted(self) -> list[Event]:
-        """In time order; entries of one moment stay in their journal's order. Calls that fail again and again are one
-        line: the journal's, where it says the same, else the first one's."""
+        """In time order; entries of one moment stay in their journal's order. Calls that fail again and again become
+        one line: the journal's, where it says the same, else the first one's."""
         lines: list[Event] = []
         ordered = sorted(self.events, key=lambda e: (e.time, self.events[e]))
         for i, event in enumerate(ordered):
@@ -111,9 +111,10 @@ class Calls:
     converter: DataConverter
     names: dict[int, str] = field(default_factory=dict)
     tried: dict[int, tuple[int, Failure]] = field(default_factory=dict)
-    """Attempts that failed are not in the history; the one that ended it knows their number and the last of them."""
+    """Attempts that failed are not in the history; the event that ended the activity has their number and the last of
+    them."""
     unheard: set[int] = field(default_factory=set)
-    """Nobody waits for their end (any more), which tells nothing then."""
+    """Nobody waits for their end (any longer), so it tells nothing."""
 
     async def read(self, event: HistoryEvent, story: Story) -> None:
         time = event.event_time.ToDatetime(UTC)
@@ -151,7 +152,7 @@ class Calls:
         return self.names.get(scheduled, "activity")
 
     async def _name(self, event: HistoryEvent) -> str:
-        """What the activity is for, as its workflow says; else its type."""
+        """The purpose of the activity, as its workflow says; else its type."""
         if event.user_metadata.HasField("summary"):
             (summary,) = await self.converter.decode([event.user_metadata.summary], [str])
             return str(summary)
@@ -178,7 +179,8 @@ def _nth(n: int) -> str:
 async def read(
     temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState] = MachineState
 ) -> Story:
-    """Every run of the life that ends with `run_id`, as far back as the server keeps them. `kind` is its state's."""
+    """Reads every run of the life that ends with `run_id`, as far back as the server keeps them. `kind` is its
+    state's."""
     story = Story()
     run: str | None = run_id
     for _ in range(MAX_RUNS):
@@ -196,7 +198,7 @@ async def read(
 async def _read_run(
     temporal: Client, workflow_id: str, run_id: str, kind: type[MachineState | PoolState], story: Story
 ) -> str:
-    """Tells one run and answers with the one before it, empty for the first."""
+    """Tells one run and returns the one before it, empty for the first."""
     converter = temporal.data_converter
     before = ""
     calls = Calls(converter)
@@ -209,7 +211,7 @@ async def _read_run(
         elif event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
             task_started = time
         elif (call := await intent_of(event, converter)) is not None:
-            # An accepted update is dated by the end of its task, what it led to by the task's start.
+            # An accepted update has the time of its task's end, what it led to that of the task's start.
             by_update = event.event_type == EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
             story.intent(task_started if by_update and task_started else time, call)
         await calls.read(event, story)
@@ -236,7 +238,7 @@ async def _started(
 
 
 async def _happened(event: HistoryEvent, converter: DataConverter) -> AsyncIterator[tuple[str, str]]:
-    """Reason and message of an event of the run itself that tells something; most do not."""
+    """Reason and message of an event of the run itself that matters; most do not."""
 
     async def words(failure: Failure) -> str:
         return failure_words(await converter.decode_failure(failure))

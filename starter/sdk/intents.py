@@ -27,19 +27,19 @@ def new_id() -> str:
 
 
 def whoami() -> str:
-    """Who asks, for the journal: user@host."""
+    """The person who asks, for the journal: user@host."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user id without a name
+    except (KeyError, OSError):  # a container's user id has no name
         user = "unknown"
     return f"{user}@{socket.gethostname()}"
 
 
 async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) -> Sent:
-    """By update; whatever becomes of that, short of an answer or a refusal, by signal. Both may arrive; the workflow
-    counts an intent once per id. `what` names the receiver in errors.
+    """Sends by update, and by signal too unless the update is answered or refused. Both may arrive; the workflow counts
+    an intent once per id. `what` names the receiver in errors.
 
-    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when no signal is taken either.
+    Raises Refused with the workflow's own words, NotFound when it is gone, RPCError when no signal is accepted either.
     """
     try:
         return Sent((await _update(handle, name, intent)).message)
@@ -47,7 +47,7 @@ async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) ->
         why = str(e) or f"no worker is polling {queue}"
     try:
         await handle.signal(name, intent)
-    except RPCError as e:  # only this one tells whether the workflow is gone: to an update, the update may be
+    except RPCError as e:  # only this tells whether the workflow is gone: for an update, "not found" may be the update
         if no_such_workflow(e):
             raise NotFound(f"{what} is gone") from None
         raise
@@ -55,8 +55,8 @@ async def send(handle: Any, name: str, intent: Intent, queue: str, what: str) ->
 
 
 async def ask(handle: Any, name: str, intent: Intent) -> Answer:
-    """By update. The server gives one up when the workflow task that carried it failed, as a task does that would end a
-    run while news comes in (temporalio/temporal#7296); by its id it is harmless to ask again."""
+    """Asks by update. The server gives an update up when the workflow task that carried it failed, as does a task that
+    would end a run while news comes in (temporalio/temporal#7296); the id makes it harmless to ask again."""
     for left in reversed(range(TRIES)):
         try:
             answer: Answer = await handle.execute_update(name, intent, id=intent.id, result_type=Answer)
@@ -69,12 +69,13 @@ async def ask(handle: Any, name: str, intent: Intent) -> Answer:
 
 
 class Unanswered(Exception):
-    """Whether the update was accepted is not known; the message says why, or nothing where no answer came in time."""
+    """It is not known whether the update was accepted; the message says why, or is empty where no answer came in
+    time."""
 
 
 async def _update(handle: Any, name: str, intent: Intent) -> Answer:
-    """Raises Refused, or Unanswered. The timer is ours and not the RPC's, whose deadline the server may take for its
-    own."""
+    """Updates. Raises Refused, or Unanswered. The timer is ours and not the RPC's, whose deadline the server may take
+    for its own."""
     call = asyncio.create_task(ask(handle, name, intent))
     try:
         done, _ = await asyncio.wait({call}, timeout=UPDATE_TIMEOUT)
@@ -93,6 +94,6 @@ async def _update(handle: Any, name: str, intent: Intent) -> Answer:
         raise refused(getattr(cause, "message", "") or str(cause)) from None
     except WorkflowUpdateRPCTimeoutOrCancelledError:
         raise Unanswered from None
-    except Exception as e:  # as a task that fails, too many updates at once, an answer that cannot be read
+    except Exception as e:  # for example a task that fails, too many updates at once, an unreadable answer
         words = f"{e.status.name}: {e.message}" if isinstance(e, RPCError) else f"{type(e).__name__}: {e}"
         raise Unanswered(f"asked at once, it was not answered ({words})") from None

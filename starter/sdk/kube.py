@@ -22,7 +22,7 @@ from starter.sdk.errors import HostlerError, Unreachable
 from starter.sdk.results import Json
 
 PAGE = 500
-"""Objects in one answer of a list, as kubectl."""
+"""Objects in one answer of a list, as in kubectl."""
 CALL_TIMEOUT = 30.0
 MERGE_PATCH = "application/merge-patch+json"
 
@@ -37,7 +37,7 @@ class KubeError(HostlerError):
 
 @dataclass(frozen=True)
 class Right:
-    """What an account may do to a resource: in a namespace, or (empty) in all of them and on what has none."""
+    """What an account may do to a resource: in a namespace, or (empty) in all of them and on resources without one."""
 
     verb: str
     resource: str
@@ -59,7 +59,7 @@ class KubeClient:
         self._cluster = cluster
 
     async def version(self) -> tuple[Json, datetime | None]:
-        """The answer of /version, and the server's clock (RFC 9110: whole seconds), where the answer tells it."""
+        """The answer of /version, and the server's clock (RFC 9110: whole seconds), where the answer has it."""
         answer, content = await self._send("GET", "/version")
         date = answer.response.headers.get("Date")
         return cast(Json, json.loads(content)), parsedate_to_datetime(date) if date else None
@@ -76,7 +76,7 @@ class KubeClient:
         return bool(review["status"].get("allowed"))
 
     async def nodes(self, labels: str | None = None) -> list[Json]:
-        """Every Node, or those that a label selector chooses, in pages."""
+        """Every Node, or those that a label selector matches, in pages."""
         nodes: list[Json] = []
         first = {"limit": str(PAGE)} | ({"labelSelector": labels} if labels else {})
         query = first
@@ -92,7 +92,7 @@ class KubeClient:
         return await self._call("GET", f"/api/v1/nodes/{_segment(name)}")
 
     async def secret(self, namespace: str, name: str) -> Json | None:
-        """None when there is none."""
+        """The Secret; None when there is none."""
         try:
             return await self._call("GET", f"{_secrets(namespace)}/{_segment(name)}", private=True)
         except KubeError as e:
@@ -104,7 +104,7 @@ class KubeClient:
         return await self._call("POST", _secrets(namespace), body=body, private=True)
 
     async def patch_secret(self, namespace: str, name: str, patch: Json) -> Json:
-        """A merge patch: what the patch does not name stays."""
+        """Merges a patch into the Secret: what the patch does not name stays."""
         path = f"{_secrets(namespace)}/{_segment(name)}"
         return await self._call("PATCH", path, body=patch, content_type=MERGE_PATCH, private=True)
 
@@ -122,12 +122,12 @@ class KubeClient:
         content_type: str = "application/json",
         private: bool = False,
     ) -> tuple[Any, bytes]:
-        """`private`: the server's message may quote what was sent, so only its reason is told."""
+        """Sends a request. `private`: the server's message may quote what was sent, so only its reason is shown."""
         headers = {"Accept": "application/json"} | ({"Content-Type": content_type} if body is not None else {})
         version = self._access.version
         try:
             answer, content = await self._once(method, path, query, headers, body)
-            if answer.status == 401 and await self._access.renew(version):  # a command that watches outlives a token
+            if answer.status == 401 and await self._access.renew(version):  # a watching command outlives a token
                 answer, content = await self._once(method, path, query, headers, body)
         except CredentialsError as e:
             raise HostlerError(str(e)) from None
@@ -184,7 +184,7 @@ def _reason(content: bytes, answer: Any, private: bool) -> str:
 
 @asynccontextmanager
 async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[KubeClient]:
-    """The API of a cluster of the settings: in-cluster access, else a kubeconfig (default: kubectl's own).
+    """Connects to the API of a cluster in the settings: in-cluster access, else a kubeconfig (default: kubectl's own).
 
     Raises SettingsError for an unknown cluster, HostlerError for a kubeconfig that does not work.
     """

@@ -24,12 +24,12 @@ _NOT_KEPT = (RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.PERMISSION_DENIED)
 
 @dataclass(frozen=True)
 class Limit:
-    """Of each account, as the server has it."""
+    """The limit of each account, as the server has it."""
 
     per_second: float | None
     """None: there is none."""
     by_hand: bool = False
-    """Somebody else has set it, e.g. with `temporal task-queue config set`."""
+    """Whether somebody else has set it, e.g. with `temporal task-queue config set`."""
 
 
 async def kept(client: Client, queue: str) -> Limit:
@@ -44,10 +44,11 @@ async def kept(client: Client, queue: str) -> Limit:
 
 
 async def apply(client: Client, settings: Settings) -> None:
-    """Tell the server, for each cloud of the settings. Safe to repeat; of several workers the last one counts.
+    """Tells the server the limit for each cloud of the settings. Safe to repeat; with several workers the last one
+    counts.
 
-    A limit that was set by hand stays where the settings have none. Raises SettingsError where the server cannot keep
-    one that they have.
+    A limit that was set by hand stays where the settings have none. Raises SettingsError where the server cannot keep a
+    limit that they have.
     """
     for provider, cloud in settings.clouds.items():
         queue, wanted = cloud_queue(provider, settings.queue_prefix), cloud.calls_per_second_per_account

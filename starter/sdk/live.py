@@ -1,4 +1,4 @@
-"""Reading any workflow: from the server's records, by what it answers, and by who polls its task queue."""
+"""Reads any workflow: from the server's records, by what it answers, and by who polls its task queue."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow
 from starter.sdk.results import PendingActivity
 
 QUERY_TIMEOUT = 3.0
-"""Seconds that a workflow may take to answer before nobody is taken to be there."""
+"""Seconds that a workflow may take to answer before nobody is assumed to be there."""
 POLL_WINDOW = 70.0
 """Seconds: a worker that lives polls at least once a minute (the server's long poll)."""
 
@@ -41,7 +41,7 @@ StateT = TypeVar("StateT")
 
 
 def running(workflow: str) -> str:
-    """The visibility query for those of a type that run."""
+    """The visibility query for running workflows of a type."""
     return f"WorkflowType='{workflow}' AND ExecutionStatus='Running'"
 
 
@@ -56,7 +56,7 @@ async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescri
 
 
 def completed(found: WorkflowExecutionDescription) -> bool:
-    """Whether it came to its end by itself."""
+    """Whether it came to its own end."""
     return found.status == WorkflowExecutionStatus.COMPLETED
 
 
@@ -66,7 +66,7 @@ def task_attempt(found: WorkflowExecutionDescription) -> int:
 
 
 async def pending_of(description: WorkflowExecutionDescription) -> tuple[PendingActivity, ...]:
-    """What the workflow waits for outside."""
+    """The activities that the workflow waits for."""
     pending = description.raw_description.pending_activities
     return tuple([await _pending(p, description.data_converter) for p in pending])
 
@@ -88,14 +88,14 @@ async def _last_failure(error: BaseException, info: PendingActivityInfo, convert
     if isinstance(error, TemporalTimeout) and error.type == TimeoutType.HEARTBEAT:
         if info.state == PendingActivityState.PENDING_ACTIVITY_STATE_STARTED and _heard_since(info):
             return ""  # another worker has taken it up, and is not silent
-        # A worker that died tells nothing itself: the last it said is the blocker, not "heartbeat timeout".
+        # A dead worker says nothing: the last thing it said is the blocker, not "heartbeat timeout".
         details = await converter.decode(list(info.heartbeat_details.payloads)) or list(error.last_heartbeat_details)
         return f"its worker went silent; before: {_words(details)}" if details else "its worker went silent"
     return failure_words(error)
 
 
 def _heard_since(info: PendingActivityInfo) -> bool:
-    """A heartbeat since its present attempt began."""
+    """Whether a heartbeat came since its present attempt began."""
     began, heard = info.last_started_time, info.last_heartbeat_time
     return (heard.seconds, heard.nanos) > (began.seconds, began.nanos)
 
@@ -113,7 +113,7 @@ def failure_words(error: BaseException) -> str:
 
 
 def _words(details: Sequence[Any]) -> str:
-    """A heartbeat's progress: its message where it has one."""
+    """The words of a heartbeat's progress: its message where it has one."""
     last = details[-1]
     if isinstance(last, dict):
         last = last.get("message") or last.get("blocker") or json.dumps(last, default=str)
@@ -128,7 +128,8 @@ async def query(
     name: str = "describe",
     args: Sequence[Any] = (),
 ) -> StateT:
-    """A workflow's answer, its state unless another is asked for. Raises NoAnswer when there is none in time."""
+    """A workflow's answer to a query: its state unless another is asked for. Raises NoAnswer when none comes in
+    time."""
 
     async def ask() -> StateT:
         while True:
@@ -153,7 +154,7 @@ async def query(
 
 
 async def last_poll(temporal: Client, task_queue: str) -> tuple[datetime, str] | None:
-    """When and by whom a queue of workflows was polled last; the server forgets it after 5 minutes."""
+    """When and by whom a queue of workflows was last polled; the server forgets it after 5 minutes."""
     answer = await temporal.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
             namespace=temporal.namespace,
@@ -165,12 +166,12 @@ async def last_poll(temporal: Client, task_queue: str) -> tuple[datetime, str] |
 
 
 def lately(poll: tuple[datetime, str] | None, now: datetime) -> bool:
-    """Whether a worker that polled then may still be there."""
+    """Whether a worker that polled at that time may still be there."""
     return poll is not None and (now - poll[0]).total_seconds() <= POLL_WINDOW
 
 
 async def absence(temporal: Client, task_queue: str, now: datetime) -> str:
-    """Who polls the queue, in words, for an operator whose question nobody answered."""
+    """The poller of the queue, in words, for an operator whose question nobody answered."""
     poll = await last_poll(temporal, task_queue)
     if poll is None:
         return f"nobody polls {task_queue} (no worker was seen there in the last 5 minutes)"
@@ -188,7 +189,7 @@ async def folded(
     kind: type[StateT],
     fold: Callable[[StateT, HistoryEvent, DataConverter], Awaitable[StateT]],
 ) -> StateT:
-    """As resources/histories.py has it. Raises NotFound without a history."""
+    """The state, folded by resources/histories.py. Raises NotFound without a history."""
     state = await histories.folded(temporal, workflow_id, run_id, kind, fold)
     if state is None:
         raise NotFound(f"{workflow_id}: its history is gone")

@@ -1,4 +1,4 @@
-"""VMs that carry our owner tags and that no running workflow owns: the sweep that finds them."""
+"""VMs that carry our owner tags and that no running workflow owns, and the sweep that finds them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from starter.sdk.errors import HostlerError, NoAnswer, NotFound, Refused, transl
 from starter.sdk.intents import new_id
 
 PATIENCE = 5.0
-"""Seconds after which a queue that nobody polls is not waited for any longer."""
+"""Seconds after which a queue that nobody polls is no longer waited for."""
 SWEEP_TIMEOUT = 600.0
 """Seconds for a sweep that a worker has begun: accounts may be throttled."""
 
 
 def account_of(machine_class: MachineClass | ClassSnapshot) -> Account:
-    """Where the class's VMs are. Raises Refused for one that does not say it."""
+    """The account that the class's VMs are in. Raises Refused for a class that does not say."""
     of = machine_class
     try:
         return Account.of(of.provider, of.provider_spec, of.secret_ref, of.credentials_secret_ref)
@@ -39,9 +39,9 @@ def account_of(machine_class: MachineClass | ClassSnapshot) -> Account:
 
 
 async def accounts(clusters: Clusters, cluster: str, classes: Iterable[MachineClass]) -> list[Account]:
-    """Those of the classes, and those that the cluster's machines were ever made in, as its workflow knows them.
+    """The accounts of the classes, and those that the cluster's machines were ever made in, as its workflow knows them.
 
-    Raises NotFound for a cluster that nobody knows, Refused or NoAnswer when there is no account to look into.
+    Raises NotFound for an unknown cluster, Refused or NoAnswer when there is no account to look into.
     """
     found = {account.key: account for account in map(account_of, classes)}
     try:

@@ -14,7 +14,7 @@ AT_ONCE = 10
 
 @asynccontextmanager
 async def under_way(calls: Iterable[Callable[[], Awaitable[T]]]) -> AsyncIterator[list[asyncio.Task[T]]]:
-    """The calls as tasks, in order; those that have not ended when the block is left are given up."""
+    """The calls as tasks, in order; those that have not ended when the block is left are cancelled."""
     slots = asyncio.Semaphore(AT_ONCE)
 
     async def one(call: Callable[[], Awaitable[T]]) -> T:
@@ -31,6 +31,6 @@ async def under_way(calls: Iterable[Callable[[], Awaitable[T]]]) -> AsyncIterato
 
 
 async def each(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """Their answers, in order. One that fails ends the others."""
+    """The answers, in order. A call that fails ends the others."""
     async with under_way(calls) as tasks:
         return [await task for task in tasks]

@@ -1,4 +1,4 @@
-"""For who looks again and again: a moment without Temporal is no end of it."""
+"""For callers that look again and again: a moment without Temporal does not end them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ INTERVAL = 1.0
 """Seconds between two looks of `until`."""
 
 SILENCE = 60.0
-"""Seconds without an answer after which nobody waits for one any more."""
+"""Seconds without an answer after which nobody waits for one any longer."""
 PAUSE = 1.0
 
 
 async def patiently(look: Callable[[], Awaitable[T]]) -> T:
-    """What `look` answers, asked again while Temporal does not. Raises Interrupted after SILENCE.
+    """Returns what `look` answers, asked again while Temporal does not. Raises Interrupted after SILENCE.
 
     Only for reads: what has been asked for may have arrived though no answer has.
     """
@@ -45,8 +45,8 @@ async def until(
     progress: Callable[[T], Awaitable[None]] | None = None,
     interval: float | None = None,
 ) -> T:
-    """Looks until a look, beside the first one, is what was waited for, and answers with it; `progress` hears of every
-    other one. `reached` raises where it never will be. Raises WaitTimeout with the words of `late`.
+    """Looks until `reached` holds for a look and the first one, and returns that look; `progress` hears of every other
+    one. `reached` raises where it never will hold. Raises WaitTimeout with the words of `late`.
     """
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
     found = first = await patiently(look)

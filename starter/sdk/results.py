@@ -17,7 +17,7 @@ from resources.preservation import PreservedBy
 
 Json = dict[str, Any]
 TOLD_ASIDE = "tell_node"
-"""The activity that writes an Event on a Node; nothing waits for it, and its failure changes nothing."""
+"""The activity that writes an Event on a Node; nothing waits for it, and its failure has no effect."""
 
 
 def since(moment: datetime | None) -> str:
@@ -49,27 +49,27 @@ class Applied:
 
 @dataclass(frozen=True)
 class Sent:
-    """What will happen with an intent."""
+    """What will come of an intent."""
 
     message: str
     recorded: bool = False
     """No worker answered: Temporal keeps the intent until one comes."""
     gone: bool = False
-    """There is nothing left to be told."""
+    """Nothing is left that could be told."""
     uid: str = ""
     """`recreate`: of the machine as it was; `wait(…, unlike=uid)` waits for the new one."""
 
 
 @dataclass(frozen=True)
 class Adopted:
-    """A machine that has a workflow again; or one of a pool of which nothing is left."""
+    """A machine that has a workflow again; or a pool's machine of which nothing is left."""
 
     name: str
     cluster: str
     vm: OwnedVm | None
-    """None: it has none, and no workflow either; its pool was told so."""
+    """None: it has neither VM nor workflow; its pool was told so."""
     pool: str = ""
-    """That it is of; "": none."""
+    """The pool that it belongs to; "": none."""
     notes: tuple[str, ...] = ()
     """What was taken over and what was not, in words."""
 
@@ -101,16 +101,16 @@ class Selected:
 
 @dataclass(frozen=True)
 class PendingActivity:
-    """What the machine waits for outside: an activity that is running or will be tried again."""
+    """An activity that the machine waits for: it is running or will be tried again."""
 
     type: str
     attempt: int
     running: bool
     last_failure: str = ""
-    """Of the attempt before; for one that went silent, what its last heartbeat said."""
+    """What the attempt before said; for one that went silent, what its last heartbeat said."""
     next_try: datetime | None = None
     waits: bool = False
-    """The last failure is none: a poller says that it is not yet so."""
+    """Whether the last failure is no failure: a poller says "not yet"."""
 
     @property
     def aside(self) -> bool:
@@ -127,7 +127,7 @@ class Life:
     """RUNNING, COMPLETED, TERMINATED, …"""
     run_id: str
     first_run_id: str
-    """The same for one life, however often it continued as new; another one is another machine of the same name."""
+    """The same for one life, however often it continued as new; another id is another machine of the same name."""
     task_queue: str
     closed: datetime | None = None
     task_attempt: int = 1
@@ -145,14 +145,14 @@ class Description:
 
     life: Life
     state: MachineState | None = None
-    """From its workflow, also one that was ended from outside; of one that runs without a worker, from its history:
-    what was asked for, not what became of it."""
+    """The state from its workflow, even one that was ended from outside; for one that runs without a worker, from its
+    history: what was asked for, not what became of it."""
     no_answer: str = ""
     """Why the workflow could not be asked: nobody polls its task queue, or its code fails."""
     result: MachineResult | None = None
     """What is left of a machine that is gone."""
     failure: str = ""
-    """How it ended, when not by itself."""
+    """How it ended, when not on its own."""
     web: str | None = None
     """Its page in Temporal's web UI."""
 
@@ -177,13 +177,13 @@ class ClusterDescription:
 
     summary: ClusterSummary
     state: ClusterState | None = None
-    """From its workflow; None when nobody watches it or no worker answers."""
+    """The state from its workflow; None when nobody watches it or no worker answers."""
     no_answer: str = ""
     """Why its workflow could not be asked."""
     ended: datetime | None = None
     """When the watch was ended, where there was one."""
     lost: str = ""
-    """How, where its workflow did not come to its own end: somebody has terminated it."""
+    """How its workflow was ended, where it did not come to its own end: somebody has terminated it."""
     task_attempt: int = 1
     """Over 1: the workflow's own code fails, and is tried again."""
     pending: tuple[PendingActivity, ...] = ()
@@ -201,7 +201,7 @@ class ClassSummary:
     phase: str
     """Updated, Updating, Parked."""
     reason: str = ""
-    """Why users failed, the most frequent; InternalError of one that stands still."""
+    """Why users failed, the most frequent reason; InternalError for a class that is stuck."""
     state: ClassState | None = None
 
 
@@ -272,7 +272,7 @@ def machine_manifest(state: MachineState) -> Json:
 
 
 def _preserve(state: MachineState) -> Json:
-    """Without what is as at every machine; the source as a word."""
+    """The preservation, without what is the same for every machine; the source as a word."""
     found = state.status.preserve.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
     words = {PreservedBy.AUTO: "slot", PreservedBy.ASKED: "asked"}
     return {k: words.get(v, v) if k in ("source", "granted") else v for k, v in found.items()}

@@ -17,7 +17,7 @@ _KEYWORD = IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD
 _DATETIME = IndexedValueType.INDEXED_VALUE_TYPE_DATETIME
 WANTED = {key.name: _KEYWORD for key in attributes.KEYWORDS} | {key.name: _DATETIME for key in attributes.DATETIMES}
 
-# What a server answers that keeps its operator API to itself: Temporal Cloud, or an authorizer.
+# The answers of a server that keeps its operator API to itself: Temporal Cloud, or an authorizer.
 _NOT_OURS = (RPCStatusCode.PERMISSION_DENIED, RPCStatusCode.UNIMPLEMENTED, RPCStatusCode.UNAUTHENTICATED)
 
 
@@ -34,7 +34,7 @@ class Registered:
 
 
 async def setup(client: Client) -> Registered:
-    """Register the search attributes that are missing.
+    """Registers the search attributes that are missing.
 
     Raises SetupError when the namespace does not exist, an attribute has another type (the server would take a second
     registration without a word and keep the first type), or the server refuses.
@@ -64,7 +64,7 @@ async def missing_attributes(client: Client) -> dict[str, IndexedValueType.Value
 
 
 def _word(kind: IndexedValueType.ValueType) -> str:
-    """As the command lines of Temporal write it: Keyword, KeywordList."""
+    """The type as Temporal's command lines write it: Keyword, KeywordList."""
     return "".join(w.title() for w in IndexedValueType.Name(kind).removeprefix("INDEXED_VALUE_TYPE_").split("_"))
 
 

@@ -1,4 +1,4 @@
-"""Names typed wrong, and numbers of things."""
+"""Mistyped names, and numbers of things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starting the workflows of machines, pools, classes and clusters, for everything that does it on the way in."""
+"""Starts the workflows of machines, pools, classes and clusters, for all entry points."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ from starter.sdk import live
 async def start_machine(
     temporal: Client, state: MachineState, *, reason: str, created: datetime, reuse: WorkflowIDReusePolicy
 ) -> None:
-    """Raises WorkflowAlreadyStartedError when a workflow of this name runs, or when `reuse` forbids another one."""
+    """Starts a machine. Raises WorkflowAlreadyStartedError when a workflow of this name runs, or when `reuse` forbids
+    another one."""
     await temporal.start_workflow(
         "MachineWorkflow",
         state,
@@ -38,7 +39,7 @@ async def start_machine(
 
 
 async def start_class(temporal: Client, state: ClassState) -> None:
-    """Raises WorkflowAlreadyStartedError when there is one that runs; one that is gone gets a new life."""
+    """Starts a class. Raises WorkflowAlreadyStartedError when one runs; one that is gone gets a new life."""
     await temporal.start_workflow(
         "MachineClassWorkflow",
         state,
@@ -58,7 +59,7 @@ async def start_class(temporal: Client, state: ClassState) -> None:
 
 
 async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -> None:
-    """Raises WorkflowAlreadyStartedError when there is one that runs; one that is gone gets a new life."""
+    """Starts a pool. Raises WorkflowAlreadyStartedError when one runs; one that is gone gets a new life."""
     await temporal.start_workflow(
         "MachineDeploymentWorkflow",
         state,
@@ -80,8 +81,9 @@ async def start_pool(temporal: Client, state: PoolState, *, created: datetime) -
 
 
 async def start_cluster(temporal: Client, settings: Settings, name: str, use: AccountUse | None = None) -> None:
-    """No error when it runs; with a use, in which account VMs of a class are is told in the same call. After a workflow
-    that somebody has ended from outside it goes on with what that one knew: a pause for one."""
+    """Starts a cluster's workflow; no error when it runs. A use, which says in which account a class's VMs are, is sent
+    in the same call. After a workflow that somebody has ended from outside, it goes on with what that one knew, such as
+    a pause."""
     state = ClusterState.of(name, settings.queue_prefix, settings.timings)
     found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
     if found is not None and found.status in starts.FROM_OUTSIDE:

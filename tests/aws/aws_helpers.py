@@ -1,4 +1,4 @@
-"""Short ways to say what AWS tests say often."""
+"""Short forms of what AWS tests often say."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated EC2 with the driver at it, and a client beside the driver, as an operator has one."""
+"""The simulated EC2 with the driver connected to it, and a client beside the driver, as an operator has one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from simulator.clouds.ec2 import World
 
 @pytest.fixture(autouse=True)
 def no_aws_of_the_developer(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Profiles, keys and endpoints of whoever runs the tests; nor does anybody ask an instance's metadata service."""
+    """Keeps out profiles, keys and endpoints of the person who runs the tests; nor is an instance's metadata service
+    asked."""
     for name in [n for n in os.environ if n.startswith("AWS_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -39,7 +39,7 @@ class Vm:
         return [self.id, *self.volumes, *self.nics]
 
     def update(self, last: dict[str, Any] | None = None, **change: Any) -> UpdateMachineResponse:
-        """From `last`, or the spec that it was made from, to the same with a change."""
+        """Updates from `last`, or the spec that it was made from, to the same with a change."""
         before = {**self.given.spec, **(last or {})}
         desired = {k: v for k, v in {**before, **change}.items() if v is not None}
         request = self.given.update(self.made.provider_id, provider_spec=desired, last_applied_provider_spec=before)
@@ -51,11 +51,11 @@ class Vm:
         return error.value
 
     def tags(self, resource: str) -> dict[str, str]:
-        """As they are at the cloud, whatever reads see."""
+        """Tags as they are at the cloud, whatever reads show."""
         return dict(self.cloud.do(lambda: self.cloud.ec2._tags.of(resource)))
 
     def extra(self, resource: str) -> dict[str, str]:
-        """Without must-tags."""
+        """The tags without must-tags."""
         return {k: v for k, v in self.tags(resource).items() if k not in MUST and "hostler.io" not in k and k != "Name"}
 
     def must(self, resource: str) -> dict[str, str]:
@@ -67,7 +67,7 @@ def operations(cloud: AwsCloud, since: int) -> list[str]:
 
 
 def resources(cloud: AwsCloud, operation: str, since: int) -> list[list[str]]:
-    """Of each call, what it was for."""
+    """The resources of each call."""
     return [sorted(c.request["Resources"]) for c in calls(cloud, operation, since)]
 
 

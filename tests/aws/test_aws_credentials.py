@@ -73,7 +73,7 @@ def web_identity(path: Path) -> dict[str, SecretStr]:
 
 
 def test_a_web_identity_assumes_its_role(cloud: AwsCloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/of-the-worker")  # must not win
+    monkeypatch.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/of-the-worker")  # this must not win
     ((_, token),) = World().web_identities.items()
     file = tmp_path / "token"
     file.write_text(token)
@@ -129,7 +129,7 @@ def test_a_profile_that_was_rewritten_serves_once_its_former_keys_are_refused(
     listing = given.listing(secret=secret(userData="x"))
     assert fresh.list_machines(listing).machines == []
     rotated = cloud.rotate("AKIAHOSTLERROTATED02")
-    with pytest.raises(DriverError, match="AuthFailure"):  # read anew once, and they are the same
+    with pytest.raises(DriverError, match="AuthFailure"):  # read again once, and they are the same
         fresh.list_machines(listing)
     write(rotated)
     seen = mark(cloud)
@@ -171,7 +171,7 @@ def test_a_role_is_assumed_anew_before_its_session_expires(
     for _ in range(2):
         assert fresh.list_machines(given.listing(secret=of_role)).machines == []
     assert len(calls(cloud, assume)) == 1
-    # As one that has five minutes left: botocore does not begin a call with it.
+    # Like a session that has five minutes left: botocore does not begin a call with it.
     cloud.do(lambda: setattr(cloud.ec2.authenticator, "longest_session", 300.0))
     young = cloud.driver_with(DriverSettings())
     for _ in range(3):

@@ -28,7 +28,7 @@ def keeping(cloud: AwsCloud) -> tuple[Given, str, list[str]]:
 
 
 def released(ec2: Any, given: Given) -> list[str]:
-    """What exists with the mark of release and without ours."""
+    """What exists with the released mark and without our tags."""
     value = f"{given.machine.name}/{given.machine.uid}"
     filters = [{"Name": "tag:hostler.io/released-by", "Values": [value]}]
     volumes = ec2.describe_volumes(Filters=filters)["Volumes"]
@@ -85,11 +85,11 @@ def test_a_vm_that_died_behind_our_back_loses_nothing_that_is_kept(cloud: AwsClo
 
 
 class Interrupted(Exception):
-    """The worker is gone."""
+    """The worker has gone."""
 
 
 def interrupt(monkeypatch: pytest.MonkeyPatch, at: int, after: bool) -> Callable[[], bool]:
-    """Ends the driver's work before or after its call number `at`; the answer says whether it came to that."""
+    """Ends the driver's work before or after its call number `at`; returns whether it came to that."""
     real, seen = Ec2Calls.call, [0]
 
     def call(self: Ec2Calls, operation: str, **parameters: Any) -> Any:
@@ -148,7 +148,7 @@ def test_a_volume_that_a_person_detached_waits_for_the_vm_to_end(cloud: AwsCloud
     given, provider_id, kept = keeping(cloud)
     (volume,) = [k for k in kept if k.startswith("vol-")]
     cloud.set_delays(boot=0.0, terminate=60.0)
-    cloud.do(lambda: setattr(cloud.ec2._volumes.records[volume], "instance_id", None))  # EC2 has a call, the driver not
+    cloud.do(lambda: setattr(cloud.ec2._volumes.records[volume], "instance_id", None))  # EC2 can, the driver cannot
     first = cloud.driver.delete_machine(given.deletion(provider_id))
     assert f"{volume} available" in first.left
     cloud.do(lambda: cloud.ec2.kill(provider_id.rsplit("/", 1)[-1]))
@@ -159,7 +159,7 @@ def test_a_volume_that_a_person_detached_waits_for_the_vm_to_end(cloud: AwsCloud
 def test_leftovers_that_nobody_keeps_are_deleted(cloud: AwsCloud) -> None:
     given, provider_id, kept = keeping(cloud)
     cloud.do(lambda: cloud.ec2.kill(provider_id.rsplit("/", 1)[-1]))
-    spec = cloud.spec()  # keeps nothing, and EC2 no longer says what was attached how
+    spec = cloud.spec()  # it keeps nothing, and EC2 no longer says how anything was attached
     first = cloud.driver.delete_machine(given.deletion(provider_id, provider_spec=spec))
     assert (first.evidence, first.left, first.kept) == (Evidence.PRESENT, [f"{k} deleting" for k in kept], [])
     second = cloud.driver.delete_machine(given.deletion(provider_id, provider_spec=spec))
@@ -223,14 +223,14 @@ def test_termination_protection_is_a_conflict_that_says_what_to_do(cloud: AwsClo
         assert refused.value.message.startswith(f"{vm} has termination protection")
         assert f"who set it must remove it, with `{command}`" in refused.value.message
     assert cloud.living(given.machine.uid) == [vm]
-    assert len(calls(cloud, "ModifyInstanceAttribute")) == 1  # the operator's own: it is never switched off by us
+    assert len(calls(cloud, "ModifyInstanceAttribute")) == 1  # the operator's own: we never switch it off
     ec2.modify_instance_attribute(InstanceId=vm, DisableApiTermination={"Value": False})
     delete_until_gone(given, made.provider_id)
     assert cloud.left(given.machine.uid) == {}
 
 
 def test_a_protected_vm_does_not_hold_up_the_others(cloud: AwsCloud, ec2: Any) -> None:
-    """One call for each: EC2 refuses a whole call for one protected instance in it."""
+    """Each gets its own call: EC2 refuses a whole call for one protected instance in it."""
     given = machine(cloud)
     first, second = (
         cloud.driver.create_machine(given.creation(token=t)).provider_id.rsplit("/", 1)[-1] for t in ("a-1", "a-2")
@@ -275,13 +275,13 @@ def test_p09_a_403_of_a_vm_that_only_its_id_or_only_its_tag_finds_stays_an_error
 
 
 def test_p27_what_a_vm_that_nobody_has_left_behind_goes_and_its_subnet_is_free(cloud: AwsCloud, ec2: Any) -> None:
-    """A NIC and a disk with the machine's uid, no VM: neither its id nor its tag is known to EC2."""
+    """A NIC and a disk carry the machine's uid, and there is no VM: EC2 knows neither its id nor its tag."""
     nics = [NIC, {**NIC, "deleteOnTermination": False}]
     given = machine(cloud, blockDevices=[ROOT_DISK, KEPT_DISK], networkInterfaces=nics)
     made = cloud.driver.create_machine(given.creation())
     cloud.ec2.settings.terminated_visible = 0.0
     cloud.do(lambda: cloud.ec2.kill(made.provider_id.rsplit("/", 1)[-1]))
-    given.spec = cloud.spec()  # which keeps nothing
+    given.spec = cloud.spec()  # it keeps nothing
     left = until(lambda: cloud.left(given.machine.uid) if cloud.living(given.machine.uid) == [] else None)
     assert left is not None
     assert sorted(left) == ["networkInterfaces", "volumes"]
@@ -303,7 +303,7 @@ def test_a_vm_found_only_by_its_tag_is_deleted(cloud: AwsCloud) -> None:
         Evidence.PRESENT
     )
     until(lambda: cloud.left(given.machine.uid) == {})
-    # That very VM is nobody's proof: with an id of its own, or none, it takes two looks.
+    # Another's VM proves nothing: with an id of its own, or none, it takes two looks.
     assert delete_until_gone(given).evidence is Evidence.NOT_FOUND
 
 

@@ -40,7 +40,7 @@ def test_one_changed_and_one_removed_tag_are_five_calls_for_all_resources(vm: Vm
 def test_equal_specs_are_no_call_at_all(vm: Vm) -> None:
     before = mark(vm.cloud)
     assert vm.update() == UpdateMachineResponse()
-    # What rolls, what is ignored, and what `tags` says where every specific field replaces it.
+    # Fields that roll, fields that are ignored, and `tags` where every specific field replaces it.
     assert vm.update(ami="ami-2", monitoring=True, srcAndDstChecksEnabled=False) == UpdateMachineResponse()
     specific = {"vmTags": {"v": "1"}, "nicTags": {}, "diskTags": {}}
     assert vm.update(specific, tags={**MUST, "cost": "z"}) == UpdateMachineResponse()
@@ -88,7 +88,7 @@ def test_foreign_tags_are_never_touched(vm: Vm) -> None:
     assert [vm.extra(r) for r in vm.all] == [{"cost": "b", **foreign}] * 3
     vm.update(AFTER, tags=MUST)
     assert [vm.extra(r) for r in vm.all] == [foreign] * 3
-    # One that the class names from now on is the class's, and goes with it.
+    # A tag that the class names from now on is the class's, and goes with it.
     vm.update({"tags": MUST}, tags={**MUST, "x": "z"})
     assert {vm.tags(r)["x"] for r in vm.all} == {"z"}
     vm.update({"tags": {**MUST, "x": "z"}}, tags=MUST)

@@ -97,9 +97,7 @@ def test_more_than_50_tags_with_those_of_others_is_invalid_with_the_count(vm: Vm
     assert error.error_class is ErrorClass.INVALID
     assert f"{vm.id}: it would carry 52 tags" in error.message
     assert "remove 2 from vmTags or tags" in error.message
-    assert resources(vm.cloud, "CreateTags", before) == [
-        sorted([*vm.volumes, *vm.nics])
-    ]  # the others have their change
+    assert resources(vm.cloud, "CreateTags", before) == [sorted([*vm.volumes, *vm.nics])]  # the others got their change
     # What is removed makes room, since it goes first.
     vm.update(tags={**MUST, "one": "1", "two": "1"})
     assert len(vm.tags(vm.id)) == 50
@@ -107,7 +105,7 @@ def test_more_than_50_tags_with_those_of_others_is_invalid_with_the_count(vm: Vm
 
 
 def test_tags_of_aws_itself_do_not_count(vm: Vm) -> None:
-    """EC2 user guide, Tag restrictions. Nobody can set them by the API, so they are written behind it."""
+    """EC2 user guide, Tag restrictions. Nobody can set them through the API, so the test writes them behind it."""
     others = {f"foreign-{n}": "" for n in range(49 - len(vm.tags(vm.id)))} | {"aws:autoscaling:groupName": "g"}
     carried = vm.tags(vm.id)
     vm.cloud.do(lambda: vm.cloud.ec2._tags.write(vm.id, {**carried, **others}))
@@ -145,7 +143,7 @@ def test_a_vm_whose_own_tags_are_not_seen_yet_is_updated_with_its_disks_and_nics
     cloud.frame.lag.tags = 3600.0
     vm = Vm(cloud, ec2, blockDevices=[ROOT_DISK, DATA_DISK])
     before = mark(cloud)
-    other = attach_volume(vm, "/dev/xvdaa")  # in no place of the spec: without tags it is nobody's we know
+    other = attach_volume(vm, "/dev/xvdaa")  # in no place of the spec: without tags it is not known to be ours
     vm.update(**AFTER)
     assert resources(cloud, "CreateTags", before) == [sorted(vm.all)]
     assert [vm.extra(r) for r in vm.all] == [{"cost": "b"}] * 4

@@ -18,7 +18,7 @@ from resources.errors import ErrorClass
 
 
 def launched(cloud: AwsCloud, **spec: Any) -> dict[str, Any]:
-    """The RunInstances that a spec makes, as EC2 got it."""
+    """The RunInstances that a spec makes, as EC2 received it."""
     cloud.driver.create_machine(machine(cloud, **spec).creation())
     return calls(cloud, "RunInstances")[-1].request
 

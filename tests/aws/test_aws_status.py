@@ -30,7 +30,7 @@ def test_states_and_impairment(cloud: AwsCloud, ec2: Any) -> None:
         return cloud.driver.get_machine_status(given.status(made.provider_id)).state
 
     assert state() is VmState.PENDING
-    assert len(calls(cloud, since=before)) == 1  # what boots cannot be impaired: one call a poll
+    assert len(calls(cloud, since=before)) == 1  # a booting VM cannot be impaired: one call per poll
     cloud.set_delays(boot=0.0, terminate=0.0)
     ec2.terminate_instances(InstanceIds=[vm])
     until(lambda: cloud.living(given.machine.uid) == [])
@@ -121,7 +121,7 @@ def test_status_checks_that_lag_behind_their_vm_are_no_trouble(cloud: AwsCloud) 
 
 def test_an_empty_page_is_not_the_last() -> None:
     class Pages:
-        """Answers as EC2 does when a filter leaves nothing of a page."""
+        """Answers as EC2 gives them when a filter leaves nothing on a page."""
 
         asked: ClassVar[list[dict[str, Any]]] = []
 

@@ -1,4 +1,4 @@
-"""Words for lives on stubs: the real workflow, its activities as stubs, hours skipped by explicit fast-forward."""
+"""Helpers for lives on stubs: the real workflow, its activities as stubs, hours skipped by explicit fast-forward."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from resources.messages import DeleteIntent
 from workflows.machine import MachineWorkflow
 
 LATE = timedelta(seconds=10)
-"""What a deadline may be late where the tests' machine is busy: only the hours are skipped, not the work."""
+"""How late a deadline may be where the tests' computer is busy: only the hours are skipped, not the work."""
 WAY_OUT = ["drain_node", "delete_machine", "forget_machine"]
 
 
@@ -48,25 +48,25 @@ async def running(machines: Machines, name: str = "m-1", **spec: Any) -> Handle:
 
 
 async def delete(handle: Handle, **fields: Any) -> None:
-    """Ask for the deletion; it is under way when this returns."""
+    """Asks for the deletion; it is under way when this returns."""
     intent = DeleteIntent(**{"id": str(uuid.uuid4()), "requested_by": "test", **fields})
     await handle.execute_update(MachineWorkflow.delete, intent, id=intent.id)
 
 
 async def ended(handle: Handle) -> MachineResult:
-    """What is left of it; bounded, so that a machine that never goes is a failed test and not a silent one."""
+    """What is left of the machine; bounded, so that a machine that never goes is a failed test and not a silent one."""
     result: MachineResult = await asyncio.wait_for(handle.result(), DEADLINE)
     return result
 
 
 async def pending_failure(handle: Handle) -> str:
-    """What the pending activity failed with last: a poller's blocker."""
+    """The last failure of the pending activity: a poller's blocker."""
     pending = (await handle.describe()).raw_description.pending_activities
     return str(pending[0].last_failure.message) if pending else ""
 
 
 async def past(temporal: WorkflowEnvironment, handle: Handle, deadline: str) -> None:
-    """Skip to just behind a deadline of its table. Not further: while an activity is pending, time may be skipped to
+    """Skips to just after a deadline of its table. Not further: while an activity is pending, time may be skipped to
     the end in one go."""
     at = (await state(handle)).status.deadlines[deadline]
     await temporal.fast_forward(handle, at - await temporal.get_current_time(handle) + timedelta(seconds=1))
@@ -85,7 +85,7 @@ def operation(s: MachineState) -> tuple[OperationType, OperationState]:
 
 
 def with_vm(machines: Machines, name: str = "m-1", **fields: Any) -> MachineState:
-    """As the next run begins with it when a VM had been made: after a continue-as-new, say."""
+    """The state with which the next run begins when a VM has been made, for example after a continue-as-new."""
     s, uid, now = machines.new_state(name), str(uuid.uuid4()), datetime.now(UTC)
     assert s.machine_class is not None
     spec = s.machine_class.provider_spec

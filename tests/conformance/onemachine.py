@@ -26,7 +26,7 @@ class OneMachine:
     deeds: Deeds
     given: Given
     secret: Path
-    """The folder that is the class's Secret."""
+    """The folder that holds the class's Secret."""
 
     @property
     def cloud(self) -> AwsCloud:
@@ -41,7 +41,7 @@ class OneMachine:
         return ref(self.given)
 
     def named(self, name: str) -> OneMachine:
-        """The same machine, had it been called so."""
+        """The same machine under another name."""
         identity = self.given.machine.model_copy(update={"name": name})
         return OneMachine(self.deeds, Given(self.cloud, identity, self.given.spec), self.secret)
 
@@ -50,7 +50,7 @@ class OneMachine:
         return target.model_copy(update={"token": token_of(self.given.machine.uid, number)})
 
     async def create(self, number: int = 1, started: datetime | None = None) -> CreateOutput:
-        """One try of attempt `number`."""
+        """Makes one try of attempt `number`."""
         now = datetime.now(UTC)
         input = CreateInput(
             target=self.target(number),

@@ -116,7 +116,7 @@ def test_c04_c05_c06_a_failed_create(
 
 
 async def test_c07_older_than_the_creation_timeout_is_failed(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """At the deadline itself; MCM sees it only when the next call fails (its issue 790)."""
+    """It is so at the deadline itself; MCM sees it only when the next call fails (its issue 790)."""
     machines.stubs.then("create_machine", *(classified(ErrorClass.UNKNOWN, "internal error") for _ in range(9)))
     handle = await machines.start(machines.new_state("m-1", creation_timeout=timedelta(minutes=5)))
     await reason(handle, "ProviderError")
@@ -125,7 +125,7 @@ async def test_c07_older_than_the_creation_timeout_is_failed(temporal: WorkflowE
     assert operation(failed) == CREATE_FAILED
     assert failed.created is not None
     assert timedelta(0) <= failed.journal[-1].time - failed.created - timedelta(minutes=5) < LATE
-    assert len(machines.stubs.called("create_machine")) == 2  # at 0 and 3 minutes; the next would have been at 6
+    assert len(machines.stubs.called("create_machine")) == 2  # at 0 and 3 minutes; the next one would have been at 6
 
 
 # -- a Node that the VM would be taken for ---------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_c16_placeholders(text: str, becomes: str) -> None:
 
 
 async def test_c17_a_vm_that_was_never_set_up_is_set_up_and_not_created(machines: Machines) -> None:
-    """The status is read only; what the VM lacks is the post-start update's, whoever made the VM (seed 000)."""
+    """The status call only reads; what the VM lacks, the post-start update does, whoever made the VM (seed 000)."""
     machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, adopted=True))
     handle = await machines.start(machines.new_state("m-1"))
     await reason(handle, "NodeNotSeen")
@@ -325,8 +325,8 @@ async def test_c17_a_vm_that_was_never_set_up_is_set_up_and_not_created(machines
 
 @pytest.mark.parametrize("what", ["user data edited", "token cleaned away"])
 async def test_another_request_with_a_token_that_was_used_makes_no_second_vm(one: OneMachine, what: str) -> None:
-    """The reply of the first call is lost, reads lag, and the second call would be another one: the attempt is over.
-    After the lag window the VM is found by its uid."""
+    """The reply to the first call is lost, reads lag, and the second call would be a different one: the attempt is
+    over. After the lag window the VM is found by its uid."""
     one.cloud.frame.lag.describe_after_create = 60.0
     fault(one.cloud, "RunInstances", drop=True)
     with pytest.raises(ApplicationError):
@@ -374,7 +374,8 @@ async def test_token_id_collision_waits_for_the_other_and_takes_nothing_of_it(on
 
 
 async def test_crash_between_create_and_state_write(machines: Machines) -> None:
-    """The worker dies when the cloud has answered: the call is tried again with the same token and the same request."""
+    """The worker dies after the cloud has answered: the call is tried again with the same token and the same
+    request."""
     died = ApplicationError("the worker is gone", type="Crash")
     machines.stubs.then("create_machine", died, CreateOutput(provider_id=VM, node_name=NODE, adopted=True))
     handle = await machines.start(machines.new_state("m-1"))

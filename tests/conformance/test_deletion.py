@@ -67,7 +67,7 @@ async def test_d02_d03_d05_terminating_drain_then_the_vm(machines: Machines) -> 
 
 
 async def test_d04_the_step_is_state_and_not_a_text(machines: Machines) -> None:
-    """MCM reads its step out of the description; ours goes on after the drain whatever is written there."""
+    """MCM reads its step from the description; ours goes on after the drain whatever is written there."""
     garbled = LastOperation(
         type=OperationType.DELETE, state=OperationState.PROCESSING, description="???", time=datetime.now(UTC)
     )
@@ -114,7 +114,7 @@ NAMELESS = f"node {NODE}: it has no providerID, so nobody can say that it was th
 async def test_d17_the_node_object_is_deleted(
     one: OneMachine, owner: str, known: bool, left: list[str], said: list[str]
 ) -> None:
-    """A DNS name is given again: by its name alone nobody's Node is deleted."""
+    """DNS names are reused: no Node is deleted by its name alone."""
     made = await one.deeds.node(NODE, owner)
     await one.deeds.node("other", "aws:///eu-west-1/i-3")
     uid = made["metadata"]["uid"] if known else "another"
@@ -177,7 +177,7 @@ async def test_deleted_in_every_phase(machines: Machines, moment: Callable[[Mach
         hold.set()
     result = await ended(handle)
     assert way_out(machines)[-2:] == ["delete_machine", "forget_machine"]
-    assert ("drain_node" in way_out(machines)) == (moment in (running, _unknown))  # no node had joined else
+    assert ("drain_node" in way_out(machines)) == (moment in (running, _unknown))  # otherwise no node had joined
     (asked,) = machines.stubs.called("delete_machine")
     made = moment not in (_crash_loop, _failed)
     assert asked.target.provider_id == (VM if made else None)  # without an id, by the machine's uid
@@ -249,7 +249,8 @@ async def test_missing_class_at_deletion(machines: Machines) -> None:
 async def test_api_outage_while_deletions_run(
     temporal: WorkflowEnvironment, machines: Machines, step: str, words: str, waits: str
 ) -> None:
-    """Neither API need answer: the step waits and says so, nothing after it is begun (I5), and it goes on by itself.
+    """One API or the other does not answer: the step waits and says so, nothing after it is begun (I5), and it
+    continues on its own.
 
     The words are those of the pending activity where it waits for something outside anyway.
     """
@@ -262,7 +263,7 @@ async def test_api_outage_while_deletions_run(
     assert seen.status.waiting_for is not None
     if pending:
         await eventually(lambda: pending_failure(handle), lambda said: said == words, "its words")
-        await called(machines, step, 6)  # of other activities five tries are all
+        await called(machines, step, 6)  # other activities get five tries in all
     else:
         how = f"`hostler delete machine m-1 --cluster {machines.prefix} --force --abandon-node` ends this"
         assert seen.status.waiting_for.message == f"{words}; its VM is gone; if the cluster never answers again, {how}"
@@ -270,7 +271,7 @@ async def test_api_outage_while_deletions_run(
     assert way_out(machines)[-1] == step
     del machines.stubs.always[step]
     if not pending:
-        await temporal.fast_forward(handle, ten * 1.5)  # a wait is longer by chance
+        await temporal.fast_forward(handle, ten * 1.5)  # a wait is randomly longer
     await ended(handle)
     assert list(dict.fromkeys(way_out(machines))) == WAY_OUT
     assert way_out(machines).count(step) > 1
@@ -302,7 +303,8 @@ async def test_what_the_spec_keeps_is_named_in_the_result(machines: Machines) ->
 
 
 def test_changed_must_tags_hide_nothing_from_a_deletion(cloud: AwsCloud) -> None:
-    """MCM finds a VM by the cluster and role tags of its class, as the class is now; ours by the machine's own uid."""
+    """MCM finds a VM by the cluster and role tags of its class, as the class is now; ours finds it by the machine's own
+    uid."""
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     given.spec = cloud.spec(tags={"kubernetes.io/cluster/shoot--other--one": "1", "kubernetes.io/role/other": "1"})

@@ -79,7 +79,7 @@ async def test_r04_its_volume_is_waited_for_on_another_node(drain: Drain) -> Non
 
 
 async def test_r05_a_volume_that_two_pods_share_is_not_waited_for(drain: Drain) -> None:
-    """The first one's going does not detach it."""
+    """The end of the first one does not detach it."""
     await drain.claim("both")
     await drain.attach("both")
     await drain.stateful("db-1", "both")
@@ -135,7 +135,7 @@ async def test_r08_by_force_all_at_once_also_when_evictions_are_refused(drain: D
 
 
 async def test_r09_a_long_grace_period_ends_with_the_drains_deadline(drain: Drain) -> None:
-    """Which is when the workflow asks for force."""
+    """At that deadline the workflow asks for force."""
     await drain.pod("slow", grace=7200)
     await drain.waits()
     for _ in range(3):
@@ -163,7 +163,7 @@ def test_r10_when_a_budget_is_misconfigured(otherwise: str | None) -> None:
 
 
 async def test_r11_volumes_that_are_missing_or_never_attached_are_not_waited_for(drain: Drain) -> None:
-    """Of the one pod that has all of these: it is gone, and the next one goes."""
+    """One pod has all of these: it is gone, and the next one goes."""
     await drain.claim("no-volume")
     await drain.kube.patch(f"{VOLUMES}/pv-no-volume", {"metadata": {"finalizers": None}})
     await drain.kube.delete(f"{VOLUMES}/pv-no-volume")

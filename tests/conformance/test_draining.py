@@ -62,8 +62,8 @@ async def conditions(drain: Drain, of: dict[str, tuple[str, timedelta]]) -> None
 
 
 async def test_d07_d08_d09_d10_d11_a_dead_kubelet_is_not_waited_for(drain: Drain) -> None:
-    """It is asked to evict all the same (I12; MCM deletes at once). What is overdue, and volumes, are waited for only
-    while somebody can confirm that they have gone."""
+    """It is asked to evict all the same (I12; MCM deletes at once). Overdue pods and volumes are waited for only while
+    somebody can confirm that they have gone."""
     await drain.pod("web-1", grace=1)
     await drain.waits()
     drain.later(60)  # its grace period has ended
@@ -102,7 +102,7 @@ async def test_d13_a_drain_that_fails_before_its_deadline_is_tried_again(
 
 
 def failing(error_class: ErrorClass) -> Callable[[DrainInput], DrainOutput]:
-    """A gentle pass that never ends, a forced one that fails, and that nobody but the workflow tries again."""
+    """A gentle pass that never ends, and a forced one that fails and that only the workflow tries again."""
 
     def drain(input: DrainInput) -> DrainOutput:
         if input.force:
@@ -149,7 +149,7 @@ async def test_d14_out_of_reach_waits_and_force_is_the_way_out(
     handle = await at_the_drain_deadline(temporal, machines, ErrorClass.TRANSIENT)
     seen = await reason(handle, "ProviderUnavailable")
     assert (seen.status.phase, seen.drained) == (Phase.TERMINATING, False)
-    await called(machines, "drain_node", 6)  # and however often it is tried, it is said once
+    await called(machines, "drain_node", 6)  # and however often it is tried, it is told once
     told = [h.reason for h in (await state(handle)).journal]
     assert (told.count("DrainForced"), told.count("ProviderUnavailable")) == (1, 1)
     assert machines.stubs.called("delete_machine") == []
@@ -159,7 +159,7 @@ async def test_d14_out_of_reach_waits_and_force_is_the_way_out(
 
 
 async def test_d15_a_node_that_cannot_be_cordoned_is_not_drained(drain: Drain) -> None:
-    """Else new pods would come while the old ones go. MCM: the node condition; ours is the cordon and an Event."""
+    """Otherwise new pods would come while the old ones go. MCM: the node condition; ours is the cordon and an Event."""
     drain.world.frame.faults.append(FaultRule(operation="patch nodes", code="InternalError"))
     await drain.pod("web-1")
     with pytest.raises(ApplicationError, match="Kubernetes API"):

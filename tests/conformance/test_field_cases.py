@@ -47,7 +47,7 @@ MUST_TAGS = {"kubernetes.io/cluster/shoot--test--one": "1", "kubernetes.io/role/
 
 
 async def test_p01_killed_five_times_between_create_and_recording(one: OneMachine) -> None:
-    """Nothing of the answer is kept, and reads lag: every time the same VM."""
+    """Nothing of the answer is kept, and reads lag: every time it is the same VM."""
     one.cloud.frame.lag.describe_after_create = 60.0
     made = [await one.create() for _ in range(3)]
     one.cloud.frame.lag.describe_after_create = 0.0
@@ -132,7 +132,7 @@ def test_p09_a_403_of_terminate(cloud: AwsCloud, there: bool) -> None:
 
 
 async def test_p11_a_sweep_knows_the_owner_of_a_vm_that_nobody_has_recorded_yet(machines: Machines) -> None:
-    """Its workflow is there before it; so no grace is needed."""
+    """Its workflow exists before the VM; so no grace period is needed."""
     machines.stubs.holds["create_machine"] = asyncio.Event()
     handle = await machines.start(machines.new_state("m-1"))
     await called(machines, "create_machine")
@@ -236,14 +236,15 @@ async def test_p25_creating_goes_before_deleting_before_looking(machines: Machin
 
 @pytest.mark.parametrize("reserved", [False, True], ids=["P27", "P29"])
 def test_p27_p29_a_nic_without_a_vm_is_deleted(cloud: AwsCloud, reserved: bool) -> None:
-    """Found by its uid tag. One that the cloud does not let go yet is left for the next pass, and is no failure."""
+    """It is found by its uid tag. One that the cloud does not release yet is left for the next pass, and is no
+    failure."""
     plain = cloud.spec()["networkInterfaces"][0]
     given = machine(cloud, networkInterfaces=[plain, {**plain, "deleteOnTermination": False}])
     vm = cloud.driver.create_machine(given.creation()).provider_id
     cloud.do(lambda: cloud.ec2.kill(instance(vm)))
     (nic,) = cloud.left(given.machine.uid)["networkInterfaces"]
     rule = fault(cloud, "DeleteNetworkInterface", "InvalidNetworkInterface.InUse" if reserved else None)
-    given.spec = cloud.spec()  # nothing is to be kept
+    given.spec = cloud.spec()  # nothing should be kept
     first = cloud.driver.delete_machine(given.deletion())
     assert rule.hits == 1
     assert first.evidence is Evidence.PRESENT
@@ -327,7 +328,7 @@ def taints(*keys: str) -> list[dict[str, str]]:
 
 
 async def between_read_and_write(one: OneMachine, deed: Coroutine[Any, Any, Any], theirs: dict[str, Any]) -> None:
-    """Somebody else writes the Node after the deed has read it and before it writes."""
+    """Somebody else writes the Node after the activity has read it and before it writes."""
     one.world.frame.reset_journal()
     late = FaultRule(operation="patch nodes", delay=0.5)
     one.world.frame.faults.append(late)
@@ -360,7 +361,7 @@ def template(*taint_keys: str, **labels: str) -> NodeTemplate:
 
 
 async def test_a_changed_template_on_a_living_node(one: OneMachine) -> None:
-    """What others own stays, a taint that others removed stays away, an edit of a key of ours is set right."""
+    """What others own stays, a taint that others removed stays away, an edit of one of our keys is corrected."""
     theirs = {"labels": {"theirs": "1"}, "annotations": {"theirs": "1"}}
     body = {"metadata": {"name": NODE, **theirs}, "spec": {"providerID": VM, "taints": taints("theirs")}}
     await one.world.kube.create(NODES, body)

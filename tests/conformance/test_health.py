@@ -64,7 +64,7 @@ def test_h04_to_h07_h13_h14_running_and_unknown(before: Phase, facts: NodeFacts 
 
 
 async def test_h01_h02_h03_pending_too_long_is_failed(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """By its age, whatever happened in between."""
+    """It is Failed by its age, whatever happened in between."""
     timings = Timings(vm_look=timedelta(days=1))
     machines.stubs.then("look_at_node", *[looked(ready=False)] * 9)
     handle = await machines.start(machines.new_state("m-1", timings=timings, creation_timeout=timedelta(minutes=20)))
@@ -148,7 +148,7 @@ async def test_h10_with_disable_health_timeout_it_stays_unknown(
 async def test_m01_each_of_two_machines_of_no_pool_fails_by_itself(
     temporal: WorkflowEnvironment, machines: Machines
 ) -> None:
-    """A permit is a pool's to give (M2 to M9); a machine of no pool needs none."""
+    """A permit is given by a pool (M2 to M9); a machine of no pool needs none."""
     machines.stubs.then("look_at_node", *[looked(exists=False)] * 4)
     handles = [await unknown(machines, name) for name in ("m-1", "m-2")]
     for handle in handles:
@@ -219,7 +219,8 @@ flaps = st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9)), min_size=1, ma
 
 @given(flaps)
 def test_flapping_cannot_put_the_deadline_off(spells: list[tuple[int, int]]) -> None:
-    """Minutes ill and well in turn, each shorter than the timeout: the clock adds up what it was ill."""
+    """Ill and well in turn for minutes, each time shorter than the timeout: the clock adds up the time that it was
+    ill."""
     illness, now, ill_so_far = None, NOW, timedelta(0)
     for ill, well in spells:
         illness = fall_ill(illness, now, TIMEOUT)
@@ -295,7 +296,7 @@ OUTAGE = Reachability(reachable=False, message="demo cannot be reached", time=NO
 async def test_f01_f02_with_both_readable_it_is_decided(
     temporal: WorkflowEnvironment, machines: Machines, was_away: bool
 ) -> None:
-    """Whether there was an outage before makes no difference."""
+    """It makes no difference whether there was an outage before."""
     machines.stubs.then("look_at_node", *[looked(ready=False)] * 2)
     handle = await unknown(machines)
     if was_away:

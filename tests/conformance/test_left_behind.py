@@ -1,5 +1,5 @@
-"""What is left of VMs that are gone: their Nodes, found by label, providerID, uid and the names of what the deletion
-deleted; and calls that would make a VM for a machine that leaves."""
+"""What is left of VMs that are gone: their Nodes, found by label, providerID, uid and the names of the VMs that were
+deleted; and calls that would make a VM for a leaving machine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named(
     """Its create call never answered, its kubelet joined, and nobody has connected the two."""
     monkeypatch.setattr(looks, "PAGE", page)
     await one.deeds.node("ip-10-0-0-1", VM.replace("eu-west-1", "eu-west-1a"))  # as the cloud-controller-manager says
-    for number in range(4):  # none of them is anybody's that is gone
+    for number in range(4):  # none of them belongs to a VM that is gone
         await one.deeds.node(f"other-{number}", f"aws:///eu-west-1/i-9{number}")
     await one.deeds.node("nobodys")
     assert (await forget(one, vms={VM: ""})).left == []
@@ -64,7 +64,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named(
 
 
 async def test_p77_by_the_name_that_the_cloud_gave_it(one: OneMachine) -> None:
-    """And only with its providerID: the name may be another VM's by now. One without any is named."""
+    """It counts only with its providerID: the name may be another VM's by now. A Node without one is named."""
     await one.deeds.node("a", VM)
     await one.deeds.node("b", OTHER_VM)
     await one.deeds.node("c")
@@ -84,7 +84,7 @@ async def test_what_has_joined_is_found_without_reading_all_nodes(one: OneMachin
 
 
 async def test_p78_a_labelled_node_of_another_vm(one: OneMachine) -> None:
-    """Of a VM of the machine's own it goes; of any other it stays, and is named for what it is."""
+    """A Node of one of the machine's own VMs goes; one of any other VM stays, and is named for what it is."""
     await one.deeds.node("deleted", OTHER_VM, labels=LABELS)
     await one.deeds.node("former-life", "aws:///eu-west-1/i-4", labels=LABELS)
     await one.deeds.node("theirs", THIRD_VM, labels=LABELS)
@@ -104,7 +104,8 @@ async def test_p78_a_labelled_node_of_another_vm(one: OneMachine) -> None:
 
 
 async def test_p77_a_deletion_says_which_vms_it_has_deleted(one: OneMachine) -> None:
-    """Also their names, which EC2 tells only of those that live; and across a pass that finds nothing any more."""
+    """It also tells their names, which EC2 gives only for living ones, even after a pass that no longer finds
+    anything."""
     made = await one.create()
     one.cloud.set_delays(0.0, 3600.0)
     activities, input = MachineActivities(one.deeds.deps), DeleteInput(target=one.target())
@@ -127,7 +128,7 @@ async def test_p77_what_it_has_deleted_is_forgotten(machines: Machines) -> None:
 
 
 async def observed(handle: Handle, facts: NodeFacts) -> MachineState:
-    """When it has been worked on."""
+    """Waits until the news has been worked on."""
     before = (await state(handle)).messages
     await handle.signal(MachineWorkflow.observe, facts)
     return await eventually(lambda: state(handle), lambda s: s.messages > before, "the facts taken")
@@ -170,7 +171,7 @@ async def test_p78_a_node_of_a_former_life_is_neither_news_nor_a_twin(machines: 
 async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
     one: OneMachine, monkeypatch: pytest.MonkeyPatch, phase: str, status: WorkflowExecutionStatus, words: str
 ) -> None:
-    """The account in which the first try may have made one is told all the same."""
+    """It still tells the account in which the first try may have made one."""
     answers_within(one, monkeypatch, 0.1)
     one.cloud.frame.faults.append(FaultRule(service="ec2", operation="RunInstances", code="InternalError"))
     with pytest.raises(ApplicationError) as first:
@@ -190,7 +191,7 @@ async def test_p79_no_later_try_makes_a_vm_of_a_machine_that_leaves(
 async def test_p79_what_a_former_try_makes_meanwhile_is_waited_for(
     one: OneMachine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its call was on its way when the try was given up, and no look sees yet what it makes."""
+    """The call was on its way when the try was given up, and no look shows yet what it makes."""
     answers_within(one, monkeypatch, 1.5)
     one.cloud.frame.lag = one.cloud.frame.lag.model_copy(update={"describe_after_create": 1.0})
     made = await one.create()
@@ -221,8 +222,8 @@ def not_wanted(account_id: str = "") -> ApplicationError:
 async def test_p79_a_deletion_shows_at_once_while_the_create_call_is_in_flight(
     machines: Machines, account: str
 ) -> None:
-    """As a search attribute of the run, which the call reads before it makes anything. A call that came so far before
-    counts as one without an answer."""
+    """It shows as a search attribute of the run, which the call reads before it makes anything. A call that had got
+    further counts as one without an answer."""
     hold = machines.stubs.holds["create_machine"] = asyncio.Event()
     machines.stubs.then("create_machine", not_wanted(account))
     handle = await machines.start(machines.new_state("m-1"))
@@ -298,7 +299,7 @@ async def test_the_id_is_said_when_the_api_server_fails_after_the_create_call(on
 async def test_a_node_that_joined_before_its_vm_was_found_may_have_lost_its_taint(
     machines: Machines, age: timedelta, warned: bool
 ) -> None:
-    """By a run that was reset, or a former life."""
+    """It was made ready by a run that was reset, or by a former life."""
     machines.stubs.always["remove_ready_taint"] = ReadyOutput(removed=False)
     handle = await machines.start(machines.new_state("m-1", Timings()))
     seen = await reason(handle, "NodeNotSeen")

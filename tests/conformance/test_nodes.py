@@ -58,7 +58,7 @@ async def test_p72_both_are_named_at_the_machine_until_one_is_gone(machines: Mac
 
 
 async def test_p72_a_twin_that_comes_while_it_is_drained_is_drained_too(machines: Machines) -> None:
-    """What is to be drained is looked for at the beginning of a drain: it begins anew."""
+    """What is to be drained is looked up at the beginning of a drain, so the drain begins again."""
     machines.stubs.holds["drain_node"] = asyncio.Event()
     handle = await running(machines)
     await delete(handle)
@@ -156,7 +156,7 @@ async def test_p74_what_cannot_be_proven_stays_and_is_said(
 
 
 async def test_nobody_is_waited_for_long(machines: Machines) -> None:
-    """The worker of the cluster is away. The VM, which costs money, is not kept for that."""
+    """The cluster's worker is away. The VM, which costs money, is not kept for that."""
     await machines.workers[cluster_queue(machines.prefix, machines.prefix)].shutdown()
     machines.stubs.then("look_at_vm", VmLook(state="gone"))
     machines.stubs.then("create_machine", refers_to())
@@ -173,7 +173,7 @@ async def test_nobody_is_waited_for_long(machines: Machines) -> None:
 
 @workflow.defn(name="MachineClassWorkflow", sandboxed=False)
 class Farewell:
-    """Stands for a class."""
+    """Takes the place of a class."""
 
     @workflow.run
     async def run(self) -> str:
@@ -219,7 +219,7 @@ async def test_p76_the_vm_is_gone_and_the_cluster_too(machines: Machines) -> Non
 
 
 async def test_p76_nobody_polls_the_cluster_any_more(machines: Machines) -> None:
-    """Nor is a last Event waited for, that nobody will write."""
+    """A last Event that nobody will write is not waited for either."""
     handle = await running(machines, timings=BRIEF)
     await machines.workers[cluster_queue(machines.prefix, machines.prefix)].shutdown()
     await observe(handle, machines.facts(ready=False, twins=["twin"]))

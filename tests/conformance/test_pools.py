@@ -67,7 +67,7 @@ async def test_s07_a_machine_that_is_marked_on_its_node(live: LivePool) -> None:
 
 
 def mark(pool: LivePool, machine: str) -> None:
-    """As cluster-autoscaler's cloud provider does it."""
+    """Marks it as cluster-autoscaler's cloud provider does."""
     marks = (f"{PRIORITY_ANNOTATION}=1", f"{MARKED_ANNOTATION}=2026-01-01T00:00:00Z")
     pool.stack.kubectl("annotate", "node", node_of(pool, machine), *marks)
 
@@ -91,7 +91,7 @@ async def test_s11_a_deletion_that_cannot_be_told(pool: Pool, temporal: Workflow
 
 
 async def test_m09_a_pool_that_is_not_there(temporal: WorkflowEnvironment, machines: Machines) -> None:
-    """Nobody gives the permit: it stays Unknown and says what it waits for; deleted, it goes."""
+    """Nobody gives the permit: the machine stays Unknown and says what it waits for; deleted, it goes."""
     nobody = Listening(machines, f"p{uuid.uuid4().hex[:8]}")
     handle = await nobody.running(health_timeout=timedelta(minutes=10))
     sick: dict[str, Any] = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}
@@ -126,7 +126,7 @@ def test_u03_u06_other_strategies_are_refused(strategy: str) -> None:
 
 
 async def test_tag_update_in_the_middle_of_a_rollout(pool: Pool) -> None:
-    """No revision more, no machine more; what is made from then on has the tag from its birth."""
+    """There is no further revision and no further machine; what is made from then on has the tag from its birth."""
     await pool.ready(spec(2))
     await pool.class_changed(snapshot(2, image=2, habits=(SLOW,)))
     await pool.when(lambda s: any(m.revision == 2 for m in s.members.values()), "the first new one")
@@ -143,8 +143,8 @@ async def test_tag_update_in_the_middle_of_a_rollout(pool: Pool) -> None:
 
 
 async def test_p15_labels_that_somebody_takes_off(live: LivePool) -> None:
-    """A member is a member by its workflow, whatever its Node says: none is made in its place. One more that is wanted
-    is made, and is the only one."""
+    """A member is a member by its workflow, whatever its Node says: none is made in its place. When one more is wanted,
+    only that one is made."""
     await live.start(pool_spec(3))
     await live.rolled_out(3)
     for node in [n["metadata"]["name"] for n in live.nodes()]:
@@ -156,8 +156,8 @@ async def test_p15_labels_that_somebody_takes_off(live: LivePool) -> None:
 
 
 async def test_p19_a_pool_that_starves_holds_up_no_other(stack: Stack) -> None:
-    """Both must roll, and for one of them there is no capacity: the other is done, and the one says what it waits for.
-    Its old machines stay."""
+    """Both must roll, and for one of them there is no capacity: the other finishes, and this one says what it waits
+    for. Its old machines stay."""
     starving, other = LivePool(stack, "starving"), LivePool(stack, "other")
     rule = FaultRule(
         service="ec2", operation="RunInstances", match=OTHER_IMAGE, code="InsufficientInstanceCapacity", times=None

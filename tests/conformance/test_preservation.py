@@ -1,4 +1,4 @@
-"""Preservation: machine-controller-manager's cases that are about the Node, and the one that it has no test for.
+"""Preservation: machine-controller-manager's cases about the Node, and the one that it has no test for.
 docs/conformance.md is the table; most of its cases are rows of tests/test_preservation_rows.py."""
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ def said(found: Object) -> dict[str, str]:
 
 
 def parts(whole: dict[str, str]) -> Iterator[dict[str, str]]:
-    """What may be on the Node when it was not all written."""
+    """What may be on the Node when not all of it was written."""
     for count in range(len(whole) + 1):
         yield from map(dict, combinations(whole.items(), count))
 
 
 def test_k17_what_was_interrupted_is_completed() -> None:
-    """Whatever of it somebody has taken away: the next write has it all, and the end leaves nothing of ours."""
+    """Whatever part somebody has removed, the next write completes it, and the end leaves nothing of ours."""
     begun = said(written(node(), on=True))
     assert begun == {SCALE_DOWN_DISABLED: "true", SCALE_DOWN_DISABLED_BY_PRESERVATION: "m-1"}
     for part in parts(begun):
@@ -77,7 +77,7 @@ def test_k17_what_was_interrupted_is_completed() -> None:
     ],
 )
 def test_k18_a_persons_cordon_stays(cordon: dict[str, str], stays: bool) -> None:
-    """When it begins, when the machine is well again, and when it ends."""
+    """It stays when the preservation begins, when the machine is well again, and when the preservation ends."""
     found = node(cordon, cordoned=True)
     for more in ({"on": True}, {"on": True, "uncordon": True}, {"on": False, "uncordon": True}, {"on": False}):
         found = written(found, **more)
@@ -86,7 +86,7 @@ def test_k18_a_persons_cordon_stays(cordon: dict[str, str], stays: bool) -> None
 
 @pytest.mark.parametrize("value", ["true", "false"])
 def test_k20_scale_down_disabled_that_a_person_has_set_stays(value: str) -> None:
-    """It has no marker of ours, or one that remembers the person; what is ours goes."""
+    """It has no marker of ours, or one that remembers the person; ours goes."""
     theirs = node({SCALE_DOWN_DISABLED: value})
     assert said(written(theirs, on=False)) == {SCALE_DOWN_DISABLED: value}
     during = written(theirs, on=True)
@@ -102,7 +102,7 @@ MOMENTS = ("Running", "Unknown", "Failed", "drained", "asked its pool")
 @pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("grant", [NOBODY, AUTO], ids=["its pool has none", "a slot is on its way"])
 def test_preservation_set_in_the_same_instant_as_failure(value: str, moment: str, grant: PreservedBy) -> None:
-    """Whichever comes first, by a moment: it is asked for, its pool is told so, and it is kept."""
+    """Whichever comes first by a moment, the machine is wanted, its pool is told so, and it is kept."""
     o = machine(R)
     steps: tuple[dict[str, Any], ...] = (
         {"phase": R},

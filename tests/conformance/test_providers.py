@@ -19,7 +19,7 @@ def names(cloud: AwsCloud, resources: list[str]) -> set[str]:
 
 
 def test_v1_the_tag_name_is_the_machines_own(cloud: AwsCloud) -> None:
-    """At launch, and in a hot update too: a class that changes it changes nothing."""
+    """It is so at launch, and in a hot update too: a class that changes it changes nothing."""
     class_tags = cloud.spec()["tags"]
     given = machine(cloud, tags={**class_tags, "Name": "web"})
     vm = cloud.driver.create_machine(given.creation()).provider_id
@@ -58,7 +58,7 @@ def test_v2_what_resource_exhausted_is(cloud: AwsCloud, code: str, error_class: 
 
 
 async def test_v3_reads_that_do_not_show_the_new_vm(one: OneMachine) -> None:
-    """The creation needs no read after its write, so there is nothing to time out: it has its VM, and so has the next
+    """The creation needs no read after its write, so there is nothing to time out: it has its VM, and so does the next
     try, whatever reads show."""
     one.cloud.frame.lag.describe_after_create = 3600.0
     first = await one.create()

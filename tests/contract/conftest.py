@@ -17,7 +17,7 @@ from resources.settings import ClusterSettings, Settings
 
 @pytest.fixture(scope="session", params=["simulator", "real"])
 async def kube(request: pytest.FixtureRequest) -> AsyncIterator[KubeTarget]:
-    """A Kubernetes API server with an administrator's token; only its signing requests are written by others."""
+    """A Kubernetes API server with an administrator's token; others write only its signing requests."""
     if request.param == "simulator":
         async with simulated() as target:
             yield target
@@ -35,7 +35,7 @@ async def kube_client(kube: KubeTarget) -> AsyncIterator[ApiClient]:
 
 @pytest.fixture
 async def deps(kube: KubeTarget, tmp_path: Path) -> AsyncIterator[Deps]:
-    """What activities need of a worker, for the cluster `demo`; nobody is at Temporal's end."""
+    """What activities need of a worker, for the cluster `demo`; there is no Temporal server."""
     (tmp_path / "kubeconfig").write_text(kube.kubeconfig())
     settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
     nobody = SimpleNamespace(service_client=SimpleNamespace(config=SimpleNamespace(runtime=None)))

@@ -41,7 +41,7 @@ async def rights(kube: KubeTarget) -> AsyncIterator[None]:
 
 
 async def new_token(kube: KubeTarget) -> str:
-    """One that the server knows: a bootstrap token, which can be revoked."""
+    """A new token that the server knows: a bootstrap token, which can be revoked."""
     part, secret = secrets.token_hex(3), secrets.token_hex(8)
     content = {"token-id": part, "token-secret": secret, "usage-bootstrap-authentication": "true"}
     body = {
@@ -117,7 +117,7 @@ async def test_a_watch_outlives_its_tokens(
 async def test_client_certificates_are_read_again(
     kube: KubeTarget, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """And a key that is not the certificate's, as in the middle of a rotation, is not taken."""
+    """A key that is not the certificate's, as in the middle of a rotation, is not taken."""
     monkeypatch.setattr(kubeconfig, "LOOK_EVERY", 0.0)
     monkeypatch.setattr(kubeconfig, "LOOK_SOON", 0.0)
     plugin = Plugin(tmp_path)
@@ -140,7 +140,7 @@ async def test_client_certificates_are_read_again(
 
 
 async def who(api: Kube) -> str:
-    """As whom the server knows us."""
+    """The user that the server takes us for."""
     kind = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     review = await api.create("/apis/authentication.k8s.io/v1/selfsubjectreviews", kind)
     return str(review["status"]["userInfo"]["username"])

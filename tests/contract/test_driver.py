@@ -151,7 +151,7 @@ def test_two_living_vms_of_one_machine_are_a_conflict_that_names_both(cloud: Clo
 
 
 def test_a_living_vm_of_the_name_is_found_with_the_uid_in_one_listing(cloud: Cloud) -> None:
-    """Of a former life: none may be made beside it. One on its way out takes no name."""
+    """It is of a former life, and none may be made beside it. A VM on its way out takes no name."""
     cloud.set_delays(boot=0.0, terminate=60.0)
     former = machine(cloud)
     made = cloud.driver.create_machine(former.creation())
@@ -190,11 +190,11 @@ def test_another_installations_vm_takes_no_name_and_one_without_a_tag_may_be_our
             cloud.driver.get_machine_status(given.status())
         assert isinstance(answer.value, NameTaken) is taken
         listed = cloud.driver.list_machines(given.listing()).machines
-        assert [vm.installation for vm in listed] == [theirs_is or None]  # who asks says which are its own
+        assert [vm.installation for vm in listed] == [theirs_is or None]  # the caller decides which are its own
 
 
 def test_the_post_start_update_adds_the_tag_of_the_installation(cloud: Cloud) -> None:
-    """To a VM that was made before there was one; where tagging is not allowed it lives without."""
+    """A VM that was made before there was such a tag gets it; where tagging is not allowed, it lives without."""
     given = machine(cloud)
     made = cloud.driver.create_machine(given.creation())
     given.machine = given.machine.model_copy(update={"installation": "here"})
@@ -207,7 +207,7 @@ def test_the_post_start_update_adds_the_tag_of_the_installation(cloud: Cloud) ->
 
 
 def another_life(former: Given) -> Given:
-    """Of the same cluster and machine name."""
+    """Another life of the same cluster and machine name."""
     return Given(former.cloud, former.machine.model_copy(update={"uid": str(uuid.uuid4())}), former.spec)
 
 
@@ -457,7 +457,7 @@ def test_a_spec_that_is_wrong_is_refused_before_any_call(cloud: Cloud) -> None:
 
 
 def everything_said(error: BaseException) -> str:
-    """Its text, and that of whatever is chained to it."""
+    """The error's text, and that of everything chained to it."""
     chained: list[Any] = [error, error.__cause__, error.__context__]
     return " ".join(f"{e!r} {getattr(e, '__dict__', {})}" for e in chained if e is not None)
 

@@ -357,7 +357,7 @@ def test_zones_follow_subnets(cloud: Served) -> None:
         ({"SubnetId": f"subnet-{UNKNOWN}"}, "InvalidSubnetID.NotFound"),
         ({"SecurityGroupIds": [f"sg-{UNKNOWN}"]}, "InvalidGroup.NotFound"),
         ({"InstanceType": "zz9.large"}, "InvalidParameterValue"),
-        ({"InstanceType": "x1.32xlarge"}, "InvalidParameterValue"),  # exists in EC2, not in this world
+        ({"InstanceType": "x1.32xlarge"}, "InvalidParameterValue"),  # exists in EC2, but not in this world
         ({"InstanceType": "m7g.large"}, "InvalidParameterValue"),  # arm64, the image is not
         ({"IamInstanceProfile": {"Name": "nope"}}, "InvalidParameterValue"),
         ({"IamInstanceProfile": {"Arn": "nodes"}}, "InvalidParameterValue"),
@@ -457,7 +457,7 @@ def test_a_subnet_runs_out_of_addresses(serve: Callable[..., Served]) -> None:
     cloud.client.terminate_instances(InstanceIds=[first["InstanceId"]])
     cloud.until(first["InstanceId"], "terminated")
     again = cloud.run()
-    assert again["PrivateIpAddress"] == first["PrivateIpAddress"]  # so is its node name: a trap worth having
+    assert again["PrivateIpAddress"] == first["PrivateIpAddress"]  # and so is its node name: a trap worth keeping
 
 
 def test_an_address_rests_before_it_is_used_again(cloud: Served) -> None:

@@ -1,4 +1,4 @@
-"""What Hostler itself rests on, through its own code: tokens, node template, ready taint, drain and watch."""
+"""What Hostler itself depends on, through its own code: tokens, node template, ready taint, drain and watch."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def deps(kube: KubeTarget, temporal: WorkflowEnvironment, tmp_path: Path) 
 
 @pytest.fixture
 async def node(kube: KubeTarget) -> AsyncIterator[str]:
-    """A Node with the ready taint and one of somebody else."""
+    """A Node with the ready taint and somebody else's."""
     taints = [{"key": k, "effect": "NoSchedule"} for k in (INSTANCE_NOT_READY_TAINT, "example.com/theirs")]
     name = f"n-{uuid.uuid4().hex[:8]}"
     await kube.create(NODES, {"metadata": {"name": name}, "spec": {"providerID": VM, "taints": taints}})
@@ -117,7 +117,7 @@ async def test_drain(kube: KubeTarget, drain: Drain) -> None:
 
 
 async def test_drain_says_which_budgets_stand_in_the_way(drain: Drain) -> None:
-    """One that can never allow it; then several, which the API server does not name."""
+    """First one that can never allow it; then several, which the API server does not name."""
     await drain.pod("web-1", labels={"app": "web"})
     await drain.budget("web", {"matchLabels": {"app": "web"}}, currentHealthy=1, expectedPods=1)
     blocked = "default/web-1 blocked by PDB web (0 disruptions allowed), force at 14:05"
@@ -133,7 +133,7 @@ async def test_drain_says_which_budgets_stand_in_the_way(drain: Drain) -> None:
 
 
 async def test_drain_comes_again_when_the_api_server_says(kube: KubeTarget, drain: Drain) -> None:
-    """A budget that no controller has seen yet: Retry-After, 10 s."""
+    """No controller has seen the budget yet: Retry-After, 10 s."""
     await drain.pod("web-1", labels={"app": "web"})
     selector = {"matchLabels": {"app": "web"}}
     drain.made.append(f"{BUDGETS}/web")
@@ -150,7 +150,7 @@ async def test_drain_comes_again_when_the_api_server_says(kube: KubeTarget, drai
 
 
 async def test_drain_leaves_a_pod_alone_that_comes_back(kube: KubeTarget, drain: Drain) -> None:
-    """By its own tolerations, after the second in which the drain began."""
+    """It comes back by its own tolerations, after the second in which the drain began."""
     made = await drain.pod("web-1", tolerations=({"operator": "Exists"},))
     began = datetime.fromisoformat(made["metadata"]["creationTimestamp"]) - timedelta(seconds=1)
     assert (await drain.once(since=began)).left == ["default/web-1: came back: it tolerates the cordon"]
@@ -181,7 +181,7 @@ async def test_drain_moves_volumes_one_at_a_time(drain: Drain) -> None:
 
 
 async def test_watch(kube: KubeTarget, deps: Deps) -> None:
-    """From a list's version on: every change, in order."""
+    """The watch starts from a list's version: it tells every change, in order."""
     api: Kube = await deps.clusters.get("demo")
     version = (await api.get("/api/v1/nodes"))["metadata"]["resourceVersion"]
     name = f"w-{uuid.uuid4().hex[:8]}"

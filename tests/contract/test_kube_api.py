@@ -1,4 +1,4 @@
-"""Objects over the Kubernetes API: what Hostler, its kubelets and its controllers rest on, of any server."""
+"""Objects over the Kubernetes API: what Hostler, its kubelets and its controllers expect of any server."""
 
 from __future__ import annotations
 

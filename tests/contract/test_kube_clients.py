@@ -33,7 +33,7 @@ async def apply(
 
 
 async def test_server_side_apply(kube: KubeTarget, request: pytest.FixtureRequest) -> None:
-    """The simulator refuses it with words; a real server tracks who owns which field."""
+    """The simulator refuses it with a message; a real server tracks who owns which field."""
     name = f"ssa-{uuid.uuid4().hex[:6]}"
     status, body = await apply(kube, name, "a", {"k": "1", "j": "1"})
     if request.node.callspec.params["kube"] == "simulator":

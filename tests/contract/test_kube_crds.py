@@ -145,7 +145,8 @@ async def test_custom_objects_are_watched(machines: Machines) -> None:
 
 
 async def test_a_watch_from_before_the_servers_memory_is_410(machines: Machines) -> None:
-    """A real server remembers what happened since it began to follow a kind: for one defined just now, no version 1.
+    """A real server remembers what has happened since it began to follow a kind: for a kind defined just now, version 1
+    is not among that.
 
     That etcd was compacted does not matter to it, neither for watches nor for lists: both come from its memory.
     """

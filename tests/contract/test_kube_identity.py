@@ -1,4 +1,4 @@
-"""Who may call the Kubernetes API, and what for: how a machine joins, and what its kubelet may do then."""
+"""Access to the Kubernetes API: who may call it and what for, how a machine joins, and what its kubelet may do then."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ ENCIPHERMENT = ("digital signature", "key encipherment", "client auth")
 
 @pytest.fixture(scope="module")
 async def token(kube: KubeTarget) -> str:
-    """A bootstrap token, from when on the server knows it."""
+    """A bootstrap token, returned once the server knows it."""
     await bootstrap_secret(kube)
     async with asyncio.timeout(DEADLINE):
         while True:
@@ -45,7 +45,7 @@ async def token(kube: KubeTarget) -> str:
 
 @contextlib.asynccontextmanager
 async def kubelet(kube: KubeTarget, token: str, name: str) -> AsyncIterator[KubeTarget]:
-    """The API as the kubelet of that node sees it, with the identity that it got by the token."""
+    """The API as the kubelet of that node sees it, with the identity that it got with the token."""
     authority = kube.ca_file.read_text()
     pool = ConnectionPool()
     try:

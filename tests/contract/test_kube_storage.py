@@ -34,7 +34,7 @@ def attachment(name: str, volume: str, node: str) -> Obj:
 
 @pytest.fixture
 async def made(kube: KubeTarget) -> AsyncIterator[list[str]]:
-    """Paths of what a test makes: removed after it, protected or not."""
+    """Paths of what a test makes, removed afterwards even if protected."""
     paths: list[str] = []
     yield paths
     for path in paths:
@@ -87,7 +87,7 @@ async def test_a_claim_is_bound_once_and_protected(kube: KubeTarget, made: list[
     assert answer.reason == "422 Invalid"
     assert "spec is immutable after creation" in answer.message
     assert (await kube.delete(path))["metadata"]["deletionTimestamp"]
-    assert (await kube.get(path))["metadata"]["deletionTimestamp"]  # until whoever protects it lets it go
+    assert (await kube.get(path))["metadata"]["deletionTimestamp"]  # until its protector lets it go
 
 
 @pytest.mark.parametrize(

@@ -109,7 +109,7 @@ async def test_initial_events_end_with_a_bookmark(kube: KubeTarget) -> None:
 
 
 async def test_a_watch_from_the_future_says_nothing_and_a_list_refuses(kube: KubeTarget) -> None:
-    """The trap of an etcd that was restored from a backup: such a watch is silent, also about what happens now."""
+    """The trap of an etcd that was restored from a backup: such a watch is silent, even about what happens now."""
     future = str(int(await version_of(kube)) + 1_000_000)
 
     async def follow(version: str) -> list[Obj]:

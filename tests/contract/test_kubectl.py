@@ -77,7 +77,7 @@ async def test_get_prints_tables_and_other_forms(kube: KubeTarget, kubectl: Kube
 async def test_get_watch_follows_changes(kube: KubeTarget, kubectl: Kubectl) -> None:
     group = unique("g")
     name = await make_node(kube, group=group)
-    # Of a list: of one object kubectl drops the first event, and with it a change that comes before its watch is open.
+    # A list: for one object kubectl drops the first event, and with it a change that comes before its watch is open.
     process = await kubectl.start("get", "nodes", "-l", f"group={group}", "-w", "--no-headers")
     try:
         assert process.stdout is not None
@@ -133,7 +133,7 @@ async def test_apply_creates_changes_and_leaves_alone(kube: KubeTarget, kubectl:
     wrong = kubectl.manifest("wrong", {**machine, "spec": {"replicas": 2, "junk": 1}})
     code, _, err = await kubectl.run("apply", "-f", wrong)
     assert code != 0
-    # kubectl asks the server, or, before the server has published the new schema everywhere, judges by itself.
+    # kubectl asks the server, or, before the server has published the new schema everywhere, judges on its own.
     assert 'unknown field "spec.junk"' in err or 'unknown field "junk"' in err
     await kubectl("delete", "-f", file)
     await kubectl("delete", "crd", f"machines.{group}")

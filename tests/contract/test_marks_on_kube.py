@@ -65,7 +65,7 @@ async def test_marks_come_and_go(kube: KubeTarget, deps: Deps, nodes: list[str])
 async def test_a_node_that_somebody_else_has_written_is_read_again(
     kube: KubeTarget, deps: Deps, nodes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A taint that is set between our read and our write: the write is refused, and nothing of theirs is lost."""
+    """A taint is set between our read and our write: the write is refused, and nothing of theirs is lost."""
     late = {"key": "late", "effect": "NoSchedule"}
     write = Kube.merge_patch
 

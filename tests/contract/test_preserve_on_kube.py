@@ -38,12 +38,12 @@ class Keeper:
         return output.value
 
     async def edit(self, spec: dict[str, Any] | None = None, **annotations: str | None) -> None:
-        """As kubectl writes it: annotate, cordon."""
+        """Edits as kubectl writes: annotate, cordon."""
         await self.kube.patch(f"{NODES}/{self.name}", {"metadata": {"annotations": annotations}, "spec": spec or {}})
 
     async def seen(self) -> tuple[dict[str, str], bool]:
         found = await self.kube.get(f"{NODES}/{self.name}")
-        # Those of controllers are none of our business.
+        # Controllers' own do not concern us.
         mine = (PRESERVE_ANNOTATION, CORDON_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_PRESERVATION)
         annotations = found["metadata"]["annotations"]
         assert annotations["color"] == "blue"
@@ -76,7 +76,7 @@ async def test_on_and_off_with_people_in_between(keeper: Keeper) -> None:
     assert await keeper(True, uncordon=True) == "when-failed"
     assert await keeper.seen() == (asked | keeper.kept("=false"), False)
 
-    await keeper.edit({"unschedulable": True})  # a person's: we lift it no more
+    await keeper.edit({"unschedulable": True})  # a person's: we no longer lift it
     assert await keeper(True, uncordon=True) == "when-failed"
     assert await keeper.seen() == (asked | keeper.kept("=false"), True)
 
@@ -87,7 +87,8 @@ async def test_on_and_off_with_people_in_between(keeper: Keeper) -> None:
 
 
 async def test_who_asks_anew_when_it_ends_has_asked_anew(keeper: Keeper, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between our read and our write: the write is refused, and what they ask for is neither removed nor missed."""
+    """They do so between our read and our write: the write is refused, and what they ask for is neither removed nor
+    missed."""
     await keeper(True)
     write = Kube.merge_patch
 

@@ -1,4 +1,4 @@
-"""A second cloud, made up, which keeps the seam for clouds honest: it is as unlike the first one as one may be.
+"""A second cloud, made up, which keeps the seam for clouds honest: it is as unlike the first one as it can be.
 
 It has no regions; labels in lower case and in other characters; labels of each disk within the list of disks; network
 interfaces that are made apart, take time, carry no labels and outlive their VM; and creations that take several calls.

@@ -26,7 +26,7 @@ class FakeError(Exception):
 
 
 class NoAnswer(Exception):
-    """The reply is lost, or does not come in time."""
+    """The reply is lost, or does not arrive in time."""
 
 
 @dataclass
@@ -40,14 +40,14 @@ class Thing:
     made: float = field(default_factory=time.time)
     labelled: float = field(default_factory=time.time)
     vm: str = ""
-    """Of a disk and of a network interface that is in use."""
+    """The VM of a disk, or of a network interface that is in use."""
     ready: bool = True
     boots: float = 0.0
-    """Of a VM: when it runs."""
+    """When a VM runs."""
     ends: float | None = None
-    """Of a VM that was told to go: when it is gone."""
+    """When a VM that was told to go is gone."""
     request: str = ""
-    """Digest of what a VM was asked for with."""
+    """Digest of the request that a VM was made with."""
     token: str = ""
     name: str = ""
     console: dict[str, Any] = field(default_factory=dict)
@@ -66,19 +66,19 @@ class FakeApi:
         """Credentials to account."""
         self.lock = threading.Lock()
         self.slow = False
-        """What is made is ready only after `finish`."""
+        """While set, what is made is ready only after `finish`."""
         self.boot = self.terminate = 0.0
         self.things: dict[str, Thing] = {}
         self.count = 0
         frame.join(SERVICE)
 
     def finish(self) -> None:
-        """What is being made now is ready."""
+        """What is being made becomes ready now."""
         for thing in self.things.values():
             thing.ready = True
 
     def call(self, operation: str, credentials: str, timeout: float, **parameters: Any) -> Any:
-        """Raises FakeError, NoAnswer."""
+        """Makes a call. Raises FakeError, NoAnswer."""
         rule = self.frame.intercept(SERVICE, operation, json.dumps(parameters, sort_keys=True))
         if rule is not None and rule.delay:
             time.sleep(min(rule.delay, timeout))
@@ -108,7 +108,7 @@ class FakeApi:
         return account
 
     def _CreateNic(self, account: str, name: str) -> Thing:
-        """By its name: one that is there is answered."""
+        """Idempotent by name: an existing one is returned."""
         return self.things.setdefault(name, Thing(name, account, "nic", ready=not self.slow))
 
     def _CreateVm(self, account: str, token: str, nic: str, name: str, labels: Labels, **asked: Any) -> Thing:

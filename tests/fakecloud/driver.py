@@ -53,7 +53,7 @@ RULES = FakeProviderSpec.TAGS
 
 class FakeDriver:
     cloud: ClassVar[FakeApi]
-    """In place of an address."""
+    """The cloud itself, in place of an address."""
     page: ClassVar[int] = 100
 
     def __init__(self, settings: DriverSettings) -> None:
@@ -63,7 +63,7 @@ class FakeDriver:
     # -- creating
 
     def create_machine(self, request: CreateMachineRequest) -> MachineStatus | Making:
-        """The network interface first, by a name that follows from uid and token; with it the VM."""
+        """Makes the network interface first, by a name that follows from uid and token; then the VM with it."""
         spec = parsed(FakeProviderSpec, request.provider_spec)
         disks = [
             {"size": disk.size_gb, "labels": launch_tags(spec, request.machine, f"disks[{n}]")}
@@ -240,7 +240,7 @@ def _credentials(request: Any) -> str:
 
 
 def _nics(request: CreateMachineRequest | DeleteMachineRequest) -> str:
-    """What the names of a machine's network interfaces begin with: they carry no labels."""
+    """The prefix of the names of a machine's network interfaces: they carry no labels."""
     return f"nic-{request.machine.uid}-"
 
 

@@ -39,7 +39,7 @@ class FakeProviderSpec(ProviderSpec):
     network: Annotated[Key | None, Effect.POST_START] = None
     comment: Annotated[Key | None, Effect.NONE] = None
     labels: Annotated[Tags, Effect.HOT] = Field(default_factory=dict)
-    """Of the VM."""
+    """Labels of the VM."""
     disks: list[Disk] = Field(default_factory=list)
     console: Console = Field(default_factory=Console)
 

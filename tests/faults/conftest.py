@@ -19,5 +19,5 @@ async def shared(temporal: WorkflowEnvironment) -> AsyncIterator[Stack]:
 
 @pytest.fixture(scope="module")
 async def boundaries(temporal: WorkflowEnvironment, request: pytest.FixtureRequest) -> dict[str, list[Boundary]]:
-    """Of the flows whose every boundary is struck."""
+    """The boundaries of the flows whose every boundary is struck."""
     return await boundaries_of(temporal.client, to_find(request.module.FLOWS))

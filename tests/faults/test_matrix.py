@@ -38,7 +38,7 @@ async def test_each_invariant_sees_its_saboteurs(shared: Stack) -> None:
 
 
 async def test_i5_sees_a_look_that_takes_an_error_for_death(shared: Stack) -> None:
-    """Alone: the read that fails while the VM is well must be this machine's."""
+    """It runs alone: the read that fails while the VM is well must be this machine's."""
     rule = FaultRule(service="ec2", operation="DescribeInstances", code="Unavailable", match="InstanceIds")
     shared.simulator.call(lambda: shared.simulator.simulator.frame.faults.append(rule))
     said = await sabotaged(shared, FLOWS["whole life"], Fault("watch_machine", "killed before"), "I5")

@@ -1,4 +1,4 @@
-"""The fault matrix, second part: flows of a machine that lives, and of its class."""
+"""The fault matrix, second part: flows of a living machine, and of its class."""
 
 from __future__ import annotations
 

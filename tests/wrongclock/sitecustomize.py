@@ -1,4 +1,5 @@
-"""A Python process whose wall clock is off by the seconds that the file WALL_CLOCK_OFFSET names says at the moment.
+"""A Python process whose wall clock is off by the number of seconds that the file named by WALL_CLOCK_OFFSET holds at
+the moment.
 
 This folder on PYTHONPATH is all it takes: Python loads it before anything else. Monotonic clocks are right, as on a
 machine whose clock somebody sets.
@@ -21,7 +22,7 @@ def offset() -> float:
 
 
 class _Either(type):
-    """What C code makes is of the real class, and must pass for one of this."""
+    """What C code makes is of the real class, and must pass for one of this class."""
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, _datetime)

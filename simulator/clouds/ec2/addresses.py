@@ -12,7 +12,7 @@ from simulator.clouds.ec2.world import Subnet
 RESERVED_FIRST, RESERVED_LAST = 4, 1
 """Addresses at either end of a subnet that AWS keeps (VPC user guide, "Subnet sizing")."""
 PREFIX_LENGTH = 80
-"""Of the IPv6 prefixes that an interface can be given."""
+"""Length of the IPv6 prefixes that an interface can be given."""
 PUBLIC = ipaddress.IPv4Network("198.18.0.0/15")
 """Public addresses come from a range that is routed nowhere (RFC 2544)."""
 

@@ -19,7 +19,7 @@ from simulator.clouds.ec2.wire import Params, Row
 from simulator.clouds.ec2.world import InstanceType
 
 ANY_TYPE = InstanceType(vcpus=1, memory_mib=1024)
-"""Of an interface that no instance holds: its limits count once it is attached."""
+"""The type of an interface that no instance holds: its limits count once it is attached."""
 
 
 class Attachments:
@@ -90,7 +90,7 @@ class Attachments:
         return self._attachment(volume, instance, "attaching")
 
     def detach_volume(self, params: Params) -> Row:
-        """At once: nobody here has it mounted."""
+        """Detaches at once: nobody here has it mounted."""
         volume = find_one(VOLUME, params["VolumeId"], self._volumes.lookup)
         instance = self._instances.records.get(volume.instance_id or "")
         if instance is None or params.get("InstanceId", instance.id) != instance.id:

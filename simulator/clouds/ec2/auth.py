@@ -1,4 +1,5 @@
-"""Who calls: Signature Version 4 checked by computing it again; access keys, and temporary credentials of roles."""
+"""The caller of a request: Signature Version 4, checked by computing it again; access keys, and temporary credentials
+of roles."""
 
 from __future__ import annotations
 
@@ -60,14 +61,14 @@ class Authenticator:
             for account, keys in (own | world.other_accounts).items()
             for key, secret in keys.items()
         }
-        """By access key id; whoever rotates one adds another and deletes it."""
+        """Keys by access key id; somebody who rotates one adds another and deletes it."""
         self.sessions: dict[str, Session] = {}
         """By access key id."""
         self.longest_session: float | None = None
         """Seconds that a session lasts at most, whatever was asked for."""
 
     def caller(self, method: str, url: str, headers: Mapping[str, str], body: bytes, service: str = "ec2") -> Caller:
-        """Who has signed a request. Raises what EC2 answers to a request that it does not believe."""
+        """The caller who has signed a request. Raises what EC2 answers to a request that it does not believe."""
         header = headers.get("Authorization")
         if not header:
             raise Ec2Error("MissingAuthenticationToken", "Request is missing Authentication Token")

@@ -34,7 +34,7 @@ from simulator.kubelet.machine import Size
 log = logging.getLogger(__name__)
 
 SERVICE = "ec2"
-"""As fault rules and the journal name it."""
+"""The name in fault rules and the journal."""
 ARCHITECTURES = {"x86_64": "amd64", "arm64": "arm64"}
 KILLED = "Server.InternalError: Server.InternalError: Internal error on launch or at run time"
 
@@ -58,12 +58,12 @@ class Vm:
 
     @property
     def provider_id(self) -> str:
-        """Gardener's form, with the region; the in-tree cloud provider wrote the zone there."""
+        """The id in Gardener's form, with the region; the in-tree cloud provider wrote the zone there."""
         return f"aws:///{self.region}/{self.instance_id}"
 
 
 class Cloud:
-    """All state of the simulated accounts; what lies behind the curtain is of all of them.
+    """All state of the simulated accounts; what lies behind the API covers all of them.
 
     Every method belongs to the event loop that serves it; nothing is locked.
     """
@@ -130,7 +130,7 @@ class Cloud:
         }
 
     def launch_failed(self, params: Params) -> None:
-        """A RunInstances that a fault struck: its token is bound to its parameters all the same."""
+        """Notes a RunInstances that a fault struck: its token is bound to its parameters all the same."""
         self._launcher.tokens.bind_failed(params)
 
     def _exists(self, resource_id: str) -> Any:
@@ -147,15 +147,16 @@ class Cloud:
     # -------------------------------------------------------------------------------------------------- time
 
     def settle(self) -> None:
-        """Every change of state whose time has come. Calls do it first, the background task does it without calls."""
+        """Makes every change of state whose time has come. Calls do it first; the background task does it when there
+        are none."""
         self._instances.settle()
 
     def fast_forward(self) -> None:
-        """Every change of state under way is over now, whatever its delay. Terminated instances stay visible."""
+        """Ends every change of state under way at once, whatever its delay. Terminated instances stay visible."""
         self._instances.fast_forward()
 
     async def start(self) -> None:
-        """Starts the background task; once is enough, again is no harm."""
+        """Starts the background task; once is enough, twice does no harm."""
         if self._task is None:
             self._task = asyncio.create_task(self._run(), name="ec2-clock")
 
@@ -204,8 +205,8 @@ class Cloud:
     def leftovers(self, tag_key: str, tag_value: str) -> dict[str, list[str]]:
         """Ids of what exists and carries a tag: `instances` (not terminated), `volumes`, `networkInterfaces`.
 
-        Only kinds of which there is something are in it, so an empty answer means that nothing is left; reading a
-        missing kind gives an empty list.
+        Only kinds with something left are in it, so an empty answer means that nothing is left; reading a missing kind
+        gives an empty list.
         """
         self.settle()
         living = [i.id for i in self._instances.records.values() if i.state != "terminated"]

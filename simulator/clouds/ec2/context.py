@@ -22,7 +22,7 @@ class Written(BaseModel):
     lag: float
     """Seconds."""
     account: str = ""
-    """Whose it is; "": the world's `account_id`."""
+    """The account that it belongs to; "": the world's `account_id`."""
 
     def seen(self, lag: float) -> bool:
         """Whether reads see it. Switching the lag off shows everything; switching it on hides nothing already seen."""
@@ -50,7 +50,7 @@ class Context:
 
     @contextlib.contextmanager
     def acting(self, account_id: str) -> Iterator[None]:
-        """Operations are of this account meanwhile: they make what is its own, and see nothing else."""
+        """A context in which operations belong to this account: they make its resources, and see no others."""
         self.caller = account_id
         try:
             yield

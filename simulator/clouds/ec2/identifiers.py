@@ -19,7 +19,7 @@ class Kind:
 
     prefix: str
     type: str
-    """As tags name it, e.g. `network-interface`."""
+    """The type's name in tags, e.g. `network-interface`."""
     noun: str
     not_found: str
     malformed: str

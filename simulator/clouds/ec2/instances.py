@@ -66,7 +66,7 @@ class Instance(BaseModel):
     reservation_id: str
     launch_index: int
     launch_time: float
-    """Seconds since the epoch; starting it again sets it anew."""
+    """Seconds since the epoch; another start sets it again."""
     client_token: str
     image_id: str
     root_device_name: str
@@ -134,7 +134,7 @@ class Instances:
     # -------------------------------------------------------------------------------------------------- time
 
     def settle(self) -> None:
-        """Every change of state whose time has come."""
+        """Makes every change of state whose time has come."""
         now = time.time()
         for instance in [i for i in self.records.values() if i.due is not None and i.due <= now]:
             if instance.due is None or instance.due > now:
@@ -155,7 +155,8 @@ class Instances:
         return min((i.due for i in self.records.values() if i.due is not None), default=None)
 
     def enter(self, instance: Instance, state: State, reason: str = "", transition: str = "") -> None:
-        """Puts an instance into a state and arms the one that follows by itself. Without a reason the old one stays."""
+        """Puts an instance into a state and arms the one that follows on its own. Without a reason the old reason
+        stays."""
         context = self._context
         if state == "running" and instance.dies_on_launch:
             state, reason, transition = "terminated", instance.dies_on_launch, "Server.InternalError"

@@ -1,4 +1,4 @@
-"""RunInstances: everything is checked before anything is made, so that a launch is there wholly or not at all."""
+"""RunInstances: everything is checked before anything is made, so that a launch succeeds as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Plan:
     interfaces: list[InterfaceSpec]
     volumes: list[VolumeSpec]
     tags: dict[str, dict[str, str]]
-    """By resource type."""
+    """Tags by resource type."""
     echoed: dict[str, Any]
     user_data: str
     spot: str | None

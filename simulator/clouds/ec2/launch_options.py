@@ -136,7 +136,7 @@ def _read_spot(options: Row) -> str | None:
     spot = options.get("SpotOptions", {})
     kind = str(spot.get("SpotInstanceType", "one-time"))
     if kind == "persistent":
-        # A persistent request launches a new instance by itself when this one ends.
+        # A persistent request launches a new instance on its own when this one ends.
         raise unsupported("persistent Spot requests")
     if spot.get("InstanceInterruptionBehavior", "terminate") != "terminate":
         raise Ec2Error(

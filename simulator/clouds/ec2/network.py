@@ -77,7 +77,7 @@ class Interface(BaseModel):
     card_index: int
     delete_on_termination: bool
     ipv6_limit: int
-    """Most IPv6 addresses and prefixes, by the type of the instance."""
+    """The most IPv6 addresses and prefixes, by the instance's type."""
 
 
 class Network:
@@ -195,7 +195,7 @@ class Network:
     def _assign(
         self, interface: Interface, ipv6: Iterable[str], count: int, prefixes: Iterable[str], prefix_count: int
     ) -> tuple[list[str], list[str]]:
-        """Adds addresses and prefixes: those named (again is no harm) and as many new ones. All or nothing."""
+        """Adds addresses and prefixes: those named (repeating does no harm) and that many new ones. All or nothing."""
         subnet = self.subnet(interface)
         ipv6 = [addresses.check_ipv6(subnet, a) for a in ipv6]
         prefixes = [addresses.check_prefix(subnet, p) for p in prefixes]
@@ -303,7 +303,7 @@ class Network:
     def delete_network_interface(self, params: Params) -> Row:
         interface = find_one(INTERFACE, params["NetworkInterfaceId"], self.lookup)
         if interface.instance_id:
-            # Seen of the real service in this generic code, e.g. gruntwork-io/cloud-nuke#1132; launches and
+            # Seen from the real service with this generic code, e.g. gruntwork-io/cloud-nuke#1132; launches and
             # attachments answer InvalidNetworkInterface.InUse instead.
             raise Ec2Error("InvalidParameterValue", f"Network interface '{interface.id}' is currently in use.")
         self._delete(interface)

@@ -21,11 +21,11 @@ ACTIONS = frozenset(REQUIRED)
 NAMESPACE = "https://sts.amazonaws.com/doc/2011-06-15/"
 DEFAULT_DURATION, MIN_DURATION, MAX_DURATION = 3600, 900, 43200  # seconds (STS API reference)
 _CODES = {"AuthFailure": ("InvalidClientTokenId", 403), "RequestExpired": ("ExpiredToken", 403)}
-"""What EC2 says of credentials, in STS' words (STS API reference, *Common errors*)."""
+"""What EC2 says of credentials, in STS's words (STS API reference, *Common errors*)."""
 
 
 def answer(action: str, form: dict[str, str], caller: Caller | None, authenticator: Authenticator, request: str) -> str:
-    """The XML answer. `caller` is None of an unsigned request."""
+    """The XML answer. `caller` is None for an unsigned request."""
     for name in REQUIRED[action]:
         if not form.get(name):
             raise Ec2Error("MissingParameter", f"The request must contain the parameter {name}")

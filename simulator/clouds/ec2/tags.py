@@ -65,7 +65,7 @@ class Tags:
 
     def write(self, resource_id: str, tags: Mapping[str, str]) -> None:
         snapshots = self.history.setdefault(resource_id, [])
-        # A snapshot that is older than one which any reader sees is of no use to anybody.
+        # A snapshot that is older than one that every reader sees is of no use.
         while len(snapshots) > 1 and snapshots[1].written.seen(snapshots[1].written.lag):
             del snapshots[0]
         written = Written(at=time.time(), lag=self._context.frame.lag.tags)
@@ -89,7 +89,7 @@ class Tags:
                 self._index(resource_id, snapshot.tags)
 
     def candidates(self, things: Iterable[T], params: Params) -> list[T]:
-        """Those that may pass the filters of a call that ask for one tag: looked up, and not looked at one by one."""
+        """Resources that may pass a call's filters for one tag: looked up, not checked one by one."""
         kept = list(things)
         for f in params.get("Filters", []):
             name, values = f.get("Name", ""), f.get("Values", [])

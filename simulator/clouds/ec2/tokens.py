@@ -1,6 +1,6 @@
 """ClientToken of RunInstances: what makes a repeated launch the same launch.
 
-EC2 user guide, "Ensuring idempotency", and what was seen of the real service: a failed launch has already bound its
+EC2 user guide, "Ensuring idempotency", and what was seen from the real service: a failed launch has already bound its
 token to its parameters (ubicloud/ubicloud#5898), and since 2025 the token of a terminated instance is refused
 (boto/boto3#4406). Tokens are an account's and regional here, and are kept for the life of the simulator.
 """

@@ -1,4 +1,4 @@
-"""EBS volumes: made by launches and by themselves, kept or deleted when their instance ends."""
+"""EBS volumes: made by launches and on their own, kept or deleted when their instance ends."""
 
 from __future__ import annotations
 

@@ -22,14 +22,14 @@ class Subnet(_Frozen):
     zone: str
     cidr: str
     ipv6_cidr: str | None = None
-    """A /64, as every IPv6 subnet of a VPC; None: the subnet is IPv4 only."""
+    """A /64, like every IPv6 subnet of a VPC; None: the subnet is IPv4 only."""
     vpc_id: str = VPC
 
 
 class SecurityGroup(_Frozen):
     id: str
     name: str
-    """The group named `default` is that of interfaces that name none."""
+    """The group named `default` is for interfaces that name none."""
     vpc_id: str = VPC
 
 
@@ -132,7 +132,7 @@ class World(BaseModel):
     other_accounts: dict[str, dict[str, str]] = {
         OTHER_ACCOUNT: {"AKIAHOSTLEROTHERACCT": "hostler-other-account-secret"}
     }
-    """Secrets by access key id, of accounts beside it. All see the same network and images, as accounts do that share a
+    """Secrets by access key id, of the other accounts. All see the same network and images, like accounts that share a
     VPC, and nothing of each other's instances, volumes and interfaces."""
     web_identities: dict[str, str] = {f"arn:aws:iam::{ACCOUNT}:role/hostler": "hostler-web-identity-token"}
     """The token that may assume a role, by role ARN."""

@@ -1,4 +1,4 @@
-"""The classes of one run of `apply`: as they are, as they will be, and how they come there."""
+"""The classes of one run of `apply`: as they are, as they will be, and how they get there."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class ClassPlan:
     cluster: str
     verb: Verb
     snapshot: ClassSnapshot
-    """As it will be; once the class has been told, as its workflow has it."""
+    """The class as it will be; once the class has been told, as its workflow has it."""
     manifest: MachineClass | None = None
-    """None: it is in none of the files, and stays as it is."""
+    """None: the class is in none of the files, and stays as it is."""
     state: ClassState | None = None
-    """As it is; None: there is none yet."""
+    """The class as it is; None: there is none yet."""
     preview: ClassPreview | None = None
-    """Of a changed one: what its workflow says of the change."""
+    """For a changed class: what its workflow says of the change."""
     no_answer: str = ""
     """Why it could not be asked."""
 
@@ -54,8 +54,9 @@ class ClassPlan:
         return self.state is not None and user in self.state.users
 
     def for_user(self, has: ClassSnapshot | None) -> ClassSnapshot:
-        """One that a machine or pool does not take for old news: what it `has` may be a generation of a former class of
-        this name, whose workflow was ended from outside. The class raises its own when it hears of that."""
+        """A snapshot that a machine or pool does not take for old news: the one it `has` may be a generation of a
+        former class of this name, whose workflow was ended from outside. The class raises its own generation when it
+        hears of that."""
         if has is None or has.name != self.name or has.generation < self.snapshot.generation:
             return self.snapshot
         if same_content(has, self.snapshot):
@@ -74,7 +75,8 @@ class ClassPlanner:
     """By cluster and name."""
 
     async def add(self, cluster: str, name: str, manifest: MachineClass | None) -> None:
-        """Nothing is known of one that is neither in a file nor there. Raises Refused in the class's name."""
+        """Adds a class. Nothing is known of one that is neither in a file nor running. Raises Refused in the class's
+        name."""
         if manifest is not None:
             try:
                 concurrency_of(manifest.metadata.annotations)
@@ -113,7 +115,7 @@ class ClassPlanner:
         return plan
 
     async def carry_out(self, plan: ClassPlan) -> Applied:
-        """Starts or tells the class. From then on the plan has the class's own snapshot, with its own generation."""
+        """Starts or tells the class. After that the plan has the class's own snapshot, with its own generation."""
         if plan.state is None:
             try:
                 return await self._start(plan)
@@ -138,7 +140,7 @@ class ClassPlanner:
     async def _start(self, plan: ClassPlan) -> Applied:
         assert plan.manifest is not None
         here, meta, now = self.classes.connection, plan.manifest.metadata, datetime.now(UTC)
-        # Who names it already is of a former class of this name; else it need not look for them.
+        # A user that names it already is of a former class of this name; without any, the class need not look for them.
         users = await self.machines.list(cluster=plan.cluster, machine_class=plan.name)
         users_are_pools = await self.pools.any_of_class(plan.name, cluster=plan.cluster)
         state = ClassState(
@@ -159,7 +161,8 @@ class ClassPlanner:
 
 
 def same_content(a: ClassSnapshot, b: ClassSnapshot) -> bool:
-    """But for the generation. As it travels: YAML's dates and Temporal's JSON must compare equal."""
+    """Whether the contents are equal but for the generation. Compared as they travel: YAML's dates and Temporal's JSON
+    must be equal."""
     return plain(a, "generation") == plain(b, "generation")
 
 
@@ -168,5 +171,6 @@ def plain(snapshot: ClassSnapshot, *without: str) -> Mapping[str, object]:
 
 
 def own_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """Without the cluster: `get -o yaml` prints it as part of the identity, so it must not count as a change."""
+    """The annotations without the cluster's: `get -o yaml` prints that as part of the identity, so it must not count as
+    a change."""
     return {k: v for k, v in annotations.items() if k != CLUSTER_ANNOTATION}

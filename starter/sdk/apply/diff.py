@@ -1,6 +1,6 @@
 """What `apply` would change, field by field, and what each change does to machines that run.
 
-What a class's field does is judged by the class's workflow, as it will be when it is applied; here it is only shown.
+The class's workflow judges what a class's field does, as it will when it is applied; here that is only shown.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ PROVIDER_SPEC = "providerSpec"
 POOL_EFFECTS = dict(effects(MachineDeploymentSpec))
 EFFECT_WORDS = {Effect.POOL: POOL, Effect.HOT: HOT, Effect.HASH: ROLL, Effect.POST_START: ROLL, Effect.NONE: POOL}
 SHOWN = 60
-"""Characters of a value; what is longer is cut."""
+"""Characters of a value; a longer one is cut."""
 
 
 @dataclass(frozen=True)
 class FieldChange:
     path: str
-    """As one reads it: `providerSpec.vmTags.team`, `providerSpec.blockDevices[0].ebs.iops`."""
+    """The path as one reads it: `providerSpec.vmTags.team`, `providerSpec.blockDevices[0].ebs.iops`."""
     before: str
     after: str
     effect: str
@@ -65,12 +65,12 @@ class Difference:
     verb: Verb
     fields: tuple[FieldChange, ...] = ()
     refusals: tuple[str, ...] = ()
-    """Why it would not be taken at all, and what to do."""
+    """Why it would not be accepted at all, and what to do."""
     machines: tuple[str, ...] = ()
     """Names of the single machines that a changed class touches."""
     note: str = ""
     more: tuple[str, ...] = ()
-    """Of a changed class what it does to pools; of a pool what it would do, step by step."""
+    """For a changed class, what it does to pools; for a pool, what it would do, step by step."""
 
     def lines(self) -> list[str]:
         found = [f"{self.kind}/{self.name} {self.verb}" + (f": {self.note}" if self.note else "")]
@@ -82,7 +82,7 @@ class Difference:
 
 
 async def differences(client: HostlerClient, plan: Plan) -> list[Difference]:
-    """Of a plan, in the order in which it would be carried out; what is unchanged is left out."""
+    """The differences of a plan, in the order in which it would be carried out; what is unchanged is left out."""
     return [await _of(client, step) for step in plan.steps if step.verb is not Verb.UNCHANGED]
 
 
@@ -158,7 +158,7 @@ async def _of_pool(client: HostlerClient, plan: PoolPlan) -> Difference:
 
 
 async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Why the pool would not take it, and what it would do."""
+    """Why the pool would not accept it, and what it would do."""
     try:
         found: Rehearsal = await client.pools.rehearse(plan.name, plan.question, cluster=plan.cluster)
     except HostlerError as e:
@@ -167,7 +167,8 @@ async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, 
 
 
 def _pool_effect(path: str) -> str:
-    """Of a field of a pool's spec: its own mark, or that of the nearest field above it, or the most of those below."""
+    """The effect of a field of a pool's spec: by its own mark, or that of the nearest field above it, or the strongest
+    of those below."""
     plain = re.sub(r"\[\d+\]", "[]", path)
     above = [p for p in POOL_EFFECTS if _within(plain, p) and len(p) <= len(plain)]
     if above:
@@ -178,7 +179,7 @@ def _pool_effect(path: str) -> str:
 
 
 async def _preview(client: HostlerClient, of: ClassPlan, has: ClassSnapshot) -> tuple[ClassPreview | None, str]:
-    """By either class's workflow: the one that it will have may not be there yet."""
+    """The preview by either class's workflow: the one that the machine will have may not be there yet."""
     why_not = ""
     for name in (of.name, has.name):
         try:
@@ -219,7 +220,8 @@ def _within(path: str, field: str) -> bool:
 
 
 def _camel(path: str) -> str:
-    """A manifest may also use the fields' names of Python; a tag's key is below a field, where it does no harm."""
+    """The path in camel case: a manifest may also use the fields' Python names. A tag's key is below a field, where it
+    does no harm."""
     head, quoted, rest = path.partition('["')
     return ".".join(to_camel(part) if "_" in part else part for part in head.split(".")) + quoted + rest
 

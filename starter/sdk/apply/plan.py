@@ -42,14 +42,14 @@ class Step:
     note: str = ""
     run: Callable[[], Awaitable[Applied]] | None = None
     machine_class: ClassPlan | None = None
-    """Of a class: itself; of a machine: the class that it will have."""
+    """For a class: itself; for a machine: the class that it will have."""
     former: MachineState | None = None
-    """Of a machine that is there: as it is."""
+    """For a machine that exists: its present state."""
     wanted: Machine | None = None
     pool: PoolPlan | None = None
-    """Of a pool: itself."""
+    """For a pool: itself."""
     pools: tuple[PoolTouched, ...] = ()
-    """Of a class that is changed: what that does to the pools that use it."""
+    """For a changed class: what the change does to the pools that use it."""
 
     def told(self, note: str = "", verb: Verb | None = None) -> Applied:
         return Applied(self.kind, self.name, verb or self.verb, note or self.note)
@@ -70,7 +70,7 @@ class Plan:
         return [*self.secrets, *self.clusters, *self.classes, *self.pools, *self.machines]
 
     async def execute(self) -> AsyncIterator[Applied]:
-        """Does every step and tells of each as soon as it and those before it are done.
+        """Does every step and reports each as soon as it and those before it are done.
 
         A failed Secret, cluster or class ends it; a failed pool or machine does not hold up the others. Raises
         HostlerError with every failure at the end, and Refused before anything is done where a class will not be taken.
@@ -86,7 +86,7 @@ class Plan:
             raise Refused("\n".join(failures))
 
     def judge(self) -> None:
-        """Raises Refused with every class that its workflow would not take."""
+        """Raises Refused with every class that its workflow would not accept."""
         every = [
             f"machineclass {s.name}: {why}" for s in self.classes if s.machine_class for why in s.machine_class.refused
         ]
@@ -127,7 +127,7 @@ class Planner:
         self._pools = PoolPlanner(pools)
 
     async def plan(self, loaded: Loaded) -> Plan:
-        """Raises Refused with everything that is wrong, one line each."""
+        """Makes the plan. Raises Refused with everything that is wrong, one line each."""
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}
         pools = {(self._cluster_of(p), p.metadata.name): p for p in loaded.pools}
         manifests = {(self._cluster_of(c), c.metadata.name): c for c in loaded.classes}
@@ -149,7 +149,7 @@ class Planner:
         return self._connection.cluster_of(manifest, self._cluster)
 
     def _known(self, clusters: set[str]) -> None:
-        """A mistyped cluster would be a machine that waits for ever: no worker polls its queues."""
+        """Checks the cluster. A machine of a mistyped one would wait for ever: no worker polls its queues."""
         if self._settings.clusters:
             for name in sorted(clusters):
                 self._settings.cluster(name)
@@ -204,7 +204,7 @@ class Planner:
         return Step("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
 
     def _class_of(self, key: Key, manifest: Machine, state: MachineState | None) -> ClassPlan:
-        """Raises Refused where nothing is known of the class, but by the machine itself."""
+        """The class of a machine. Raises Refused where nothing is known of the class, except by the machine itself."""
         name = manifest.spec.class_.name
         found = self._classes.plans.get((key[0], name))
         if found is not None:
@@ -216,7 +216,7 @@ class Planner:
     # -- pools --------------------------------------------------------------------------------------------------------
 
     async def _pool_step(self, key: Key, manifest: MachineDeployment) -> Step:
-        """Raises Refused in the pool's name."""
+        """The step of a pool. Raises Refused in the pool's name."""
         cluster, name = key
         of = self._classes.plans.get((cluster, manifest.spec.template.spec.class_.name))
         try:
@@ -229,7 +229,7 @@ class Planner:
     # -- machines -----------------------------------------------------------------------------------------------------
 
     async def machine(self, key: Key, manifest: Machine) -> Step:
-        """Raises Refused in the machine's name."""
+        """The step of a machine. Raises Refused in the machine's name."""
         cluster, name = key
         try:
             life = await self._machines.find(name, cluster=cluster)
@@ -280,7 +280,8 @@ class Planner:
         return Step("machine", name, Verb.CREATED, note, run, of, wanted=manifest)
 
     def _apply_step(self, state: MachineState, manifest: Machine, of: ClassPlan) -> Step:
-        """What its class alone changes for it, the class tells it, a few machines at a time; all else is told here."""
+        """Applies to a machine that exists. What only its class changes, the class tells it, a few machines at a time;
+        all else is told here."""
         step = Step("machine", state.name, Verb.CONFIGURED, machine_class=of, former=state, wanted=manifest)
         has = state.machine_class
         if not _own_changes(state, manifest):
@@ -306,7 +307,7 @@ class Planner:
 
 
 def _own_changes(state: MachineState, manifest: Machine) -> bool:
-    """Whether the manifest differs from the machine but for the class's own contents."""
+    """Whether the manifest differs from the machine in more than the class's own contents."""
     meta = manifest.metadata
     return (
         manifest.spec.model_dump(mode="json", by_alias=True) != state.spec.model_dump(mode="json", by_alias=True)
@@ -316,7 +317,7 @@ def _own_changes(state: MachineState, manifest: Machine) -> bool:
 
 
 def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, name: str) -> ClassSnapshot:
-    """The class for a machine: by its manifest, else as the machine has it. A changed one is a generation newer."""
+    """The class for a machine: from its manifest, else as the machine has it. A changed one is a generation newer."""
     if manifest is None:
         if current is not None and current.name == name:
             return current
@@ -332,9 +333,9 @@ def snapshot_of(manifest: MachineClass | None, current: ClassSnapshot | None, na
 
 
 def _of_former(name: str, former: Life) -> str:
-    """What is said to a new machine of a name that was used before."""
+    """The note on a new machine of a name that was used before."""
     note = f"a machine of this name is gone since {former.closed:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
-    if former.status not in ("COMPLETED", "FAILED"):  # the latter was refused at its beginning, and owned nothing
+    if former.status not in ("COMPLETED", "FAILED"):  # a failed one was refused at its beginning, and owned nothing
         note += (
             f". The former one's workflow was ended from outside ({former.status}): its VM may still be there; "
             "`hostler get orphans` lists such VMs, and none is made beside one"
@@ -343,7 +344,7 @@ def _of_former(name: str, former: Life) -> str:
 
 
 async def gather(calls: Iterable[Callable[[], Awaitable[T]]]) -> list[T]:
-    """All of them, a few at a time; raises Refused with every refusal, not the first alone."""
+    """Runs all of them, a few at a time; raises Refused with every refusal, not just the first."""
     refusals: list[str] = []
 
     async def one(call: Callable[[], Awaitable[T]]) -> list[T]:

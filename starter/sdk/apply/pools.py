@@ -25,7 +25,8 @@ from starter.sdk.starts import start_pool
 
 KIND = "machinedeployment"
 KEPT = ("replicas", "hibernated", "paused")
-"""Of the spec: what people and autoscalers change beside the manifest. One that does not give them leaves them."""
+"""Fields of the spec that people and autoscalers change beside the manifest. A manifest that does not give them leaves
+them."""
 Key = tuple[str, str]
 """Cluster and name."""
 
@@ -38,14 +39,14 @@ class PoolPlan:
     cluster: str
     verb: Verb
     manifest: MachineDeployment
-    """As it was given."""
+    """The manifest as it was given."""
     of: ClassPlan
-    """The class that it will have."""
+    """The class that the pool will have."""
     state: PoolState | None = None
-    """As it is; None: there is none yet."""
+    """The pool as it is; None: there is none yet."""
     note: str = ""
     told: bool = True
-    """It hears of its change from here; else from its class, or nothing changes."""
+    """Whether the pool hears of its change from here; otherwise from its class, or nothing changes."""
 
     @property
     def spec(self) -> MachineDeploymentSpec:
@@ -53,7 +54,7 @@ class PoolPlan:
 
     @property
     def question(self) -> PoolQuestion:
-        """What it would do with this."""
+        """Asks what the pool would do with this."""
         return PoolQuestion(
             spec=self.spec, machine_class=self.of.for_user(self.state.machine_class if self.state else None)
         )
@@ -65,7 +66,7 @@ class PoolTouched:
 
     pool: str
     rolls: int = 0
-    """Machines that it replaces."""
+    """Machines that the edit replaces."""
     unknown: str = ""
     """Why nobody can tell."""
 
@@ -89,7 +90,7 @@ class PoolPlanner:
     pools: Pools
 
     async def plan(self, key: Key, manifest: MachineDeployment, of: ClassPlan | None) -> PoolPlan:
-        """`of` is what is known of its class. Raises Refused."""
+        """Plans a pool. `of` is what is known of its class. Raises Refused."""
         cluster, name = key
         found = await self.pools.find(name, cluster=cluster)
         state = await self.pools.current(name, cluster=cluster) if found and found.running else None
@@ -111,7 +112,8 @@ class PoolPlanner:
                 return await self._start(plan)
             except WorkflowAlreadyStartedError:
                 pass  # somebody else applied it between our look and our start: it is told like any other
-        # As it is by now: who scaled it since our look, or made it, must not lose that to a manifest without replicas.
+        # As it is by now: somebody who has scaled it since our look, or made it, must not lose that to a manifest
+        # without replicas.
         now = await self.pools.current(plan.name, cluster=plan.cluster)
         plan, meta = replace(plan, state=now or plan.state), plan.manifest.metadata
         intent = PoolIntent(
@@ -170,7 +172,7 @@ class PoolPlanner:
 
 
 def completed(spec: MachineDeploymentSpec, state: PoolState | None) -> MachineDeploymentSpec:
-    """With what the manifest does not give and the pool has (as `kubectl apply`)."""
+    """The spec, completed with what the pool has and the manifest does not give (like `kubectl apply`)."""
     return spec.model_copy(update=_kept(spec, state)) if state is not None else spec
 
 
@@ -179,7 +181,7 @@ def _kept(spec: MachineDeploymentSpec, state: PoolState) -> dict[str, int | bool
 
 
 def kept_words(manifest: MachineDeployment, state: PoolState | None) -> str:
-    """What is kept and differs from the default, which one might have thought to apply."""
+    """Words for what is kept and differs from the default, which one might have expected to apply."""
     kept = _kept(manifest.spec, state) if state is not None else {}
     words = [f"replicas kept at {kept['replicas']}"] if kept.get("replicas") else []
     words += ["stays hibernated"] if kept.get("hibernated") else []
@@ -187,7 +189,7 @@ def kept_words(manifest: MachineDeployment, state: PoolState | None) -> str:
 
 
 def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
-    """What its class alone changes for it, the class tells it; all else is told here."""
+    """The change of a pool. What only its class changes, the class tells it; all else is told here."""
     meta, of = plan.manifest.metadata, plan.of
     own = (
         plan.spec.model_dump(mode="json", by_alias=True) != state.spec.model_dump(mode="json", by_alias=True)
@@ -207,7 +209,7 @@ def _change(plan: PoolPlan, state: PoolState) -> PoolPlan:
 
 
 def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:
-    """The one that the pool has, of which nothing else is known. Raises Refused for any other."""
+    """The class that the pool has, of which nothing else is known. Raises Refused for any other."""
     has = state.machine_class if state else None
     if has is not None and has.name == name:
         return ClassPlan(name, cluster, Verb.UNCHANGED, has)
@@ -216,7 +218,7 @@ def _own_class(cluster: str, name: str, state: PoolState | None) -> ClassPlan:
 
 
 def _of_former(found: PoolDescription) -> str:
-    """What is said to a new pool of a name that was used before."""
+    """The note on a new pool of a name that was used before."""
     note = f"a pool of this name is gone since {found.ended:%Y-%m-%d %H:%M:%S} UTC; this is a new one"
     if found.status != "COMPLETED":
         note += (

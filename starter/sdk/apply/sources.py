@@ -21,7 +21,7 @@ from starter.sdk.results import Json, Verb
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
 _UNFINISHED = ".hostler-"
 CONFLICTS = 3
-"""Writes of one Secret before a quarrel with another writer is given up."""
+"""Writes of one Secret before a conflict with another writer is given up."""
 
 
 class SecretSource(Protocol):
@@ -29,12 +29,12 @@ class SecretSource(Protocol):
         """What `write` would do."""
 
     async def write(self, secret: Secret) -> Verb:
-        """Make it so: the keys become those of the manifest, a key that it no longer has is removed, since a credential
-        that somebody took out must not stay. Safe to repeat."""
+        """Makes it so: the keys become those of the manifest; a key that the manifest no longer has is removed, since a
+        credential that somebody took out must not stay. Safe to repeat."""
 
 
 def open_source(settings: Settings) -> AbstractAsyncContextManager[SecretSource]:
-    """Raises Refused where the source cannot be written to."""
+    """Opens the source. Raises Refused where it cannot be written to."""
     match settings.secrets.source:
         case "kubernetes":
             return _kubernetes(settings)
@@ -79,8 +79,8 @@ class KubernetesSource:
                 patch = _patch(secret, current)
                 if not patch:
                     return Verb.UNCHANGED
-                # The removed keys are reckoned from what was read: without its version, a key that another writer
-                # has just added would be judged by old news.
+                # The removed keys are computed from what was read: without its version, a key that another writer has
+                # just added would be removed by old news.
                 patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
                 await self._kube.patch_secret(namespace, name, patch)
                 return Verb.CONFIGURED
@@ -178,7 +178,7 @@ class DirectorySource:
 
 
 def _check(secret: Secret) -> None:
-    """The API server's own rules (IsConfigMapKey), which also keep every file inside the directory."""
+    """Checks keys by the API server's own rules (IsConfigMapKey), which also keep every file inside the directory."""
     namespace, name = secret.metadata.namespace, secret.metadata.name
     if not is_name(namespace):
         raise Refused(f"secret {name}: {namespace!r} is no namespace: use lower-case letters, digits and '-'")
@@ -188,7 +188,7 @@ def _check(secret: Secret) -> None:
 
 
 def _replace(file: Path, value: bytes) -> None:
-    """In one step, so that a worker never reads half a value; 0600 from the first byte."""
+    """Replaces the file in one step, so that a worker never reads half a value; 0600 from the first byte."""
     handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=_UNFINISHED)
     try:
         with os.fdopen(handle, "wb") as out:

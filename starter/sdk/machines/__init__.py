@@ -1,1 +1,1 @@
-"""Machines, as programs see and tell them."""
+"""Machines, as programs see them and send them intents."""

@@ -28,12 +28,12 @@ class Held:
     name: str
     owner: str
     holds: bool
-    """The machine waits for it now."""
+    """Whether the machine waits for it now."""
     added: HookChange | None = None
-    """When, by whom and why it was added; None for one of the machine's spec."""
+    """When, by whom and why it was added; None for one from the machine's spec."""
 
     def plain(self) -> Json:
-        """For programs."""
+        """The hook for programs."""
         plain: Json = {"kind": str(self.kind), "name": self.name, "owner": self.owner, "holds": self.holds}
         if self.added is not None:
             told = {"time", "requested_by", "reason"}
@@ -50,7 +50,7 @@ class Hooks:
     async def list(
         self, name: str, kind: HookKind | str | None = None, *, cluster: str | None = None
     ) -> builtins.list[Held]:
-        """Of a machine, in the order in which they hold it. Raises NotFound, NoAnswer without a worker."""
+        """The hooks of a machine, in the order in which they hold it. Raises NotFound, NoAnswer without a worker."""
         found = hooks_of(await self._machines.get(name, cluster=cluster))
         return [h for h in found if kind in (None, h.kind)]
 
@@ -85,7 +85,7 @@ class Hooks:
         """Lets the machine go on, as far as this hook is concerned. `owner`: only if the hook is this owner's; `kind`
         is needed where both kinds have the name.
 
-        Raises NotFound, Refused for a hook that there is not, or of another owner.
+        Raises NotFound, Refused for a hook that does not exist, or of another owner.
         """
         by, which = self._machines.connection.by(reason), HookKind(kind) if kind else None
         intent = HookIntent(**by, name=hook, owner=owner, kind=which, remove=True)
@@ -93,7 +93,7 @@ class Hooks:
 
 
 def hooks_of(state: MachineState) -> list[Held]:
-    """By kind, those that hold the machine first."""
+    """The hooks by kind, those that hold the machine first."""
     waiting = state.status.waiting_for.reason if state.status.waiting_for else ""
     added = {(c.kind, c.name): c for c in state.hooks.added}
     return [

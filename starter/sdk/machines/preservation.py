@@ -22,7 +22,7 @@ FORM = "write it like 2026-12-01T18:00:00Z or 2026-12-01T18:00+01:00"
 def preserve_intent(
     value: PreserveValue, lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]
 ) -> PreserveIntent:
-    """`by`: as `Connection.by`. Raises Refused for a time that is none."""
+    """Makes the intent. `by`: as in `Connection.by`. Raises Refused for an invalid time."""
     if value is PreserveValue.FALSE and (lasts or until):
         raise Refused("a machine that is never preserved has no time: leave the time out")
     lasts, until = _end(lasts, until)
@@ -30,7 +30,7 @@ def preserve_intent(
 
 
 def extend_intent(lasts: timedelta | None, until: datetime | None, by: Mapping[str, Any]) -> ExtendIntent:
-    """As above. Raises Refused for a time that is none."""
+    """Makes the intent, as above. Raises Refused for an invalid time."""
     lasts, until = _end(lasts, until)
     if lasts is None and until is None:
         raise Refused("say until when it is preserved: for how long from now, or until a time")
@@ -51,7 +51,7 @@ def span(lasts: timedelta | None, until: datetime | None) -> str:
 
 
 def parse_time(text: str) -> datetime:
-    """A moment of the command line: RFC 3339, also with a blank for the T, without seconds, and with ` UTC` as the
+    """A moment from the command line: RFC 3339, also with a blank for the T, without seconds, or with ` UTC` as the
     pages print it. Raises ValueError with the accepted form."""
     try:
         time = datetime.fromisoformat(
@@ -75,7 +75,8 @@ def on_node(p: Preservation) -> str:
 
 
 def _end(lasts: timedelta | None, until: datetime | None) -> tuple[timedelta | None, datetime | None]:
-    """One of both, or neither; as it goes into an intent. A zone is needed: workers are not where people are."""
+    """One of the two ends, or neither, as it goes into an intent. A zone is needed: workers are not where people
+    are."""
     if lasts is not None and until is not None:
         raise Refused("for so long, or until a time: one of both")
     if lasts is not None and lasts <= timedelta(0):

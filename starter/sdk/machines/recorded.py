@@ -1,4 +1,4 @@
-"""What Temporal's history of a machine has of it, without a worker: what was asked for, and what has come of it."""
+"""What Temporal's history of a machine says, without a worker: what was asked for, and what has come of it."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ async def intent_of(event: HistoryEvent, converter: DataConverter) -> IntentCall
 
 
 async def recorded(temporal: Client, workflow_id: str, run_id: str) -> MachineState:
-    """What was asked for of a machine, without a worker. So a second `apply` counts on from the first one's class
-    generation.
+    """The state that was asked for of a machine, without a worker. So a second `apply` continues from the first one's
+    class generation.
 
-    Also the uid that it has given itself, its newest attempt, as it asked the cloud for a VM, and until when it is
-    preserved.
+    It also has the uid that the machine has given itself, its newest attempt, as it asked the cloud for a VM, and until
+    when it is preserved.
     """
     return await folded(temporal, workflow_id, run_id, MachineState, _fold_event)
 
@@ -94,13 +94,13 @@ def _attempted(state: MachineState, asked: CreateInput) -> MachineState:
 
 
 def _published(state: MachineState, event: HistoryEvent) -> MachineState:
-    """Until when it is preserved is in no intent."""
+    """The end of a preservation as published: it is in no intent."""
     news = event.upsert_workflow_search_attributes_event_attributes.search_attributes.indexed_fields
     if PRESERVED_UNTIL.name not in news:
         return state
     p, until = state.status.preserve, _moment(news[PRESERVED_UNTIL.name])
     barred = p.own is not None and p.own.value is PreserveValue.FALSE
-    if until is None:  # what was asked for has gone with it, on the Node too
+    if until is None:  # what was asked for is gone with it, on the Node too
         return _with(state, Preservation(own=p.own if barred else None, node_uid=p.node_uid))
     if p.expiry_time is not None:
         return _with(state, p.model_copy(update={"expiry_time": until}))

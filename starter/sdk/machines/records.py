@@ -55,7 +55,7 @@ async def life_of(found: WorkflowExecutionDescription) -> Life:
 
 
 async def ending(temporal: Client, workflow_id: str, life: Life) -> tuple[MachineResult | None, str]:
-    """What is left of a life that has ended, or how it ended when not by itself."""
+    """What is left of a life that has ended, or how it ended when not on its own."""
     handle = temporal.get_workflow_handle(workflow_id, run_id=life.run_id, result_type=MachineResult)
     if life.status == "COMPLETED":
         return await handle.result(), ""

@@ -1,4 +1,4 @@
-"""Machines by their labels. The machines alone know those, so each is asked."""
+"""Machines by their labels. Only the machines know those, so each is asked."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TRIES = 3
 
 
 async def select(connection: Connection, wanted: Selector, among: Iterable[MachineSummary]) -> list[Selected]:
-    """`HostlerClient.select`."""
+    """Implements `HostlerClient.select`."""
 
     async def ask(summary: MachineSummary) -> Selected | None:
         with translated():
@@ -33,7 +33,7 @@ async def select(connection: Connection, wanted: Selector, among: Iterable[Machi
 
 
 async def _labelled(connection: Connection, summary: MachineSummary) -> MachineState | None:
-    """None for a machine that has ended since it was listed."""
+    """The machine's labels; None for a machine that has ended since it was listed."""
     temporal, left = connection.temporal, TRIES
     handle = temporal.get_workflow_handle(names.machine_id(summary.cluster, summary.name))
     while True:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 LONGEST = 1000
-"""Characters; the API server's own rules for keys and values need fewer for any that is meant."""
+"""Characters; by the API server's own rules for keys and values, any sensible selector is shorter."""
 _KEY = r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
 _VALUE = r"(?:[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?)?"
 _COMPARED = re.compile(rf"({_KEY})\s*(==|=|!=)\s*({_VALUE})")

@@ -28,8 +28,8 @@ from starter.sdk.results import Description, Event, Life, MachineSummary, Select
 
 
 class Machines(EntityClient[MachineState]):
-    """Every intent raises NotFound where there is no such machine, or none any more, and Refused with the machine's own
-    words."""
+    """The machines. Every intent raises NotFound where there is no such machine (any longer), and Refused with the
+    machine's own words."""
 
     noun, plural, workflow = "machine", "machines", records.MACHINE_TYPE
     model = MachineState
@@ -48,7 +48,7 @@ class Machines(EntityClient[MachineState]):
         preserved: bool = False,
     ) -> builtins.list[MachineSummary]:
         """The machines that exist, by cluster and name. From Temporal's visibility, which is about a second behind.
-        `phase`: preserved or not; `preserved`: only those that are."""
+        `phase`: whether preserved or not; `preserved`: only those that are."""
         where = {"HostlerClass": word(machine_class)} if machine_class else {}
         where |= {"HostlerPool": word(pool)} if pool else {}
         query = records.machines_of(None if all_clusters else self.connection.where(cluster), **where)
@@ -63,7 +63,7 @@ class Machines(EntityClient[MachineState]):
     ) -> builtins.list[Selected]:
         """The machines that exist and whose labels match (`pool=demo,zone!=a`), with their states, by cluster and name.
 
-        The machines alone know their labels, so each is asked. Raises Unreachable when one does not answer: half a list
+        Only the machines know their labels, so each is asked. Raises Unreachable when one does not answer: half a list
         would look like a whole one. Raises SelectorError.
         """
         wanted = parse(selector) if isinstance(selector, str) else selector
@@ -86,7 +86,7 @@ class Machines(EntityClient[MachineState]):
             return await records.life_of(found) if found is not None else None
 
     async def life(self, name: str, *, cluster: str | None = None) -> Life:
-        """As `find`. Raises NotFound when there is none."""
+        """Like `find`, but raises NotFound when there is none."""
         with translated():
             return await records.life_of(await self._known(name, cluster))
 
@@ -100,7 +100,7 @@ class Machines(EntityClient[MachineState]):
                 return await self._recorded(handle.id, life.run_id)
 
     async def describe(self, name: str, *, cluster: str | None = None) -> Description:
-        """Everything that is known of a machine, also without a worker, also when it is gone. Raises NotFound."""
+        """Everything that is known of a machine, even without a worker, and even when it is gone. Raises NotFound."""
         found = await self._known(name, cluster)
         web = self._web(found.id, found.run_id)
         with translated():
@@ -123,7 +123,7 @@ class Machines(EntityClient[MachineState]):
         return story.sorted()
 
     async def machine_of(self, node: str, *, cluster: str | None = None) -> str:
-        """The name of the machine whose Node it is. From visibility, which is about a second behind.
+        """The name of the machine that the Node belongs to. From visibility, which is about a second behind.
 
         Raises NotFound; Refused where more than one says so.
         """
@@ -136,13 +136,14 @@ class Machines(EntityClient[MachineState]):
         return name
 
     async def machine_or_node(self, name: str, *, cluster: str | None = None) -> str:
-        """The name of the machine of this name that there is, else of the one whose Node has it. Raises as above."""
+        """The name of the existing machine of this name, else of the one whose Node has it. Raises the same as
+        above."""
         life = await self.find(name, cluster=cluster)
         if life is not None and life.running:
             return name
         if (machine := await self._on_node(name, self.connection.where(cluster))) is not None:
             return machine
-        # The words of what is asked of a machine that is gone, or that there never was.
+        # The same words as for any intent to a machine that is gone, or never existed.
         await self.life(name, cluster=cluster)
         return name
 
@@ -195,8 +196,8 @@ class Machines(EntityClient[MachineState]):
         reason: str = "",
         cluster: str | None = None,
     ) -> Sent:
-        """Keeps a machine as it is; `when-failed`: only once it has Failed; `false`: never, and not any longer. `lasts`
-        is from the moment of preservation; without it and `until` its machinePreserveTimeout counts.
+        """Keeps a machine as it is; `when-failed`: only once it has Failed; `false`: never, and no longer. `lasts`
+        counts from the moment of preservation; without it and `until` its machinePreserveTimeout counts.
 
         Raises NotFound, Refused with the machine's own words, or for a time that is past.
         """
@@ -218,7 +219,7 @@ class Machines(EntityClient[MachineState]):
         reason: str = "",
         cluster: str | None = None,
     ) -> Sent:
-        """Moves the end of a preservation: so long from now, or to a time. Raises NotFound, Refused."""
+        """Moves the end of a preservation: this long from now, or to a time. Raises NotFound, Refused."""
         await self._running(name, cluster)
         intent = preservation.extend_intent(lasts, until, self.connection.by(reason))
         return await self.send(name, "extend", intent, cluster=cluster)
@@ -235,12 +236,12 @@ class Machines(EntityClient[MachineState]):
         cluster: str | None = None,
         unlike: str | None = None,
     ) -> Life:
-        """Until the machine is in a phase, or `deleted`. `progress` is called at every look; no worker is needed.
+        """Waits until the machine is in a phase, or `deleted`. `progress` is called at every look; no worker is needed.
 
-        `unlike`: a uid; only a life of another one counts, as after `recreate`. A machine that is being recreated may
-        come to any phase yet.
+        `unlike`: a uid; only a life with another one counts, as after `recreate`. A machine that is being recreated may
+        still come to any phase.
 
-        Raises NotFound (unknown), Refused (it ended otherwise and cannot come there any more), WaitTimeout.
+        Raises NotFound (unknown), Refused (it ended otherwise and can no longer come there), WaitTimeout.
         """
         target = until if until == waiting.DELETED else Phase(until)
         describe = partial(self.describe, name, cluster=cluster)
@@ -259,7 +260,8 @@ class Machines(EntityClient[MachineState]):
         return await recorded(self.temporal, workflow_id, run_id)
 
     async def _last_words(self, workflow_id: str) -> MachineState | None:
-        """Of a workflow that runs, or that somebody ended: a worker replays it, and it answers. None without one."""
+        """The last state of a workflow that runs, or that somebody ended: a worker replays it, and it answers. None
+        without a worker."""
         with suppress(NoAnswer):
             return await live.query(self.temporal.get_workflow_handle(workflow_id), MachineState)
         return None

@@ -1,5 +1,5 @@
-"""When a wait for a machine is over, by the server's records; its workflow is asked only where they do not say enough:
-whether it goes for good, or in order to be made anew (`recreate`)."""
+"""When a wait for a machine is over, by the server's records. Its workflow is asked only where they do not say enough:
+whether it goes for good, or in order to be made again (`recreate`)."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ Progress = Callable[[Life], Awaitable[None]]
 async def reached(
     life: Life, first: Life, target: str, unlike: str | None, describe: Callable[[], Awaitable[Description]]
 ) -> bool:
-    """`target`: a phase or DELETED; `unlike` as in `HostlerClient.wait`. Raises Refused when it cannot be reached any
-    more."""
+    """Whether the target is reached. `target`: a phase or DELETED; `unlike` as in `HostlerClient.wait`. Raises Refused
+    when it can no longer be reached."""
     name = life.summary.name
     another = life.first_run_id != first.first_run_id  # a new machine has taken the name
     over = another or not life.running
@@ -53,7 +53,7 @@ async def reached(
 
 
 def late(life: Life, until: str, unlike: str | None, timeout: timedelta | None) -> str:
-    """What is said of one that is not there in time."""
+    """The message for a machine that is not there in time."""
     after = f", after {format_duration(timeout)}" if timeout else ""
     what = f"not {until}" if unlike is None else f"not yet {until} as a new one"
     yet = until_when(life) or "it may get there yet"
@@ -61,20 +61,20 @@ def late(life: Life, until: str, unlike: str | None, timeout: timedelta | None) 
 
 
 def _comes_back(found: Description) -> bool:
-    """It goes, or will go, and a new life follows."""
+    """Whether it goes, or will go, and a new life follows."""
     deletion = found.state.deletion if found.state else None
     return deletion is not None and deletion.recreate
 
 
 def _mends(found: Description, target: str) -> bool:
-    """It Failed and is kept, and may be well again in time. One that never was Running is not: nobody has made its Node
-    ready."""
+    """Whether it has Failed, is kept, and may be well again in time. A machine that never was Running may not: nobody
+    has made its Node ready."""
     ran = found.state is None or found.no_answer or found.state.was_running
     return bool(until_when(found.life)) and target in (Phase.RUNNING, Phase.UNKNOWN) and bool(ran)
 
 
 def until_when(life: Life) -> str:
-    """What a Failed machine that is preserved waits for; "" of any other."""
+    """What a preserved Failed machine waits for; "" for any other."""
     until = life.summary.preserved_until
     if until is None or _phase(life) != Phase.FAILED:
         return ""
@@ -82,7 +82,7 @@ def until_when(life: Life) -> str:
 
 
 def _newer(found: Description, phase: str) -> bool:
-    """The machine itself is further than its attributes, which follow when it has something to wait for."""
+    """Whether the machine itself is further than its attributes, which follow when it has something to wait for."""
     return not found.no_answer and found.state is not None and str(found.state.status.phase) != phase
 
 

@@ -1,1 +1,1 @@
-"""Pools and their rollouts, as programs see and tell them."""
+"""Pools and their rollouts, as programs see them and send them intents."""

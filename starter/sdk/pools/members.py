@@ -1,4 +1,4 @@
-"""What a pool knows of a machine of its own that has lost its workflow, and what is told to the pool."""
+"""What a pool knows of a machine of its own that has lost its workflow, and what the pool is told."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Adopted, Life, since
 
 UNLISTED = "not listed"
-"""A VM's state: its account does not list it, and only its machine can look for it by id."""
+"""The state of a VM that its account does not list: only its machine can look for it by id."""
 SUFFIXES = 2
 """A pool's machine is called `<pool>-<revision's letters>-<its own>`."""
 
 
 async def pool_of(pools: Pools, name: str, cluster: str, pool: str = "") -> PoolState | None:
-    """The running pool that counts the machine among its own; None when there is none. Which one to ask is known, or
-    is in the machine's name. Raises NoAnswer without a worker."""
+    """The running pool that counts the machine among its own; None when there is none. The pool to ask is known, or is
+    in the machine's name. Raises NoAnswer without a worker."""
     asked = pool or name.rsplit("-", SUFFIXES)[0]
     try:
         state = await pools.get(asked, cluster=cluster)
@@ -51,7 +51,8 @@ def made_from(pool: PoolState, name: str) -> MachineState | None:
 
 def recorded(name: str, account: str, life: Life | None, former: MachineState | None) -> list[OwnedVm]:
     """The VM that the machine had, by what is recorded of it; none when too little is. A machine that has it again
-    looks by id. One that finds it gone is replaced by its pool as any other, and its disks, NICs and Node are deleted.
+    looks by id. If it finds the VM gone, its pool replaces it like any other machine, and its disks, NICs and Node are
+    deleted.
     """
     if life is None or former is None or former.attempt is None or not (life.summary.provider_id and former.uid):
         return []
@@ -61,8 +62,8 @@ def recorded(name: str, account: str, life: Life | None, former: MachineState | 
 
 
 def refuse_too_early(name: str, life: Life | None, former: MachineState | None, now: datetime) -> None:
-    """A create call that was under way when the workflow was ended goes on without it: as long as one may last, and a
-    cloud may not show what it has made, "no VM" is not known."""
+    """Refuses while it is too early. A create call that was under way when the workflow was ended goes on without it:
+    for as long as such a call may last and a cloud may not show what it has made, "no VM" is not known."""
     if life is None or life.closed is None or former is None:
         return
     known = life.closed + former.timings.call_timeout + former.timings.consistency
@@ -74,12 +75,12 @@ def refuse_too_early(name: str, life: Life | None, former: MachineState | None, 
 
 
 async def give_up(connection: Connection, pool: PoolState, name: str, machine_class: str) -> Adopted:
-    """No VM is left, and nothing is recorded by which a machine could look after the rest: its class and its pool hear
-    its end, as from a machine that is gone."""
+    """Gives the machine up. No VM is left, and nothing is recorded by which a machine could look after the rest: its
+    class and its pool hear of its end, as from a machine that is gone."""
     now = datetime.now(UTC)
     report = MemberReport(
         machine=name,
-        seq=int(now.timestamp()),  # above all that it ever sent
+        seq=int(now.timestamp()),  # above any that it ever sent
         phase=Phase.TERMINATING,
         since=now,
         vm=Vm.GONE,

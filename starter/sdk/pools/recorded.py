@@ -1,4 +1,4 @@
-"""What the server knows of a pool without a worker: its record, and from its history what was asked for."""
+"""What the server knows of a pool without a worker: its record, and what was asked for, from its history."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _MESSAGES: dict[str, type] = {
 
 
 async def listed(execution: WorkflowExecution) -> PoolListed:
-    """As its search attributes show it."""
+    """The pool as its search attributes show it."""
     cluster, name = id_parts(execution.id, 2)
     found = execution.typed_search_attributes
     created = await execution.memo_value(MEMO_CREATED, None)
@@ -62,12 +62,12 @@ async def life(found: WorkflowExecutionDescription, web: str | None) -> PoolDesc
 
 
 async def read(temporal: Client, workflow_id: str, run_id: str) -> PoolState:
-    """The state that the run began with, and what was asked for since. Raises NotFound without a history."""
+    """Reads the state that the run began with, and what was asked for since. Raises NotFound without a history."""
     return await live.folded(temporal, workflow_id, run_id, PoolState, _fold)
 
 
 async def _fold(state: PoolState, event: HistoryEvent, converter: DataConverter) -> PoolState:
-    """What the workflow refuses changes nothing, as far as that is known without it."""
+    """Folds an intent into the state. What the workflow refuses changes nothing, as far as that is known without it."""
     told = await histories.told_by(event, converter, _MESSAGES)
     if told is None or state.deleted:
         return state

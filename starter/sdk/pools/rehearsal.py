@@ -7,7 +7,7 @@ from starter.sdk.spelling import machines
 
 
 def lines(found: Rehearsal, indent: str = "") -> list[str]:
-    """What would happen, each plan with a number and what it does with the reasons; the same for `--dry-run` of every
+    """What would happen: each plan with a number, what it does and the reasons. It is the same for `--dry-run` of every
     command that asks a pool."""
     if found.refused:
         return [f"{indent}refused: {found.refused}"]

@@ -34,12 +34,12 @@ class PoolDescription:
     status: str
     """RUNNING, COMPLETED, TERMINATED, …"""
     state: PoolState | None = None
-    """From its workflow, also one that was ended from outside; of one that runs without a worker, from its history:
-    what was asked for, not what became of it."""
+    """The state from its workflow, even one that was ended from outside; for one that runs without a worker, from its
+    history: what was asked for, not what became of it."""
     no_answer: str = ""
     """Why the workflow could not be asked."""
     failure: str = ""
-    """How it ended, when not by itself."""
+    """How it ended, when not on its own."""
     ended: datetime | None = None
     run_id: str = ""
     first_run_id: str = ""
@@ -48,9 +48,10 @@ class PoolDescription:
     """Over 1: the workflow's own code fails, and is tried again."""
     pending: tuple[PendingActivity, ...] = ()
     machines: int = 0
-    """How many there are, by visibility."""
+    """The number of machines, by visibility."""
     unwell: tuple[MachineSummary, ...] = ()
-    """Some of its machines that are not Running, by visibility; of a pool that has ended, of all that are left."""
+    """Some of its machines that are not Running, by visibility; for a pool that has ended, some of all that are
+    left."""
     web: str | None = None
     """Its page in Temporal's web UI."""
 
@@ -72,14 +73,15 @@ class RolloutListed:
     cluster: str
     revision: int
     phase: str
-    """Rolling, Paused, Stopped; of one that has ended its outcome; of a story ended from outside Temporal's word."""
+    """Rolling, Paused, Stopped; its outcome for one that has ended; Temporal's status for one that was ended from
+    outside."""
     began: datetime
     ended: datetime | None = None
     reason: str = ""
     state: RolloutState | None = None
-    """Of one that runs, where a worker answers."""
+    """The state of one that runs, where a worker answers."""
     result: RolloutResult | None = None
-    """Of one that has ended by itself."""
+    """The result of one that came to its own end."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +90,9 @@ class RolloutDescription:
 
     listed: RolloutListed
     no_answer: str = ""
-    """Why the story of one that runs cannot be told."""
+    """Why the story of a running one cannot be told."""
     failure: str = ""
-    """How its workflow ended, when not by itself."""
+    """How its workflow ended, when not on its own."""
     pending: tuple[PendingActivity, ...] = ()
     web: str | None = None
     """Its page in Temporal's web UI."""

@@ -13,17 +13,17 @@ from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import MachineSummary
 
 SOME = 5
-"""Machines that are named."""
+"""Machines named."""
 OUTCOME_PATIENCE = 10.0
-"""Seconds that the end of a rollout may take to be told, once another one has begun."""
+"""Seconds that the news of a rollout's end may take once another rollout has begun."""
 
 
 async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Look:
-    """Raises NotFound where there never was such a pool."""
+    """Looks. Raises NotFound where there never was such a pool."""
     pool = await pools.look(name, cluster=cluster)
     verdict = judge(pool)
     if verdict.stand is Stand.DONE and pool.summary is not None:
-        # Whoever looks right after `apply` means the rollout to come (kubectl's observedGeneration).
+        # A look right after `apply` means the rollout to come (kubectl's observedGeneration).
         if generation := await pools.unheard(pool.listed):
             words = f"pool {name} has not heard yet of generation {generation} of class {pool.summary.machine_class}"
             verdict = Verdict(Stand.GOING, words)
@@ -41,14 +41,15 @@ async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Look:
 
 
 async def _unwell(pools: Pools, pool: PoolSummary) -> tuple[MachineSummary, ...]:
-    """Why a rollout waits is written at its machines: those that are not Running, and not on their way out."""
+    """Machines that are not Running, and not on their way out: why a rollout waits is written on them."""
     with translated():
         found = pools.temporal.list_workflows(unwell_of(pool), limit=SOME)
         return tuple(sorted([await summary_of(e) async for e in found], key=lambda m: m.name))
 
 
 async def undone(pools: Pools, name: str, revision: int, *, cluster: str | None = None) -> RolloutResult | None:
-    """The end of a rollout that another revision has followed, if it was undone; else that revision came after it."""
+    """The end of a rollout that another revision has followed, if it was undone; otherwise that revision came after
+    it."""
     try:
         end = pools.rollout_result(name, revision, cluster=cluster)
         result = await asyncio.wait_for(end, OUTCOME_PATIENCE)

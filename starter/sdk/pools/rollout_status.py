@@ -1,6 +1,6 @@
-"""How the rollout of a pool stands: one look at it, judged, counted and put into words.
+"""The state of a pool's rollout: one look at it, judged, counted and put into words.
 
-Done, going on by itself, or standing until a person does something: that is what `hostler rollout status` ends by.
+Done, continuing on its own, or stopped until a person acts: `hostler rollout status` ends accordingly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from starter.sdk.results import MachineSummary, since
 from starter.sdk.spelling import machines
 
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
-"""Waits that hold all of a rollout and that a person alone ends. A storm or an API that does not answer goes by itself.
-"""
+"""Waits that hold all of a rollout and that only a person ends. A storm or an API that does not answer ends on its
+own."""
 LOST = "NewMachinesNeverJoin"
 SINGLE = ("MemberLost", "RepairBudget")
-"""Those that hold single machines: a person alone ends them too, the second where nothing may be repaired."""
+"""Waits that hold single machines: only a person ends them too, the second where nothing may be repaired."""
 ON_THE_WAY = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
 BAR = 30
 """Characters."""
@@ -45,13 +45,13 @@ class Verdict(NamedTuple):
 
 @dataclass(frozen=True)
 class Look:
-    """A pool, how its rollout stands, and the rollout's story where there is one."""
+    """A pool, the state of its rollout, and the rollout's story where there is one."""
 
     pool: PoolDescription
     verdict: Verdict
     story: RolloutDescription | None = None
     unwell: tuple[MachineSummary, ...] = ()
-    """Some machines that are waited for, by visibility: about a second behind."""
+    """Some machines that it waits for, by visibility: about a second behind."""
 
     @property
     def name(self) -> str:
@@ -63,13 +63,13 @@ class Look:
 
     @property
     def steps(self) -> tuple[Happening, ...]:
-        """Oldest first; of a long rollout the first ones and the newest."""
+        """The steps, oldest first; for a long rollout the first ones and the newest."""
         told = self._told
         return tuple(told.steps) if told else ()
 
     @property
     def dropped(self) -> int:
-        """Steps between them, that are not kept any more."""
+        """The number of steps between them that are no longer kept."""
         told = self._told
         return told.steps_dropped if told else 0
 
@@ -79,7 +79,7 @@ class Look:
 
 
 def unwell_of(pool: PoolSummary) -> str:
-    """The visibility query. Some of them may be preserved."""
+    """The visibility query for them. Some may be preserved."""
     phases = (*ON_THE_WAY, Phase.UNKNOWN, Phase.FAILED)
     shown = ", ".join(f"'{phase}{kept}'" for phase in phases for kept in ("", ":Preserved"))
     return f"{machines_of(pool.cluster, HostlerPool=pool.name)} AND HostlerPhase IN ({shown})"
@@ -103,8 +103,8 @@ def judge(found: PoolDescription) -> Verdict:
 
 
 def held_by(summary: PoolSummary) -> FleetWait | None:
-    """What only a person ends. Machines that never joined hold a rollout up once nothing else is on the way: one that
-    joins late sets it going again. Single machines hold its end up, once nothing else is waited for."""
+    """The wait that only a person ends. Machines that never joined hold a rollout up once nothing else is on the way:
+    one that joins late sets it going again. Single machines hold up its end, once nothing else is waited for."""
     if (held := next((w for w in summary.waits if w.reason in HELD), None)) is not None:
         return held
     newest = summary.revision
@@ -112,7 +112,7 @@ def held_by(summary: PoolSummary) -> FleetWait | None:
         return None
     if (lost := next((w for w in summary.waits if w.reason == LOST), None)) is not None:
         return lost
-    waits = [w for w in summary.waits if w.reason != "FailedPreserved"]  # kept for a look: nothing is to come of it
+    waits = [w for w in summary.waits if w.reason != "FailedPreserved"]  # kept for a look: nothing will come of it
     alone = all(w.reason in SINGLE for w in waits)
     single = [w for w in waits if w.reason != "RepairBudget" or not summary.repairs]
     return single[0] if alone and single else None
@@ -136,14 +136,14 @@ class Counts(NamedTuple):
     replicas: int
     updated: int
     ready: int
-    """Of the newest revision, Running."""
+    """Machines of the newest revision that are Running."""
     old: int
-    """Of older revisions."""
+    """Machines of older revisions."""
     rolling: bool
 
     @property
     def done(self) -> int:
-        """Of `whole`: new machines that are there, and old ones that are gone."""
+        """The part of `whole` that is done: new machines that are there, and old ones that are gone."""
         return min(self.ready, self.replicas) + (max(0, self.replicas - self.old) if self.rolling else 0)
 
     @property
@@ -158,7 +158,7 @@ def counts(s: PoolSummary) -> Counts:
 
 
 def drawn(c: Counts) -> str:
-    """`[###------] 33 %`; nothing for a pool that shall have no machines."""
+    """The bar, `[###------] 33 %`; nothing for a pool that should have no machines."""
     if not c.whole:
         return ""
     filled = BAR * c.done // c.whole
@@ -175,7 +175,7 @@ def numbers(s: PoolSummary) -> str:
 
 
 def fresh(told: set[Happening], steps: Iterable[Happening]) -> list[Happening]:
-    """Those that were not told yet, and are now."""
+    """Steps that were not shown yet, and are now."""
     new = [step for step in steps if step not in told]
     told.update(new)
     return new

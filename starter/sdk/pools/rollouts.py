@@ -1,4 +1,4 @@
-"""Reading the stories of rollouts: from the server's records, from their workflows, from their results."""
+"""Reads the stories of rollouts: from the server's records, from their workflows, from their results."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from starter.sdk.errors import NoAnswer, Refused
 from starter.sdk.pools.results import RolloutListed
 
 GOING_ON = "ExecutionStatus!='ContinuedAsNew'"
-"""Of a story that went on in a new run, the last run alone is the story."""
+"""Where a story has continued in a new run, only the last run is the story."""
 
 
 def query(cluster: str | None, pool: str | None) -> str:
-    """The visibility query for the rollouts of a cluster or of all, of a pool or of all."""
+    """The visibility query for the rollouts of one cluster or all, of one pool or all."""
     terms = ["WorkflowType='RolloutWorkflow'", GOING_ON]
     terms += [f"HostlerCluster='{cluster}'"] if cluster else []
     terms += [f"HostlerPool='{pool}'"] if pool else []
@@ -31,7 +31,7 @@ def listed(execution: WorkflowExecution, state: RolloutState | None, result: Rol
     found = execution.typed_search_attributes
     phase = found.get(attributes.PHASE, "")
     if execution.status not in (WorkflowExecutionStatus.RUNNING, WorkflowExecutionStatus.COMPLETED):
-        phase = execution.status.name if execution.status else phase  # what it was doing is not what it came to
+        phase = execution.status.name if execution.status else phase  # what it was doing last is not its outcome
     began = (state.began if state else None) or (result.began if result else None) or execution.start_time
     return RolloutListed(
         pool=pool,
@@ -47,7 +47,7 @@ def listed(execution: WorkflowExecution, state: RolloutState | None, result: Rol
 
 
 async def read(temporal: Client, execution: WorkflowExecution) -> tuple[RolloutListed, str]:
-    """The story, and why it could not be told."""
+    """Reads the story, and why it could not be told."""
     handle = temporal.get_workflow_handle(execution.id, run_id=execution.run_id, result_type=RolloutResult)
     if execution.status is WorkflowExecutionStatus.RUNNING:
         try:
@@ -60,7 +60,7 @@ async def read(temporal: Client, execution: WorkflowExecution) -> tuple[RolloutL
 
 
 async def every(temporal: Client, cluster: str | None, pool: str | None) -> list[RolloutListed]:
-    """By cluster and pool, the newest first. Of a pool that runs, those of its own life."""
+    """The rollouts by cluster and pool, the newest first. For a pool that runs, those of its own life."""
     executions = [e async for e in temporal.list_workflows(query(cluster, pool))]
     stories = [story for story, _ in await parallel.each(partial(read, temporal, e) for e in executions)]
     pools = sorted({(r.cluster, r.pool) for r in stories})
@@ -71,13 +71,14 @@ async def every(temporal: Client, cluster: str | None, pool: str | None) -> list
 
 
 async def is_own(temporal: Client, rollout: RolloutListed) -> bool:
-    """Whether it is of the pool's own life; one of the same name before it counted its revisions from 1 too."""
+    """Whether the rollout is of the pool's own life; an earlier pool of the same name counted its revisions from 1
+    too."""
     return _since(rollout, await life_began(temporal, rollout.cluster, rollout.pool))
 
 
 async def life_began(temporal: Client, cluster: str, pool: str) -> datetime | None:
-    """When the life of a pool that runs began, by the server's clock, as its rollouts. None: it does not run; or the
-    server keeps its first run no more, and then none of the rollouts that had ended before it either."""
+    """When the life of a running pool began, by the server's clock, like its rollouts. None: it does not run; or the
+    server no longer keeps its first run, and then none of the rollouts that had ended before it either."""
     found = await live.described(temporal.get_workflow_handle(names.pool_id(cluster, pool)))
     if found is None or found.status != WorkflowExecutionStatus.RUNNING:
         return None

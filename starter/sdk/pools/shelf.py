@@ -34,13 +34,13 @@ from starter.sdk.pools.waiting import Goal, Progress
 from starter.sdk.results import Event, Sent
 
 SOME = 10
-"""Machines that are not Running, in a description."""
+"""Machines in a description that are not Running."""
 
 
 class Pools(EntityClient[PoolState]):
-    """`HostlerClient.pools`. `cluster` is everywhere the client's own where it is not given; `HostlerClient.apply`
-    takes a pool's manifest. Every intent raises NotFound where there is no such pool, or none any more, and Refused
-    with the pool's own words."""
+    """`HostlerClient.pools`. Where `cluster` is not given, it is the client's own; `HostlerClient.apply` takes a pool's
+    manifest. Every intent raises NotFound where there is no such pool (any longer), and Refused with the pool's own
+    words."""
 
     noun, plural, workflow = "pool", "pools", "MachineDeploymentWorkflow"
     model = PoolState
@@ -53,7 +53,7 @@ class Pools(EntityClient[PoolState]):
     # -- read ---------------------------------------------------------------------------------------------------------
 
     async def list(self, *, cluster: str | None = None, all_clusters: bool = False) -> builtins.list[PoolListed]:
-        """Those that exist, by cluster and name, each with its own numbers where a worker gives them."""
+        """Pools that exist, by cluster and name, each with its own numbers where a worker gives them."""
 
         async def one(execution: WorkflowExecution) -> PoolListed | None:
             listed = await recorded.listed(execution)
@@ -77,7 +77,7 @@ class Pools(EntityClient[PoolState]):
             return await recorded.life(found, self._web(found.id, found.run_id)) if found is not None else None
 
     async def summary(self, name: str, *, cluster: str | None = None) -> PoolSummary:
-        """The pool in numbers; small, whatever the pool's size. Raises as `get`."""
+        """The pool in numbers; small, whatever the pool's size. Raises what `get` raises."""
         found = await self.look(name, cluster=cluster)
         if not found.running:
             raise self._gone(name, cluster, found.ended)
@@ -86,8 +86,8 @@ class Pools(EntityClient[PoolState]):
         return found.summary
 
     async def look(self, name: str, *, cluster: str | None = None) -> PoolDescription:
-        """The server's record and the pool's numbers, without its state: what watchers and waits ask for. Raises
-        NotFound when there never was one."""
+        """The server's record and the pool's numbers, without its state: this is what watchers and waits ask for.
+        Raises NotFound when there never was one."""
         found = await self.find(name, cluster=cluster)
         if found is None:
             raise await self.unknown(name, cluster)
@@ -103,7 +103,7 @@ class Pools(EntityClient[PoolState]):
         return replace(found, listed=replace(found.listed, summary=summary))
 
     async def describe(self, name: str, *, cluster: str | None = None) -> PoolDescription:
-        """Everything that is known of a pool, also without a worker, also when it is gone. Raises NotFound."""
+        """Everything that is known of a pool, even without a worker, and even when it is gone. Raises NotFound."""
         found = await self.look(name, cluster=cluster)
         handle = self._handle(name, cluster)
         where = machines_of(self.connection.where(cluster), HostlerPool=word(name))
@@ -121,17 +121,17 @@ class Pools(EntityClient[PoolState]):
                 return replace(found, state=state, no_answer=found.no_answer or await self._silence(e))
 
     async def events(self, name: str, *, cluster: str | None = None) -> builtins.list[Event]:
-        """The pool's story so far, oldest first; of its rollouts there are stories of their own. Raises NotFound."""
+        """The pool's story so far, oldest first; its rollouts have stories of their own. Raises NotFound."""
         found = await self._known(name, cluster)
         with translated():
             story = await history.read(self.temporal, found.id, found.run_id, PoolState)
-            with suppress(NoAnswer):  # of one that has ended too, where a worker replays it
+            with suppress(NoAnswer):  # even one that has ended answers, where a worker replays it
                 story.journal((await live.query(self._handle(name, cluster), PoolState)).journal)
         return story.sorted()
 
     async def rehearse(self, name: str, question: PoolQuestion, *, cluster: str | None = None) -> Rehearsal:
-        """What the pool would do, step by step, by its own planner. Nothing is changed by asking; `refused` says why it
-        would not be taken at all. `starter.sdk.pools.rehearsal.lines` puts it into words. Raises NotFound, NoAnswer."""
+        """What the pool would do, step by step, by its own planner. Asking changes nothing; `refused` says why it would
+        not be accepted at all. `starter.sdk.pools.rehearsal.lines` puts it into words. Raises NotFound, NoAnswer."""
         await self._running(name, cluster)
         with translated():
             try:
@@ -147,7 +147,7 @@ class Pools(EntityClient[PoolState]):
 
     async def unheard(self, listed: PoolListed) -> int:
         """The generation of its class that the pool has not heard of yet; 0: it knows the newest. A class tells its
-        users after it has answered, and until then a pool's numbers are those of the class before."""
+        users after it has answered, and until then a pool's numbers are those of the former class."""
         if not listed.machine_class:
             return 0  # its workflow was started by hand, and has not said yet
         of = await self._classes.current(listed.machine_class, cluster=listed.cluster)
@@ -160,8 +160,8 @@ class Pools(EntityClient[PoolState]):
         self, pool: str | None = None, *, cluster: str | None = None, all_clusters: bool = False
     ) -> builtins.list[RolloutListed]:
         """Rollouts that run, and those that have ended while Temporal keeps them; by cluster and pool, the newest
-        first. From visibility, about a second behind; each with its own account. Of a pool that runs, those of its own
-        life: one of the same name before it counted its revisions from 1 too."""
+        first. From visibility, about a second behind; each with its own account. For a pool that runs, those of its own
+        life: an earlier pool of the same name counted its revisions from 1 too."""
         where = None if all_clusters else self.connection.where(cluster)
         with translated():
             return await rollouts.every(self.temporal, where, word(pool) if pool else None)
@@ -169,7 +169,7 @@ class Pools(EntityClient[PoolState]):
     async def rollout(
         self, pool: str, revision: int | None = None, *, cluster: str | None = None
     ) -> RolloutDescription:
-        """The story of a rollout; without a revision, of the pool's newest. Raises NotFound."""
+        """The story of a rollout; without a revision, of the pool's newest one. Raises NotFound."""
         where = self.connection.where(cluster)
         if revision is None:
             revision = await self._newest_rollout(pool, where)
@@ -191,7 +191,7 @@ class Pools(EntityClient[PoolState]):
             )
 
     async def rollout_result(self, pool: str, revision: int, *, cluster: str | None = None) -> RolloutResult:
-        """What a rollout came to; waits for its end. Raises NotFound; Refused where its workflow was ended from
+        """Waits for a rollout's end and returns its outcome. Raises NotFound; Refused where its workflow was ended from
         outside."""
         await self.rollout(pool, revision, cluster=cluster)
         workflow_id = names.rollout_id(self.connection.where(cluster), word(pool), revision)
@@ -200,7 +200,7 @@ class Pools(EntityClient[PoolState]):
             return await rollouts.result(handle, f"the rollout of revision {revision} of pool {pool}")
 
     async def _newest_rollout(self, pool: str, cluster: str) -> int:
-        """The pool's own word first: visibility is behind."""
+        """The revision of the newest rollout, from the pool itself first: visibility is behind."""
         try:
             summary = await self.summary(pool, cluster=cluster)
         except (NoAnswer, NotFound):
@@ -209,7 +209,7 @@ class Pools(EntityClient[PoolState]):
             return summary.rollout.revision
         known = await self.rollouts(pool, cluster=cluster)
         if not known and summary is None:
-            await self._running(pool, cluster)  # a name typed wrong is said so
+            await self._running(pool, cluster)  # a mistyped name is reported as such
         if not known:
             raise NotFound(
                 f"pool {pool} has no rollout that Temporal knows: nothing of it was ever replaced, or long ago"
@@ -228,8 +228,8 @@ class Pools(EntityClient[PoolState]):
         reason: str = "",
         cluster: str | None = None,
     ) -> Sent:
-        """So many machines. `current`: only if they are so many now; `remove`: these machines go first, and where no
-        replicas are given they are replaced by new ones."""
+        """Sets the number of machines. `current`: only if there are that many now; `remove`: these machines go first,
+        and where no replicas are given, new ones replace them."""
         intent = ScaleIntent(**self.connection.by(reason), replicas=replicas, current=current, remove=remove or [])
         return await self.tell(name, "scale", intent, cluster=cluster)
 
@@ -238,7 +238,7 @@ class Pools(EntityClient[PoolState]):
         return await self._plain(name, "pause", reason, cluster)
 
     async def resume(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """Opens everything that holds the rollout up: a pause, a canary, an abort, the progress deadline."""
+        """Lifts everything that holds the rollout up: a pause, a canary, an abort, the progress deadline."""
         return await self._plain(name, "resume", reason, cluster)
 
     async def abort(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
@@ -246,19 +246,19 @@ class Pools(EntityClient[PoolState]):
         return await self._plain(name, "abort", reason, cluster)
 
     async def undo(self, name: str, to: int | None = None, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """Back to a former revision; without one, to that before the newest."""
+        """Goes back to a former revision; without one, to that before the newest."""
         return await self.tell(name, "undo", UndoIntent(**self.connection.by(reason), to=to), cluster=cluster)
 
     async def restart(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """New machines for all, by the pool's strategy, though nothing else differs."""
+        """Replaces all machines by the pool's strategy, though nothing else differs."""
         return await self._plain(name, "restart", reason, cluster)
 
     async def hibernate(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """No machines for now, whatever replicas says."""
+        """Leaves the pool no machines for now, whatever replicas says."""
         return await self._plain(name, "hibernate", reason, cluster)
 
     async def wake(self, name: str, *, reason: str = "", cluster: str | None = None) -> Sent:
-        """As many machines again as replicas says."""
+        """Gives the pool as many machines again as replicas says."""
         return await self._plain(name, "wake", reason, cluster)
 
     async def delete(self, name: str, *, force: bool = False, reason: str = "", cluster: str | None = None) -> Sent:
@@ -280,11 +280,12 @@ class Pools(EntityClient[PoolState]):
         progress: Progress | None = None,
         cluster: str | None = None,
     ) -> PoolDescription:
-        """Until the pool is `rolled-out` (as many machines as wanted, all available and of the newest revision, nothing
-        left of older ones), `ready` (as many available as wanted) or `deleted`. A worker that is away is waited for.
+        """Waits until the pool is `rolled-out` (as many machines as wanted, all available and of the newest revision,
+        nothing left of older ones), `ready` (as many available as wanted) or `deleted`. It also waits for a worker that
+        is away.
 
-        Raises NotFound (unknown, gone), Refused (it cannot come there any more, or a person must let its rollout go
-        on), WaitTimeout with what it waits for.
+        Raises NotFound (unknown, gone), Refused (it can no longer come there, or a person must let its rollout go on),
+        WaitTimeout with what it waits for.
         """
         goal = Goal(until)
 

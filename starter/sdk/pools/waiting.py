@@ -29,24 +29,26 @@ class Wait:
 
     goal: Goal
     unheard: Callable[[PoolDescription], Awaitable[bool]]
-    """What was applied to its class a moment ago may be on its way to the pool, which is rolled out until it hears."""
+    """A change applied to its class a moment ago may be on its way to the pool, which is rolled out until it hears of
+    it."""
     stood: bool = False
-    """At the last look its rollout stood until a person does something."""
+    """Whether at the last look its rollout had stopped until a person acts."""
 
     async def reached(self, found: PoolDescription, first: PoolDescription) -> bool:
-        """Raises when it cannot be reached any more."""
+        """Whether it is reached. Raises when it can no longer be reached."""
         if reached(found, first, self.goal) and not (self.goal is Goal.ROLLED_OUT and await self.unheard(found)):
             return True
         stands = self.goal is Goal.ROLLED_OUT and found.summary is not None and judge(found).stand is Stand.STANDS
         if stands and self.stood:
-            # Twice: a person's word may have come a moment ago, and the pool has not planned by it yet.
+            # Only at the second look: a person may have acted a moment ago, and the pool's plan has not taken that up
+            # yet.
             raise Refused(judge(found).words)
         self.stood = stands
         return False
 
 
 def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
-    """Raises when it cannot be reached any more."""
+    """Whether it is reached. Raises when it can no longer be reached."""
     name, summary = found.listed.name, found.summary
     another = found.first_run_id != first.first_run_id  # a new pool has taken the name
     over = another or not found.running
@@ -60,14 +62,14 @@ def reached(found: PoolDescription, first: PoolDescription, goal: Goal) -> bool:
     if over:
         raise NotFound(f"pool {name} is gone{since(found.ended)}; it was to become {goal}")
     if summary is None:
-        return False  # a worker that is away comes back
+        return False  # a worker that is away may come back
     if summary.deleted:
         raise Refused(f"pool {name} is being deleted and will not become {goal}: hostler describe pool {name}")
     return summary.rolled_out if goal is Goal.ROLLED_OUT else summary.available >= summary.replicas
 
 
 def late(found: PoolDescription, goal: Goal, timeout: timedelta | None) -> str:
-    """What is said of one that is not there in time."""
+    """The message for one that is not there in time."""
     after = f", after {format_duration(timeout)}" if timeout else ""
     return f"pool {found.listed.name} is not {goal}{after}: {where(found)}; it may get there yet"
 
