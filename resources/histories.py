@@ -10,11 +10,14 @@ from typing import Any, TypeVar
 from temporalio.api.common.v1 import Payload
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
-from temporalio.client import Client
+from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
 
-from resources.cluster import LAST_WORDS, ClusterState
+from resources.cluster import LAST_WORDS, ClusterState, Ended
+from resources.settings import Settings
 from resources.sound import fault
+from resources.starts import FROM_OUTSIDE
 from resources.strict import strange
 
 StateT = TypeVar("StateT")
@@ -67,6 +70,23 @@ async def told_by(event: HistoryEvent, converter: DataConverter, kinds: Mapping[
         return None
     refused = fault(said, kinds[name]) or (by_signal and strange(kinds[name], payloads[0].data, by_signal))
     return None if refused else (name, said)
+
+
+async def cluster_begins(
+    client: Client, name: str, settings: Settings, found: WorkflowExecutionDescription | None
+) -> ClusterState:
+    """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
+    people and classes had told that one. `found`: the newest run. Raises RPCError."""
+    state = ClusterState.of(name, settings.queue_prefix, settings.timings)
+    if found is None or found.status not in FROM_OUTSIDE:
+        return state
+    try:
+        former = await last_words(client, found.id, found.run_id)
+    except RPCError as e:
+        if e.status != RPCStatusCode.NOT_FOUND:
+            raise
+        former = None  # its history is gone
+    return state.after(former, Ended(time=found.close_time, how=found.status.name))
 
 
 async def last_words(client: Client, workflow_id: str, run_id: str | None) -> ClusterState | None:

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import time
 
-from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus
+from temporalio.client import WorkflowExecutionStatus
 from temporalio.common import WorkflowIDConflictPolicy
-from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.temporal.workflows import CLUSTER, described
 from resources import starts
-from resources.cluster import ClusterState, Ended
-from resources.histories import last_words
+from resources.histories import cluster_begins
 from resources.machine import ClassSnapshot
 from resources.messages import Account, AccountUse, Target
 from resources.names import cluster_id
@@ -73,7 +71,7 @@ async def owner_of(deps: Deps, cluster: str, account: Account) -> str:
 async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) -> str | None:
     """Signals the cluster's workflow; returns the run that was told. Idempotent. Starts the workflow, and so its
     watches, if need be."""
-    state = await beginning(deps, cluster, await described(deps.client, cluster_id(cluster)))
+    state = await cluster_begins(deps.client, cluster, deps.settings, await described(deps.client, cluster_id(cluster)))
     handle = await deps.client.start_workflow(
         CLUSTER,
         state,
@@ -83,21 +81,6 @@ async def tell_cluster(deps: Deps, cluster: str, signal: str, argument: object) 
         start_signal_args=[argument],
     )
     return handle.result_run_id
-
-
-async def beginning(deps: Deps, cluster: str, found: WorkflowExecutionDescription | None) -> ClusterState:
-    """What a cluster's workflow begins with where none runs: after one that somebody has ended from outside, with what
-    people and classes had told that one. `found`: the newest run."""
-    state = ClusterState.of(cluster, deps.settings.queue_prefix, deps.settings.timings)
-    if found is None or found.status not in starts.FROM_OUTSIDE:
-        return state
-    try:
-        former = await last_words(deps.client, found.id, found.run_id)
-    except RPCError as e:
-        if e.status != RPCStatusCode.NOT_FOUND:
-            raise
-        former = None  # its history is gone
-    return state.after(former, Ended(time=found.close_time, how=found.status.name))
 
 
 async def _life(deps: Deps, cluster: str, run: str | None = None) -> str:

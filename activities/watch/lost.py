@@ -17,12 +17,12 @@ from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.beside import beside
 from activities.deps import Deps
-from activities.temporal.announce import beginning
 from activities.temporal.workflows import CLUSTER, MACHINE, POOL, described, running, tell
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration
 from resources.cluster import Ended
+from resources.histories import cluster_begins
 from resources.names import cluster_id, machine_id, pool_id, workflow_queue
 
 log = logging.getLogger("hostler.lost")
@@ -54,7 +54,7 @@ class Lost:
         found = await described(self.deps.client, cluster_id(cluster))
         if not (found is None or found.status in starts.FROM_OUTSIDE) or not await self._left(cluster, found):
             return False
-        state = await beginning(self.deps, cluster, found)
+        state = await cluster_begins(self.deps.client, cluster, self.deps.settings, found)
         if found is None:
             state = state.after(None, Ended(how="its record is deleted"))
         await self.deps.client.start_workflow(

@@ -13,8 +13,7 @@ from temporalio.common import (
 )
 
 from resources import attributes, names, starts
-from resources.cluster import ClusterState, Ended
-from resources.histories import last_words
+from resources.histories import cluster_begins
 from resources.machine import MachineState
 from resources.machine_class import ClassState
 from resources.markdown import plain
@@ -84,11 +83,8 @@ async def start_cluster(temporal: Client, settings: Settings, name: str, use: Ac
     """Starts a cluster's workflow; no error when it runs. A use, which says in which account a class's VMs are, is sent
     in the same call. After a workflow that somebody has ended from outside, it goes on with what that one knew, such as
     a pause."""
-    state = ClusterState.of(name, settings.queue_prefix, settings.timings)
     found = await live.described(temporal.get_workflow_handle(names.cluster_id(name)))
-    if found is not None and found.status in starts.FROM_OUTSIDE:
-        former = await last_words(temporal, found.id, found.run_id)
-        state = state.after(former, Ended(time=found.close_time, how=found.status.name))
+    state = await cluster_begins(temporal, name, settings, found)
     await temporal.start_workflow(
         "ClusterWorkflow",
         state,
