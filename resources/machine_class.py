@@ -54,6 +54,11 @@ def is_pool(user: str) -> bool:
     return user.startswith(POOL_USER)
 
 
+def pools_of(users: Iterable[str]) -> list[str]:
+    """The names of the pools among the users of a class, sorted."""
+    return sorted(user.removeprefix(POOL_USER) for user in users if is_pool(user))
+
+
 def user_words(user: str) -> str:
     """`machine m1`, `pool p1`."""
     return f"pool {user.removeprefix(POOL_USER)}" if is_pool(user) else f"machine {user}"

@@ -118,8 +118,6 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     words = SAID
     if file.startswith("planners/pool/"):
         words = {**SAID, **POOL}
-    elif file.startswith(("workflows/pool/", "workflows/fleet/")):
-        words = {**SAID, "wait": POOL["wait"]}
     elif file == "planners/preservation.py":
         words = {**SAID, **PRESERVATION}
     if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):

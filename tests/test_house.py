@@ -50,14 +50,15 @@ def imports(source: str) -> set[str]:
     return {module.partition(".")[0] for module in modules(source)}
 
 
-def modules(source: str) -> set[str]:
-    """Imported modules, including imports inside functions."""
+def modules(source: str, members: bool = False) -> set[str]:
+    """Imported modules, including imports inside functions. `members`: what is imported from a package counts by its
+    own name, which may be a module of it."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if members else {node.module}
     return found
 
 
@@ -206,20 +207,9 @@ def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
     """The modules that each module imports among `sources` (by dotted name), also inside functions and only for type
     checking: a deferred import makes a cycle all the same."""
     return {
-        name: {m for named in imported(source) if (m := _nearest(named, sources)) and m != name}
+        name: {m for named in modules(source, members=True) if (m := _nearest(named, sources)) and m != name}
         for name, source in sources.items()
     }
-
-
-def imported(source: str) -> set[str]:
-    """Like `modules`; what is imported from a package counts by its own name, which may be a module of it."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
 
 
 def _nearest(named: str, sources: dict[str, str]) -> str | None:

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 from resources.reasons.reason import Kind, Reason
 
+_HOOK_DO = (
+    "Ask the owner that the message names; when its work is done and the hook is still there, remove it with the "
+    "command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no deadline ends the "
+    "wait."
+)
+_HOOK_WORRY = (
+    "When it lasts longer than the owner's work usually takes: most often the controller that owns the hook does not "
+    "run. [Hooks](hooks.md) says what each kind is for."
+)
 LEAVING: dict[str, Reason] = {
     "Terminating": Reason(
         Kind.HAPPENING,
@@ -21,15 +30,8 @@ LEAVING: dict[str, Reason] = {
             "Does nothing. The drain begins within a second after the last hook is gone, and has its whole "
             "spec.drainTimeout from then on."
         ),
-        do=(
-            "Ask the owner that the message names; when its work is done and the hook is still there, remove it with "
-            "the command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no "
-            "deadline ends the wait."
-        ),
-        worry=(
-            "When it lasts longer than the owner's work usually takes: most often the controller that owns the hook "
-            "does not run. [Hooks](hooks.md) says what each kind is for."
-        ),
+        do=_HOOK_DO,
+        worry=_HOOK_WORRY,
     ),
     "Draining": Reason(
         Kind.WAIT,
@@ -84,15 +86,8 @@ LEAVING: dict[str, Reason] = {
             "Does nothing. The VM's deletion begins within a second after the last hook is gone; until then the VM "
             "runs and costs money."
         ),
-        do=(
-            "Ask the owner that the message names; when its work is done and the hook is still there, remove it with "
-            "the command in the message. `hostler hook list {pool}` shows all. Force does not skip hooks, and no "
-            "deadline ends the wait."
-        ),
-        worry=(
-            "When it lasts longer than the owner's work usually takes: most often the controller that owns the hook "
-            "does not run. [Hooks](hooks.md) says what each kind is for."
-        ),
+        do=_HOOK_DO,
+        worry=_HOOK_WORRY,
     ),
     "FindingVM": Reason(
         Kind.WAIT,

@@ -98,8 +98,8 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
 def about(found: ClassDescription, now: datetime) -> list[str]:
     """The lines that only a class has."""
-    from resources.machine_class import is_pool, users_words
-    from resources.names import POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
+    from resources.machine_class import pools_of, users_words
+    from resources.names import UPDATE_CONCURRENCY_ANNOTATION
     from starter.output import fields, moment
 
     summary, state = found.summary, found.state
@@ -117,7 +117,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
             ("Generation", str(state.generation)),
             ("Last updated", f"{state.last_updated_generation}: the newest that every user carries"),
             ("Users", users_words(state.users)),
-            ("Pools", "\n".join(sorted(u.removeprefix(POOL_USER) for u in state.users if is_pool(u)))),
+            ("Pools", "\n".join(pools_of(state.users))),
             ("At a time", f"{state.update_concurrency} (annotation {UPDATE_CONCURRENCY_ANNOTATION})"),
             ("Labels", "\n".join(f"{k}={v}" for k, v in sorted(state.labels.items()))),
         ]

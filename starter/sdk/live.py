@@ -16,6 +16,7 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import (
     Client,
+    WorkflowExecution,
     WorkflowExecutionDescription,
     WorkflowExecutionStatus,
     WorkflowHandle,
@@ -29,6 +30,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from resources import histories
 from resources.errors import TOO_EARLY
+from resources.starts import MEMO_CREATED
 from starter.sdk.errors import NoAnswer, NotFound, no_such_workflow
 from starter.sdk.results import PendingActivity
 
@@ -43,6 +45,12 @@ StateT = TypeVar("StateT")
 def running(workflow: str) -> str:
     """The visibility query for running workflows of a type."""
     return f"WorkflowType='{workflow}' AND ExecutionStatus='Running'"
+
+
+async def created_of(execution: WorkflowExecution) -> datetime:
+    """When somebody asked for it: as its starter noted, else when its workflow began."""
+    created = await execution.memo_value(MEMO_CREATED, None)
+    return datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time
 
 
 async def described(handle: WorkflowHandle[Any, Any]) -> WorkflowExecutionDescription | None:

@@ -18,7 +18,7 @@ from workflows.entity import Entity
 with workflow.unsafe.imports_passed_through():
     from planners.waits import wait_after
     from resources.fleet import FleetState, FleetWait
-    from resources.machine import MachineState
+    from resources.machine import ClassSnapshot, MachineState
     from resources.membership import MembersFound, PoolRef, TemplateNews
     from resources.owner import Owner
 
@@ -95,7 +95,7 @@ class FleetEntity(Entity):
         """Acts on what a former workflow has left, besides its machines."""
         raise NotImplementedError
 
-    def take_class(self, machine_class: Any, by: str, reason: str) -> object:
+    def take_class(self, machine_class: ClassSnapshot, by: str, reason: str) -> object:
         """Takes a class that was asked for, or its news."""
         raise NotImplementedError
 

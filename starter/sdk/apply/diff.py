@@ -14,10 +14,9 @@ from pydantic.alias_generators import to_camel
 
 from resources.effects import Effect, effects
 from resources.machine import ClassSnapshot, MachineState
-from resources.machine_class import ClassPreview, users_words
+from resources.machine_class import ClassPreview, is_pool, users_words
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import Machine
-from resources.names import POOL_USER
 from resources.pool_intents import Rehearsal
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.apply.plan import Plan, Step
@@ -107,7 +106,7 @@ def _of_class(step: Step, of: ClassPlan) -> Difference:
     after = {"labels": meta.labels, "annotations": own_annotations(meta.annotations)}
     fields += [FieldChange(*c, NOTHING) for c in changes(before, after, "metadata")]
     users = sorted(of.state.users) if of.new_content else []
-    machines = tuple(u for u in users if not u.startswith(POOL_USER))
+    machines = tuple(u for u in users if not is_pool(u))
     if step.pools:
         fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""

@@ -9,9 +9,10 @@ from functools import partial
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
+from resources.machine_class import pools_of
 from resources.machine_deployment import MachineDeploymentSpec
 from resources.manifests import MachineDeployment
-from resources.names import POOL_USER, pool_user
+from resources.names import pool_user
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, PoolQuestion
 from starter.sdk import parallel
@@ -151,7 +152,7 @@ class PoolPlanner:
         `manifests` that takes another class is left out: it has a line of its own."""
         if of.state is None or not of.new_content:
             return []
-        pools = sorted(u.removeprefix(POOL_USER) for u in of.state.users if u.startswith(POOL_USER))
+        pools = pools_of(of.state.users)
 
         async def one(pool: str) -> PoolTouched | None:
             manifest = manifests.get((of.cluster, pool))

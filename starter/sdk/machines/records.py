@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowFailureError
 
 from resources import attributes
 from resources.machine import MachineResult
 from resources.names import TAG_MACHINE, id_parts
-from resources.starts import MEMO_CREATED
 from starter.sdk import live
 from starter.sdk.results import Life, MachineSummary
 
@@ -25,11 +22,10 @@ def machines_of(cluster: str | None, **where: str) -> str:
 async def summary_of(execution: WorkflowExecution) -> MachineSummary:
     cluster, name = id_parts(execution.id, 2)
     found = execution.typed_search_attributes
-    created = await execution.memo_value(MEMO_CREATED, None)
     return MachineSummary(
         name=name,
         cluster=cluster,
-        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
+        created=await live.created_of(execution),
         phase=found.get(attributes.PHASE, ""),
         reason=found.get(attributes.REASON, ""),
         node=found.get(attributes.NODE, ""),

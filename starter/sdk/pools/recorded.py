@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
@@ -14,7 +12,6 @@ from resources.messages import DeleteIntent, Intent
 from resources.names import id_parts
 from resources.pool import PoolState
 from resources.pool_intents import PoolIntent, ScaleIntent
-from resources.starts import MEMO_CREATED
 from starter.sdk import live
 from starter.sdk.pools.results import PoolDescription, PoolListed
 
@@ -33,11 +30,10 @@ async def listed(execution: WorkflowExecution) -> PoolListed:
     """The pool as its search attributes show it."""
     cluster, name = id_parts(execution.id, 2)
     found = execution.typed_search_attributes
-    created = await execution.memo_value(MEMO_CREATED, None)
     return PoolListed(
         name=name,
         cluster=cluster,
-        created=datetime.fromisoformat(created) if isinstance(created, str) else execution.start_time,
+        created=await live.created_of(execution),
         phase=found.get(attributes.PHASE, ""),
         reason=found.get(attributes.REASON, ""),
         machine_class=found.get(attributes.CLASS, ""),
