@@ -38,6 +38,8 @@ class Belief(StrEnum):
 @dataclass(frozen=True)
 class Weighed:
     belief: Belief
+    compare: Look | None = None
+    """What the next look is compared with; None where none is needed."""
     look_again: datetime | None = None
     moved: int = 0
     """How many looks in a row saw the Lease move."""
@@ -73,14 +75,15 @@ def weigh(before: Look | None, look: Look, moved: int, timings: Timings) -> Weig
     if not look.node.node.exists:
         return Weighed(Belief.BELIEVED)
     if before is None:
-        return Weighed(Belief.UNSURE, look.time + timings.lease)
+        return Weighed(Belief.UNSURE, look, look.time + timings.lease)
     if kubelet_lives(before, look):
         falls_ill = before.node.node.ready and not look.node.node.ready
         moved = 1 if falls_ill else moved + 1
         rarer = max(timings.lease, min(timings.lease * (1 << min(moved - 1, 10)), RAREST))
-        return Weighed(Belief.CONTRADICTED, look.time + rarer, moved)
+        return Weighed(Belief.CONTRADICTED, look, look.time + rarer, moved)
     if look.time < before.time + timings.lease:
-        return Weighed(Belief.UNSURE, before.time + timings.lease)
+        still = look.model_copy(update={"time": before.time})  # the Lease has stood still since then
+        return Weighed(Belief.UNSURE, still, before.time + timings.lease)
     return Weighed(Belief.BELIEVED)
 
 

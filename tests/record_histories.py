@@ -248,6 +248,16 @@ async def a_life_that_hears_nonsense(stack: Stack) -> None:
     await stack.delete()
 
 
+async def a_lost_life(stack: Stack) -> None:
+    """Its VM ends at once, and its Node falls ill between the two looks."""
+    await stack.create()
+    running = await stack.phase(Phase.RUNNING)
+    vm = str(running.status.provider_id).rsplit("/", 1)[-1]
+    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    await stack.reason("VMGone")
+    await stack.delete()
+
+
 async def a_braked_pool(stack: Stack) -> dict[str, str]:
     """Each of its VMs is terminated at once, until it backs off. A person lets it go on; then one more is terminated,
     that of a running machine, and is replaced as a repair."""
@@ -325,6 +335,7 @@ FLOWS: dict[str, tuple[Flow, tuple[str, ...]]] = {
     "contradicted-pool": (a_contradicted_pool, ("pool", "machine", "cluster")),
     "newer-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
     "nonsense-life": (a_life_that_hears_nonsense, ("machine",)),
+    "lost-life": (a_lost_life, ("machine",)),
     "lasting-pool-life": (a_pools_life, ("pool", "machine", "rollout", "class", "cluster")),
 }
 

@@ -157,6 +157,24 @@ async def test_a_node_that_falls_ill_meanwhile_is_looked_at_at_once(
     assert (gone.status.phase, condition(gone)) == (Phase.UNKNOWN, "")
 
 
+async def test_a_node_that_falls_ill_between_the_looks_does_not_put_them_off(
+    temporal: WorkflowEnvironment, machines: Machines, pool: Pool
+) -> None:
+    """A VM that ends takes its kubelet along: the extra look at the ill Node leaves the time of the second one."""
+    kubelet = Kubelet(machines)
+    kubelet.lives = False
+    handle = await pool.running()
+    await lost(machines, handle)
+    first = await looked_at(handle)
+    await temporal.fast_forward(handle, timedelta(seconds=20))
+    kubelet.facts = {"ready": False}
+    await handle.signal(MachineWorkflow.observe, machines.facts(ready=False))
+    ill = await eventually(lambda: state(handle), lambda s: not s.claim.look.node.node.ready, "a look at once")
+    assert ill.claim.next == first.claim.next
+    await temporal.fast_forward(handle, timedelta(seconds=21))
+    await pool.told(lambda r: r.vm is Vm.GONE)
+
+
 async def test_what_cannot_be_read_decides_nothing_and_says_so(
     temporal: WorkflowEnvironment, machines: Machines, pool: Pool
 ) -> None:

@@ -52,6 +52,17 @@ def test_weigh(before: Look | None, now: Look, belief: Belief, again: float | No
     assert said.look_again == (None if again is None else NOW + timedelta(seconds=again))
 
 
+@pytest.mark.parametrize("early", [1, 20, 39])
+def test_a_look_that_comes_early_does_not_begin_the_wait_again(early: float) -> None:
+    """The Node fell ill, or something else asked: the Lease has stood still since the first look."""
+    first = weigh(None, look(0), 0, TIMINGS)
+    soon = weigh(first.compare, look(early, ready=False), first.moved, TIMINGS)
+    assert (soon.belief, soon.look_again) == (Belief.UNSURE, first.look_again)
+    assert soon.compare is not None
+    assert not soon.compare.node.node.ready  # that it is ill is known: it is no reason for one more look
+    assert weigh(soon.compare, look(40, ready=False), soon.moved, TIMINGS).belief is Belief.BELIEVED
+
+
 def test_looks_at_a_contradiction_become_rarer_within_a_bound() -> None:
     waits = []
     moved = 0

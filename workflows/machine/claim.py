@@ -25,6 +25,9 @@ with workflow.unsafe.imports_passed_through():
 
 CLAIMS = "vm-claims"
 """The patch by which the news that a VM is gone is weighed before it is believed."""
+STANDSTILL = "lease-stands-still"
+"""The patch by which a look that comes early does not begin the wait for the Lease again: two looks in turn, one at its
+time and one because the Node had fallen ill, put each other off forever."""
 
 
 # -- what is said -----------------------------------------------------------------------------------------------------
@@ -112,7 +115,10 @@ def _weighed(m: MachineEntity, claim: VmClaim, now: Seen) -> bool:
     look = Look(time=time, node=now.node, vm=now.vm)
     take_node(m, look.node.node)
     said = weigh(claim.look, look, claim.moved, s.timings)
-    s.claim = claim.model_copy(update={"look": look, "moved": said.moved, "next": said.look_again or time})
+    compare = said.compare
+    if compare is not None and compare.time != time and not workflow.patched(STANDSTILL):
+        compare = look
+    s.claim = claim.model_copy(update={"look": compare, "moved": said.moved, "next": said.look_again or time})
     facts = claim.facts.model_copy(update={"state": look.vm.state})
     if facts != claim.facts:  # the order starts afresh, as for a Node: looks.take_node
         facts = facts.model_copy(update={"epoch": 0, "seq": 0})
