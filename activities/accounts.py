@@ -15,7 +15,7 @@ from pydantic import SecretStr
 from drivers.base import DeleteMachineResponse, Driver, Evidence, GetAccountRequest
 from drivers.errors import DriverError, WrongAccount
 from resources.errors import ErrorClass
-from resources.manifests import SecretRef
+from resources.machine.manifest import SecretRef
 
 T = TypeVar("T")
 

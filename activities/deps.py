@@ -23,9 +23,10 @@ from activities.metered import MeteredDriver
 from activities.places import Places
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import Driver, DriverSettings, Identity, MachineRequest, Request, load_driver
+from resources.calls.machine import Target
 from resources.clouds import UnknownScope
-from resources.manifests import SecretRef
-from resources.messages import Account, Target
+from resources.cluster.accounts import Account
+from resources.machine.manifest import SecretRef
 from resources.settings import CloudSettings, Settings
 
 M = TypeVar("M", bound=MachineRequest)

@@ -16,7 +16,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, SecretStr
 
 from activities.kube.client import Clusters, secret_path
-from resources.manifests import SecretRef
+from resources.machine.manifest import SecretRef
 from resources.names import is_name
 from resources.settings import Settings, SettingsError
 

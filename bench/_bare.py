@@ -17,20 +17,13 @@ with workflow.unsafe.imports_passed_through():
     from activities.deps import Deps
     from resources import attributes
     from resources.base import Value
+    from resources.calls.cloud import CreateInput, CreateOutput, UpdateInput, UpdateOutput
+    from resources.calls.cluster import JoinInput, ReadyInput
+    from resources.calls.machine import MachineRef, Target
     from resources.clouds import indexed
-    from resources.machine import ClassSnapshot
-    from resources.manifests import MachineSpec
-    from resources.messages import (
-        CreateInput,
-        CreateOutput,
-        JoinInput,
-        MachineRef,
-        NodeFacts,
-        ReadyInput,
-        Target,
-        UpdateInput,
-        UpdateOutput,
-    )
+    from resources.machine.facts import NodeFacts
+    from resources.machine.manifest import MachineSpec
+    from resources.machine.state import ClassSnapshot
     from resources.timings import Timings
     from workflows.calls import SHORT
 

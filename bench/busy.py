@@ -44,13 +44,15 @@ from temporalio.api.enums.v1 import EventType, TimeoutType, WorkflowTaskFailedCa
 from temporalio.api.history.v1 import HistoryEvent
 
 from resources import names
-from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, Phase
-from resources.manifests import MachineClass, SecretRef
-from resources.member import Member, Vm
-from resources.membership import MemberReport
-from resources.messages import Account, AccountUse, ClusterNews
-from resources.pool import PoolState, Revision
+from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.news import ClusterNews
+from resources.cluster.state import ClusterState
+from resources.fleet.member import Member, Vm
+from resources.fleet.membership import MemberReport
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, Phase
+from resources.manifests import MachineClass
+from resources.pool.state import PoolState, Revision
 from starter.sdk import starts
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer

@@ -46,8 +46,9 @@ from rich.console import Console
 from rich.table import Table
 
 from resources import names
-from resources.machine_class import UPDATE_CONCURRENCY, ClassState
-from resources.manifests import Machine, MachineClass
+from resources.machine.manifest import Machine
+from resources.machine_class.state import UPDATE_CONCURRENCY, ClassState
+from resources.manifests import MachineClass
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer
 

@@ -58,8 +58,8 @@ from temporalio.client import WorkflowHandle
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.messages import DeleteIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ClassSnapshot, MachineState, Phase
 from workflows.machine import MachineWorkflow
 
 MOST = 500  # machines

@@ -41,9 +41,9 @@ from rich.console import Console
 from rich.table import Table
 
 from resources import names
-from resources.machine_deployment import MachineDeployment, percent_of
 from resources.manifests import MachineClass
-from resources.pool_intents import PoolSummary
+from resources.pool.intents import PoolSummary
+from resources.pool.manifest import MachineDeployment, percent_of
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer, Unreachable
 

@@ -20,9 +20,9 @@ from typing import Any, Protocol, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError
 
 from drivers.errors import DriverError
+from resources.calls.cloud import ResourceUpdate
 from resources.clouds import ProviderSpec, UnknownProvider, provider_of
 from resources.errors import ErrorClass
-from resources.messages import ResourceUpdate
 
 S = TypeVar("S", bound=ProviderSpec)
 

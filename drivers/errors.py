@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from resources.calls.cloud import ResourceUpdate
 from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
-from resources.messages import ResourceUpdate
 
 
 class DriverError(Exception):

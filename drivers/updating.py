@@ -10,8 +10,8 @@ from drivers.base import UpdateMachineResponse
 from drivers.errors import DriverError, PartialUpdate
 from drivers.failures import combine
 from drivers.tags import TagPlan
+from resources.calls.cloud import ResourceUpdate
 from resources.clouds import Tags
-from resources.messages import ResourceUpdate
 
 
 @dataclass

@@ -14,7 +14,7 @@ from temporalio.client import Client, WorkflowExecutionDescription
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.cluster import LAST_WORDS, ClusterState, Ended
+from resources.cluster.state import LAST_WORDS, ClusterState, Ended
 from resources.settings import Settings
 from resources.sound import fault
 from resources.starts import FROM_OUTSIDE

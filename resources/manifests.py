@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field, SecretStr, ValidationError, field_seriali
 from resources.base import NAME_MOST, Document, Key, Manifest, Name, cut, few
 from resources.clouds import UnknownProvider, provider_of
 from resources.documents import DocumentError, documents
-from resources.machine_deployment import MachineDeployment
-from resources.machine_manifest import (
+from resources.machine.manifest import (
     DEFAULT_NODE_CONDITIONS,
     ClassRef,
     Machine,
@@ -28,6 +27,7 @@ from resources.machine_manifest import (
     TemplateSpec,
 )
 from resources.names import CLUSTER_ANNOTATION
+from resources.pool.manifest import MachineDeployment
 
 __all__ = [
     "DEFAULT_NODE_CONDITIONS",

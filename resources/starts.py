@@ -14,10 +14,10 @@ from temporalio.common import Priority, SearchAttributePair, TypedSearchAttribut
 
 from resources import attributes, names
 from resources.clouds import indexed
-from resources.cluster import ClusterState
-from resources.machine import MachineState, Phase
+from resources.cluster.state import ClusterState
+from resources.machine.state import MachineState, Phase
 from resources.markdown import plain
-from resources.rollout import RolloutState
+from resources.pool.rollout import RolloutState
 
 MEMO_CREATED = "created"
 """When the machine was applied: visibility only knows the start of the latest run."""

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from resources.messages import Intent
+from resources.intents import Intent
 from resources.owner import Owner, OwnerKind
 from resources.sound import NAMED, short
 from resources.spelling import did_you_mean

@@ -11,10 +11,10 @@ from lifekit import Stack, asked, eventually, examples
 from temporalio.client import WorkflowHandle, WorkflowUpdateFailedError
 
 from resources.errors import ErrorClass
-from resources.machine import ClassSnapshot
-from resources.machine_class import SILENCE, ClassIntent, ClassState
+from resources.intents import Answer, Intent
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import SILENCE, ClassIntent, ClassState
 from resources.manifests import MachineClass
-from resources.messages import Answer, Intent
 from resources.names import class_id, machine_id
 from resources.timings import Timings
 from simulator.frame import FaultRule

@@ -30,12 +30,22 @@ from typer.testing import CliRunner
 from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
 from resources import attributes
-from resources.cluster import ClusterState
+from resources.cluster.state import ClusterState
 from resources.errors import NOT_PRESERVED, NOT_YET
-from resources.machine import (
+from resources.intents import Answer, Intent
+from resources.journal import Happening
+from resources.machine.intents import DeleteIntent
+from resources.machine.preservation import (
+    ExtendIntent,
+    PreservedBy,
+    PreserveIntent,
+    PreserveValue,
+    ReleaseIntent,
+    Request,
+)
+from resources.machine.state import (
     ApplyIntent,
     Deletion,
-    Happening,
     LastOperation,
     MachineResult,
     MachineState,
@@ -44,17 +54,8 @@ from resources.machine import (
     Phase,
     WaitingFor,
 )
-from resources.machine_class import ClassNews, ClassReport, UpdateState
-from resources.messages import Answer, DeleteIntent, Intent
+from resources.machine_class.state import ClassNews, ClassReport, UpdateState
 from resources.names import class_id
-from resources.preservation import (
-    ExtendIntent,
-    PreservedBy,
-    PreserveIntent,
-    PreserveValue,
-    ReleaseIntent,
-    Request,
-)
 from resources.settings import load_settings
 from starter.sdk import intents, live
 from workflows.machine_class import MachineClassWorkflow

@@ -24,11 +24,11 @@ from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
 from activities.boundary import Boundary
 from activities.deps import Deps
 from resources.attributes import PHASE, PROVIDER_ID
+from resources.calls.machine import MachineRef, Target
 from resources.clouds import indexed
 from resources.errors import NOT_YET
-from resources.machine import Phase
-from resources.manifests import SecretRef
-from resources.messages import MachineRef, Target
+from resources.machine.manifest import SecretRef
+from resources.machine.state import Phase
 from resources.names import machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings
 

@@ -23,8 +23,10 @@ from activities.cluster.node import NodeActivities
 from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
 from activities.drain.words import moment
+from resources.calls.cluster import ForgetInput, ForgetOutput
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.calls.machine import MachineRef
 from resources.errors import NOT_YET
-from resources.messages import DrainInput, DrainOutput, ForgetInput, ForgetOutput, MachineRef
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import Call
 

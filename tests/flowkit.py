@@ -13,8 +13,8 @@ from typing import Any
 from invariants import FOREIGN_TAG, USER_KEY, Witness
 from lifekit import Stack, eventually, examples, write_secret
 
-from resources.machine import MachineState, Phase
-from resources.manifests import NodeTemplate
+from resources.machine.manifest import NodeTemplate
+from resources.machine.state import MachineState, Phase
 from resources.orders import in_ms
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow

@@ -19,7 +19,7 @@ from invariants import (
 )
 from lifekit import Stack, eventually
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from simulator.frame import FaultRule
 
 CREATION_TIMEOUT = timedelta(seconds=8)

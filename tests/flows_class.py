@@ -24,8 +24,8 @@ from invariants import (
 from lifekit import Stack, eventually
 
 from resources.errors import ErrorClass
-from resources.machine_class import SILENCE, UpdateState
-from resources.messages import Happening
+from resources.journal import Happening
+from resources.machine_class.state import SILENCE, UpdateState
 from resources.names import class_id, machine_id
 
 BEFORE, AFTER = {"team": "a", "old": "1"}, {"team": "b"}

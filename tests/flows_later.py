@@ -31,8 +31,8 @@ from invariants import (
 from lifekit import DEADLINE, Stack, eventually
 from resetkit import reset_machine
 
-from resources.machine import ApplyIntent, MachineState, Phase
-from resources.messages import DeleteIntent, RecreateIntent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.state import ApplyIntent, MachineState, Phase
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, cluster_id, machine_id
 from simulator.clouds.ec2 import World
 from starter.sdk.client import HostlerClient

@@ -31,13 +31,13 @@ from lifekit import Stack, asked, end_running, eventually
 from poollives import Pool, killing, machine_handle, pool_spec
 
 from planners.pool import pace
-from resources.machine import MachineState
-from resources.messages import VmFacts
+from resources.machine.facts import VmFacts
+from resources.machine.state import MachineState
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
 from resources.orders import in_ms
-from resources.pool import PoolState
-from resources.pool_intents import PoolSummary
-from resources.rollout import Outcome
+from resources.pool.intents import PoolSummary
+from resources.pool.rollout import Outcome
+from resources.pool.state import PoolState
 from simulator.frame import FaultRule
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow

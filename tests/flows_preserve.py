@@ -22,9 +22,9 @@ from invariants import (
 )
 from lifekit import DEADLINE, Stack, eventually
 
-from resources.machine import MachineState, Phase
+from resources.machine.preservation import PreserveIntent, PreserveValue
+from resources.machine.state import MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, machine_id
-from resources.preservation import PreserveIntent, PreserveValue
 
 TIMEOUT = timedelta(seconds=8)
 HEALTH_TIMEOUT = timedelta(seconds=4)

@@ -14,8 +14,8 @@ from lifekit import DEADLINE, Stack, asked, eventually, examples
 from temporalio.client import WorkflowHandle
 
 from drivers.aws.calls import Ec2
-from resources.machine import MachineState, Phase
-from resources.machine_class import ClassState
+from resources.machine.state import MachineState, Phase
+from resources.machine_class.state import ClassState
 from resources.manifests import MachineClass
 from resources.names import TAG_UID, class_id, machine_id
 from resources.timings import Timings

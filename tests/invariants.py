@@ -11,8 +11,8 @@ from canaries import assert_no_canary, texts_of
 from lifekit import Stack, asked, eventually
 from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
 
-from resources.machine import MachineState, Phase
-from resources.messages import Happening
+from resources.journal import Happening
+from resources.machine.state import MachineState, Phase
 from resources.names import (
     CORDON_ANNOTATION,
     INSTANCE_NOT_READY_TAINT,

@@ -15,8 +15,8 @@ from lifekit import DEADLINE, examples
 from poollives import Crowd, Pool
 from temporalio.client import WorkflowFailureError
 
-from resources.machine import MachineState
-from resources.messages import Happening
+from resources.journal import Happening
+from resources.machine.state import MachineState
 from resources.names import (
     CORDON_ANNOTATION,
     INSTANCE_NOT_READY_TAINT,

@@ -28,9 +28,10 @@ from temporalio.worker import Interceptor
 
 import worker
 from resources.errors import TOO_EARLY
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.manifests import Loaded, SecretRef, load_manifests
-from resources.messages import DeleteIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.manifests import Loaded, load_manifests
 from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings

@@ -18,10 +18,13 @@ from temporalio.exceptions import ApplicationError
 
 from planners.waits import REASON
 from resources.attributes import PHASE
+from resources.calls.cloud import CreateOutput, StatusOutput, VmLook
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, NAME_TAKEN, WRONG_ACCOUNT, ErrorClass, ErrorInfo
-from resources.machine import ApplyIntent, Attempt, MachineResult, MachineState, Phase
-from resources.messages import CreateOutput, DeleteIntent, Happening, RecreateIntent, StatusOutput, VmFacts, VmLook
-from resources.preservation import PreserveIntent, PreserveValue
+from resources.journal import Happening
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.preservation import PreserveIntent, PreserveValue
+from resources.machine.state import ApplyIntent, Attempt, MachineResult, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -13,8 +13,8 @@ from temporalio import workflow
 from temporalio.client import WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from resources.machine import MachineState, Phase
-from resources.membership import MemberReport, Permit
+from resources.fleet.membership import MemberReport, Permit
+from resources.machine.state import MachineState, Phase
 from resources.names import pool_id
 from resources.owner import Owner
 from workflows.machine import MachineWorkflow

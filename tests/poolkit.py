@@ -20,13 +20,13 @@ from planners.pool.revisions import Wanted, revise, undo
 from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, TakeSlots
 from planners.pool.view import View
 from resources.errors import ErrorClass
-from resources.machine import ClassSnapshot, Phase
-from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
-from resources.manifests import SecretRef
-from resources.member import Keep as Wish
-from resources.member import Member, Permit, Released, Trouble, Vm
-from resources.pool import Gate, Pace, Revision, Rollout
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep as Wish
+from resources.fleet.member import Member, Permit, Released, Trouble, Vm
+from resources.machine.manifest import SecretRef
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import ClassSnapshot, Phase
+from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
+from resources.pool.state import Gate, Pace, Revision, Rollout
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 TURN = timedelta(seconds=10)

@@ -16,13 +16,14 @@ from lifekit import DEADLINE, Stack, asked, eventually, examples
 from temporalio.client import WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 
-from resources.machine import ClassSnapshot, MachineState
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.messages import DeleteIntent, Intent
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ClassSnapshot, MachineState
 from resources.names import MACHINE_NAME_LABEL, machine_id, pool_id, rollout_id
-from resources.pool import PoolState
-from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
-from resources.rollout import RolloutResult, RolloutState
+from resources.pool.intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.rollout import RolloutResult, RolloutState
+from resources.pool.state import PoolState
 from simulator.clouds.ec2 import Vm
 from workflows.machine import MachineWorkflow
 from workflows.pool import MachineDeploymentWorkflow

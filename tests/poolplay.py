@@ -19,10 +19,9 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
 from activities.temporal.pools import PoolActivities
-from resources.machine import Phase
-from resources.machine_class import TellUsersInput, TellUsersOutput
-from resources.member import Trouble, Vm
-from resources.membership import (
+from resources.cluster.news import ClusterNews
+from resources.fleet.member import Trouble, Vm
+from resources.fleet.membership import (
     ForgetPoolInput,
     MarkNodesInput,
     MemberReport,
@@ -33,9 +32,10 @@ from resources.membership import (
     TellMachinesInput,
     TellMachinesOutput,
 )
-from resources.messages import ClusterNews
+from resources.machine.state import Phase
+from resources.machine_class.state import TellUsersInput, TellUsersOutput
 from resources.names import cluster_queue, pool_id
-from resources.rollout import RolloutState
+from resources.pool.rollout import RolloutState
 from resources.settings import load_settings
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow

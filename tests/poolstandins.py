@@ -25,11 +25,10 @@ from temporalio.worker import (
 )
 
 import worker
-from planners.hot_update import rolling_hash
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassRef, ReportInput
-from resources.member import Keep, Trouble, Vm
-from resources.membership import (
+from planners.machine.hot_update import rolling_hash
+from resources.cluster.news import ClusterNews
+from resources.fleet.member import Keep, Trouble, Vm
+from resources.fleet.membership import (
     MarkNodesInput,
     MemberReport,
     Permit,
@@ -38,9 +37,11 @@ from resources.membership import (
     SlotTaken,
     TemplateNews,
 )
-from resources.messages import ClusterNews, DeleteIntent, RepairIntent
+from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassRef, ReportInput
 from resources.names import pool_id
-from resources.preservation import PreservedBy
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
 """Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and is then Failed. With none of these

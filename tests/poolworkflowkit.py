@@ -35,18 +35,20 @@ from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.pools import PoolActivities
 from resources import starts
+from resources.cluster.news import ClusterNews
 from resources.converter import data_converter
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassNews
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.manifests import MachineSpec, SecretRef
-from resources.member import Vm
-from resources.membership import MemberReport
-from resources.messages import ClusterNews, DeleteIntent, Intent
+from resources.fleet.member import Vm
+from resources.fleet.membership import MemberReport
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.manifest import MachineSpec, SecretRef
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassNews
 from resources.names import cluster_queue, machine_id, pool_id, rollout_id
-from resources.pool import PoolState
-from resources.pool_intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
-from resources.rollout import RolloutResult, RolloutState
+from resources.pool.intents import PoolIntent, PoolSummary, ScaleIntent, UndoIntent
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.rollout import RolloutResult, RolloutState
+from resources.pool.state import PoolState
 from resources.settings import Settings
 from starter.sdk import intents
 from workflows.pool import MachineDeploymentWorkflow

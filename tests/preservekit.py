@@ -24,10 +24,12 @@ from activities.cluster.preserve import preserve_patch
 from activities.kube.facts import project
 from activities.kube.whose import ready_status
 from resources import names
+from resources.calls.cluster import LookInput, NodeLook, PreserveInput
+from resources.calls.cluster import PreserveOutput as Output
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.converter import data_converter
-from resources.machine import MachineState, Phase
-from resources.messages import Answer, DrainInput, DrainOutput, Intent, LookInput, NodeLook, PreserveInput
-from resources.messages import PreserveOutput as Output
+from resources.intents import Answer, Intent
+from resources.machine.state import MachineState, Phase
 from resources.names import (
     CORDON_ANNOTATION,
     PRESERVE_ANNOTATION,

@@ -1,4 +1,5 @@
-"""Preservation in a few words: a machine as planners/preservation.py sees it, what its workflow makes of a decision,
+"""Preservation in a few words: a machine as planners/machine/preservation.py
+sees it, what its workflow makes of a decision,
 and every cell of the table."""
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice, product
 from typing import Any
 
-from planners.preservation import (
+from planners.machine.preservation import (
     WARN_BEFORE,
     AskPool,
     Decision,
@@ -22,8 +23,8 @@ from planners.preservation import (
     Warn,
     decide,
 )
-from resources.machine import Phase
-from resources.preservation import PreservedBy, PreserveValue, Release, Request
+from resources.machine.preservation import PreservedBy, PreserveValue, Release, Request
+from resources.machine.state import Phase
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR, SECOND = timedelta(hours=1), timedelta(seconds=1)

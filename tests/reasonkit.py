@@ -52,7 +52,7 @@ PRESERVATION: dict[str, tuple[int | str, Kind]] = {
     "End": (0, Kind.HAPPENING),
     "Stay": (0, Kind.WAIT),
 }
-"""Only in planners/preservation.py."""
+"""Only in planners/machine/preservation.py."""
 PASSED_ON = {"reason_of", "_happened"}
 """Functions whose answer is a reason that is found where it is made."""
 
@@ -118,7 +118,7 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     words = SAID
     if file.startswith("planners/pool/"):
         words = {**SAID, **POOL}
-    elif file == "planners/preservation.py":
+    elif file == "planners/machine/preservation.py":
         words = {**SAID, **PRESERVATION}
     if name not in words or (name == "tell" and not file.endswith(HISTORY.name)):
         return None

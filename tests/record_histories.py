@@ -25,13 +25,15 @@ from temporalio.testing import WorkflowEnvironment
 from resources.attributes import ALL
 from resources.converter import data_converter
 from resources.errors import ErrorClass
-from resources.hooks import HookIntent
-from resources.machine import Phase
-from resources.machine_manifest import HookKind
-from resources.messages import Intent, RecreateIntent, VmFacts
+from resources.intents import Intent
+from resources.machine.facts import VmFacts
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import RecreateIntent
+from resources.machine.manifest import HookKind
+from resources.machine.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
+from resources.machine.state import Phase
 from resources.names import PRESERVE_ANNOTATION, class_id, cluster_id, machine_id, pool_id, pool_user, rollout_id
 from resources.orders import in_ms
-from resources.preservation import ExtendIntent, PreserveIntent, ReleaseIntent
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 from workflows.machine import MachineWorkflow

@@ -28,14 +28,17 @@ from drivers.aws import instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from drivers.tags import TagPlan, Tags, plan_tags
-from planners.claims import GONE, Belief, Weighed
+from planners.machine.claims import GONE, Belief, Weighed
+from planners.machine.preservation import Decision, Observed
 from planners.pool import pace, repair
 from planners.pool.budget import Limits
-from planners.preservation import Decision, Observed
+from resources.calls.cloud import DeleteInput, DeleteOutput
+from resources.calls.cluster import LookInput, NodeLook
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import ErrorClass
-from resources.machine import Look, OperationType, Phase
-from resources.manifests import NodeTemplate
-from resources.messages import DeleteInput, DeleteOutput, DrainInput, DrainOutput, LookInput, NodeFacts, NodeLook
+from resources.machine.facts import NodeFacts
+from resources.machine.manifest import NodeTemplate
+from resources.machine.state import Look, OperationType, Phase
 from resources.names import MARKED_ANNOTATION
 from resources.timings import Timings
 from workflows import inbound, runner

@@ -20,23 +20,25 @@ from temporalio.worker import Worker
 import worker
 from activities.boundary import RETRIED
 from resources import names
-from resources.errors import NOT_YET, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassRef, ReportInput
-from resources.messages import (
+from resources.calls.cloud import (
     CreateInput,
     CreateOutput,
     DeleteInput,
     DeleteOutput,
-    DrainInput,
-    DrainOutput,
     FindInput,
+    FoundVm,
+    StatusInput,
+    StatusOutput,
+    UpdateInput,
+    UpdateOutput,
+    VmLook,
+    VmLookInput,
+)
+from resources.calls.cluster import (
     ForgetInput,
     ForgetOutput,
-    FoundVm,
     JoinInput,
     LookInput,
-    NodeFacts,
     NodeLook,
     PreserveInput,
     PreserveOutput,
@@ -44,14 +46,13 @@ from resources.messages import (
     ReadyOutput,
     StaleNodeInput,
     StaleNodeOutput,
-    StatusInput,
-    StatusOutput,
     TellInput,
-    UpdateInput,
-    UpdateOutput,
-    VmLook,
-    VmLookInput,
 )
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.errors import NOT_YET, ErrorClass, ErrorInfo
+from resources.machine.facts import NodeFacts
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassRef, ReportInput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -20,9 +20,9 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from resources.machine import Phase
-from resources.manifests import SecretRef
-from resources.messages import FAIRNESS_KEY_BYTES, Account
+from resources.cluster.accounts import FAIRNESS_KEY_BYTES, Account
+from resources.machine.manifest import SecretRef
+from resources.machine.state import Phase
 from resources.names import cloud_queue
 from resources.settings import CloudSettings, Settings, SettingsError
 from starter.sdk import limits

@@ -19,19 +19,19 @@ from activities.cloud.instances import GONE, InstancesActivities
 from activities.cloud.machine import MachineActivities
 from activities.kube.client import KubeError
 from drivers.errors import DriverError
-from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
-from resources.manifests import SecretRef
-from resources.messages import (
-    Account,
+from resources.calls.cloud import (
     CreateInput,
     DeleteInput,
     InstancesInput,
     StatusInput,
     StatusOutput,
-    Target,
     UpdateInput,
     VmLookInput,
 )
+from resources.calls.machine import Target
+from resources.cluster.accounts import Account
+from resources.errors import WRONG_ACCOUNT, ErrorClass, ErrorInfo
+from resources.machine.manifest import SecretRef
 from workflows.calls import SHORT, failure_of
 
 __all__ = ["deeds", "running"]  # fixtures

@@ -16,9 +16,9 @@ from test_cli_docs import parse, typed
 from test_cli_life import hostler
 
 from activities.deps import Deps
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.messages import OwnedVm
+from resources.machine.state import ClassSnapshot, MachineState, Phase
 from resources.names import TAG_INSTALLATION, TAG_MACHINE, machine_id, sweep_id
+from resources.orphans import OwnedVm
 from resources.owner import Owner
 from resources.settings import Settings
 from simulator.frame import FaultRule

@@ -16,10 +16,11 @@ from retention import forgotten
 from test_adopt import client_of, fault, mend
 from test_cli_life import hostler
 
-from resources.machine import MachineState, Phase
-from resources.messages import DeleteIntent, OwnedVm
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState, Phase
 from resources.names import machine_id
-from resources.pool_intents import PoolSummary
+from resources.orphans import OwnedVm
+from resources.pool.intents import PoolSummary
 from starter.commands.adopt import told
 from starter.sdk.adoption import is_its
 from starter.sdk.errors import Refused

@@ -10,9 +10,9 @@ from lifekit import CLUSTER, Stack, eventually
 from test_adopt import running, terminate
 from test_cli_life import hostler
 
-from resources.machine import MachineState, Phase
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, machine_id
-from resources.preservation import PreservedBy
 
 
 async def shows(stack: Stack, phase: str, name: str) -> MachineState:

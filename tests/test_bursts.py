@@ -19,10 +19,11 @@ from temporalio.worker import Worker
 from test_pool_workflow_runs import begin, grown
 
 import worker
-from resources.cluster import ClusterState
-from resources.machine import Phase
-from resources.manifests import SecretRef
-from resources.messages import Account, AccountUse, Intent
+from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.state import ClusterState
+from resources.intents import Intent
+from resources.machine.manifest import SecretRef
+from resources.machine.state import Phase
 from resources.settings import WorkerSettings
 from starter.sdk import intents
 from workflows.cluster import ClusterWorkflow

@@ -20,9 +20,9 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import ActivityInboundInterceptor, ActivityOutboundInterceptor, Interceptor
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from resources.names import rollout_id
-from resources.pool_intents import PoolQuestion, ScaleIntent
+from resources.pool.intents import PoolQuestion, ScaleIntent
 from simulator.frame import FaultRule
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow

@@ -20,7 +20,7 @@ from test_cli_life import hostler
 from test_life import node
 from test_life_troubles import told
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from workflows.machine import MachineWorkflow
 
 CLASS = "demo-m5-large"

@@ -10,13 +10,13 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from test_class_workflow import Classes, classes, idle, names, refused, snapshot
 
 from activities.temporal.classes import ClassActivities
-from planners.class_rollout import to_tell
+from planners.machine_class.rollout import to_tell
 from resources import attributes
-from resources.machine_class import ClassRef, ClassState, UpdateState, User, user_words, users_words
-from resources.messages import Intent
+from resources.intents import Intent
+from resources.machine_class.state import ClassRef, ClassState, UpdateState, User, user_words, users_words
 from resources.names import pool_id, pool_user, user_id
-from workflows.class_words import details, refusal_to_delete, some
 from workflows.machine_class import MachineClassWorkflow
+from workflows.machine_class.words import details, refusal_to_delete, some
 
 __all__ = ["classes", "idle"]  # fixtures
 

@@ -23,11 +23,13 @@ import worker
 from activities.boundary import Boundary
 from activities.deps import Deps
 from activities.temporal.classes import ClassActivities
-from planners import class_rollout
+from planners.machine_class import rollout as class_rollout
 from resources import attributes
 from resources.converter import data_converter
-from resources.machine import ClassSnapshot
-from resources.machine_class import (
+from resources.intents import Answer, Intent
+from resources.journal import Happening
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import (
     ClassIntent,
     ClassNews,
     ClassPreview,
@@ -40,11 +42,10 @@ from resources.machine_class import (
     User,
 )
 from resources.manifests import MachineClass
-from resources.messages import Answer, Happening, Intent
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id, user_id
 from resources.settings import Settings
-from workflows.class_words import details
 from workflows.machine_class import MachineClassWorkflow
+from workflows.machine_class.words import details
 
 MIB = 2**20
 

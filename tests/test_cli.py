@@ -30,7 +30,7 @@ from cli_support import (
 )
 from temporalio.client import WorkflowExecutionStatus
 
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.names import cluster_id, machine_id
 from resources.reasons import next_step
 

@@ -8,7 +8,7 @@ import yaml
 from lifekit import EXAMPLES, Stack, eventually
 from test_cli_life import hostler
 
-from resources.machine_class import ClassState
+from resources.machine_class.state import ClassState
 from resources.names import class_id
 
 CLASS = "demo-m5-large"

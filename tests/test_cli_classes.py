@@ -23,10 +23,10 @@ from cli_support import (
     working,
 )
 
-from resources.machine import ClassSnapshot
-from resources.machine_class import ClassIntent, ClassReport, ClassState, Trouble, UpdateState, User
+from resources.intents import Intent
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import ClassIntent, ClassReport, ClassState, Trouble, UpdateState, User
 from resources.manifests import MachineClass
-from resources.messages import Intent
 from resources.names import class_id
 from resources.reasons import next_step
 from resources.settings import load_settings

@@ -28,7 +28,8 @@ from activities.deps import Deps
 from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from resources import attributes
-from resources.messages import Note, Reachability
+from resources.cluster.news import Reachability
+from resources.journal import Note
 from resources.names import cluster_id, pool_id
 from resources.settings import Settings
 from workflows.cluster import ClusterWorkflow

@@ -17,9 +17,9 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 from typer.main import get_command
 
-from resources.hooks import HookIntent
-from resources.machine import Phase
-from resources.machine_manifest import HOOKS_MOST, HookKind, LifecycleHooks
+from resources.machine.hooks import HookIntent
+from resources.machine.manifest import HOOKS_MOST, HookKind, LifecycleHooks
+from resources.machine.state import Phase
 from resources.manifests import load_manifests
 from resources.names import machine_id
 from resources.settings import load_settings

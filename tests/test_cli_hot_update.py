@@ -13,7 +13,7 @@ from hotkit import MUST, Hot, instance_id
 from lifekit import Stack, eventually
 from test_cli_life import hostler
 
-from resources.machine_class import UpdateState
+from resources.machine_class.state import UpdateState
 from resources.manifests import MachineClass
 
 CLASS = "demo-m5-large"

@@ -16,10 +16,10 @@ from poolplay import Machines, played, pool_yaml
 from temporalio.client import Client
 
 from resources import starts
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.manifests import load_manifests
 from resources.names import class_id, pool_id, pool_user
-from resources.pool_intents import PoolSummary
+from resources.pool.intents import PoolSummary
 from starter.sdk import intents, live, patience
 
 __all__ = ["impatient", "place"]  # fixtures

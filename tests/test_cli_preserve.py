@@ -20,9 +20,9 @@ from cli_support import (
     working,
 )
 
-from resources.machine import MachineState, Phase
+from resources.machine.preservation import PreserveValue
+from resources.machine.state import MachineState, Phase
 from resources.names import machine_id
-from resources.preservation import PreserveValue
 from starter.commands.rows import Row
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NotFound, Refused

@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from test_adopt import client_of, fault, mend, provider_id, running
 from test_cli_life import hostler
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from starter.sdk.errors import NotFound
 
 __all__ = ["impatient"]  # a fixture

@@ -29,8 +29,8 @@ from poolplay import Machines, played, pool_yaml
 from test_completion import offered
 
 from resources import starts
-from resources.machine import MachineState, Phase
-from resources.manifests import Machine
+from resources.machine.manifest import Machine
+from resources.machine.state import MachineState, Phase
 from resources.reasons import next_step
 from starter.commands import candidates as completion
 

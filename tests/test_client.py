@@ -35,10 +35,10 @@ from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassState
+from resources.intents import Intent
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassState
 from resources.manifests import AnyManifest, Secret, load_manifests
-from resources.messages import Intent
 from resources.names import machine_id
 from resources.settings import Settings, load_settings
 from starter.commands.describe import page

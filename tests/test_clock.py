@@ -13,20 +13,19 @@ from activities.cloud.instances import InstancesActivities
 from activities.cloud.machine import MachineActivities, until_next_look
 from activities.drain.nodes import DrainActivities
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from resources.errors import NOT_YET
-from resources.manifests import SecretRef
-from resources.messages import (
-    Account,
+from resources.calls.cloud import (
     DeleteInput,
     DeleteOutput,
-    DrainInput,
-    DrainOutput,
     InstancesInput,
     InstancesOutput,
     StatusInput,
     StatusOutput,
-    Target,
 )
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.calls.machine import Target
+from resources.cluster.accounts import Account
+from resources.errors import NOT_YET
+from resources.machine.manifest import SecretRef
 
 __all__ = ["deeds", "running"]  # fixtures
 

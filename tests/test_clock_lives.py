@@ -19,9 +19,12 @@ from ownserver import OwnServer, own_server
 from stubs import Handle, Machines, classified, looked, not_yet, phase, reason, state, stubbed
 from temporalio.client import Client
 
+from resources.calls.cloud import CreateInput, CreateOutput
+from resources.calls.cluster import LookInput
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, MachineState, Phase
-from resources.messages import CreateInput, CreateOutput, DeleteIntent, DrainInput, DrainOutput, LookInput
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ApplyIntent, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -15,8 +15,9 @@ from temporalio.testing import WorkflowEnvironment
 from test_clock_lives import HOUR, SICK, end_soon, server_time, when
 
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, MachineState, Phase
-from resources.messages import DeleteIntent, Intent
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ApplyIntent, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

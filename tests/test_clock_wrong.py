@@ -16,8 +16,8 @@ import pytest_asyncio
 from lifekit import DEADLINE, Stack, eventually, new_stack
 from temporalio.testing import WorkflowEnvironment
 
-from resources.machine import MachineResult, MachineState, Phase
-from resources.messages import DeleteIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineResult, MachineState, Phase
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule
 

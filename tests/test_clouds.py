@@ -15,9 +15,9 @@ from pydantic import BaseModel
 from drivers.base import load_driver
 from drivers.errors import DriverError
 from resources.clouds import PROVIDERS, UnknownProvider, UnknownScope, indexed, provider_key, provider_of
+from resources.cluster.accounts import Account
 from resources.effects import Effect, effects, inner_model
-from resources.manifests import SecretRef
-from resources.messages import Account
+from resources.machine.manifest import SecretRef
 
 SECRET = SecretRef(name="credentials")
 MODELS = [*(p.spec for p in PROVIDERS.values()), FakeProviderSpec]

@@ -27,33 +27,25 @@ from activities.temporal.announce import owner_of
 from activities.temporal.pools import PoolActivities
 from activities.temporal.uses import UsesActivities
 from activities.watch.lost import Lost
-from planners.cluster_accounts import classes_only_of, used_by
-from planners.cluster_news import news_of, to_search, untold
+from planners.cluster.accounts import classes_only_of, used_by
+from planners.cluster.news import news_of, to_search, untold
 from resources import attributes as at
-from resources.cluster import ClusterState, Ended, Pause
-from resources.machine import ClassSnapshot
-from resources.machine_deployment import MachineTemplate
-from resources.manifests import SecretRef
-from resources.member import Member
-from resources.membership import PoolRef
-from resources.messages import (
-    Account,
-    AccountUse,
-    Answer,
-    CloudReachability,
-    ClusterNews,
-    Cursor,
-    InstancesOutput,
-    Intent,
-    Reachability,
-    VmsTold,
-    WatchInput,
-)
+from resources.calls.cloud import InstancesOutput, VmsTold
+from resources.calls.watch import Cursor, WatchInput
+from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.news import CloudReachability, ClusterNews, Reachability
+from resources.cluster.state import ClusterState, Ended, Pause
+from resources.fleet.member import Member
+from resources.fleet.membership import PoolRef
+from resources.intents import Answer, Intent
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
-from resources.pool import PoolState, Revision
+from resources.pool.manifest import MachineTemplate
+from resources.pool.state import PoolState, Revision
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
-from workflows.cluster_words import details, gap_words
+from workflows.cluster.words import details, gap_words
 
 NOON = datetime(2031, 1, 1, 12, tzinfo=UTC)
 ACCOUNT = Account(provider="AWS", region="eu-west-1", secret_ref=SecretRef(name="a"))

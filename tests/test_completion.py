@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from cli_support import DEADLINE, HOSTLER, Place, class_yaml, eventually, machine_yaml, place, text, working
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from starter.commands.candidates import FILE_PARAMETERS
 from starter.main import COMMANDS
 

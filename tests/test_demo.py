@@ -16,9 +16,9 @@ import pytest
 from process_support import alive, children, until
 from rich.console import Console
 
-from resources.machine import ClassSnapshot, MachineState, Phase, Status, WaitingFor
+from resources.journal import Happening
+from resources.machine.state import ClassSnapshot, MachineState, Phase, Status, WaitingFor
 from resources.manifests import load_manifests
-from resources.messages import Happening
 from starter.local.demo_view import LineView, LiveView, table, view
 from starter.local.up import EXAMPLES
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from cli_support import class_yaml
 
-from resources.machine import ClassSnapshot
-from resources.machine_class import ClassPreview
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import ClassPreview
 from resources.manifests import MachineClass
 from starter.sdk.apply.diff import HOT, NOTHING, REFUSED, REPLACE, Difference, FieldChange, changes, class_changes
 from starter.sdk.results import Verb

@@ -22,14 +22,14 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_life import hostler
 
 import worker
-from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassState
-from resources.manifests import MachineDeployment
-from resources.messages import Reachability
+from resources.cluster.news import Reachability
+from resources.cluster.state import ClusterState
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassState
 from resources.names import class_id, cloud_queue, cluster_id, drain_queue, machine_id, pool_id, rollout_id
-from resources.pool import PoolState
-from resources.rollout import RolloutState
+from resources.pool.manifest import MachineDeployment
+from resources.pool.rollout import RolloutState
+from resources.pool.state import PoolState
 from resources.settings import load_settings
 from starter.doctor import temporal as doctor_temporal
 from starter.doctor.clusters import RIGHTS

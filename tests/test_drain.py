@@ -13,7 +13,7 @@ from kube_wire import NODES, PODS
 from lifekit import eventually
 from temporalio.testing import WorkflowEnvironment
 
-from resources.messages import DrainOutput
+from resources.calls.drain import DrainOutput
 from resources.names import CORDON_ANNOTATION
 from simulator.frame import Call, FaultRule
 

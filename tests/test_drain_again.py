@@ -11,7 +11,8 @@ from drainkit import NODE, Drain, new_drain
 from kube_wire import NODES
 from temporalio.testing import WorkflowEnvironment
 
-from resources.messages import DrainOutput, Happening
+from resources.calls.drain import DrainOutput
+from resources.journal import Happening
 from simulator.frame import FaultRule
 
 STORY = [Happening(time=datetime(2031, 1, 1, tzinfo=UTC), reason="Terminating", message="a word")]

@@ -14,8 +14,8 @@ from activities.drain.memory import Refused
 from activities.drain.nodes import ALIVE_WHEN, DEAD_AFTER
 from activities.drain.sweep import LONGEST_WAIT
 from resources.base import format_duration
-from resources.machine_manifest import MachineSpec
-from resources.messages import DrainInput
+from resources.calls.drain import DrainInput
+from resources.machine.manifest import MachineSpec
 from resources.timings import Timings
 
 PAGE = (ROOT / "docs/drain.md").read_text()

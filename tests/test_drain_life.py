@@ -14,8 +14,8 @@ from lifekit import Stack, eventually
 from temporalio.client import Client
 
 from activities.drain.words import moment
-from resources.machine import Phase
-from resources.messages import DeleteIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
 from resources.names import CORDON_ANNOTATION
 from simulator.controllers.storage import DETACH_ANNOTATION
 from simulator.frame import Call, FaultRule

@@ -13,8 +13,8 @@ from kube_wire import NODES, PODS
 from temporalio.testing import WorkflowEnvironment
 
 from activities.drain import sweep
+from resources.calls.drain import DrainOutput
 from resources.errors import ErrorClass
-from resources.messages import DrainOutput
 from simulator.frame import FaultRule
 
 NO_RIGHT = "volumeattachments.storage.k8s.io is forbidden"

@@ -12,7 +12,7 @@ from drainkit import NODE, VM, Drain, new_drain
 from kube_wire import NODES, Obj
 from temporalio.testing import WorkflowEnvironment
 
-from resources.messages import DrainOutput
+from resources.calls.drain import DrainOutput
 from resources.names import CORDON_ANNOTATION, MACHINE_NAME_LABEL
 
 TWIN = "twin"

@@ -13,7 +13,7 @@ from kube_wire import PODS, STRATEGIC, pod
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
-from resources.messages import DrainOutput
+from resources.calls.drain import DrainOutput
 from simulator.frame import FaultRule
 
 DETACHING = r"waiting for volume pv-a of default/db-a to detach \(until \d\d:\d\d(:\d\d)?\)"

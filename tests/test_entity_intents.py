@@ -9,7 +9,7 @@ import pytest
 from temporalio import workflow
 
 import worker
-from resources.messages import Answer, Intent
+from resources.intents import Answer, Intent
 from workflows.entity import Entity, Refusal, intent
 
 

@@ -17,14 +17,16 @@ from temporalio.worker import Worker
 
 import worker
 from resources.base import Value
-from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassState
-from resources.manifests import MachineDeployment
-from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
+from resources.cluster.news import ClusterNews
+from resources.cluster.state import ClusterState
+from resources.intents import Answer, Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassState
 from resources.names import class_id, cluster_id, machine_id, pool_id, rollout_id
-from resources.pool import PoolState
-from resources.rollout import RolloutCounts, RolloutNews, RolloutState
+from resources.pool.manifest import MachineDeployment
+from resources.pool.rollout import RolloutNews, RolloutState
+from resources.pool.state import PoolState, RolloutCounts
 from workflows import entity
 from workflows.machine import MachineWorkflow
 

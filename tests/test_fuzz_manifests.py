@@ -21,10 +21,10 @@ import yaml
 
 from resources.converter import data_converter
 from resources.documents import DEPTH_MOST, EXPANDED_MOST, SIZE_MOST
-from resources.machine import ClassSnapshot, MachineState
-from resources.machine_class import concurrency_of
+from resources.machine.state import ClassSnapshot, MachineState
+from resources.machine_class.state import concurrency_of
 from resources.manifests import ManifestError, cluster_of, load_manifests
-from resources.pool import PoolState
+from resources.pool.state import PoolState
 
 CASES = int(os.environ.get("HOSTLER_FUZZ", "150"))
 SEED = int(os.environ.get("HOSTLER_FUZZ_SEED", "1"))

@@ -9,11 +9,11 @@ import pytest
 from reasonkit import ROOT
 from test_cli_docs import parse, typed
 
-from planners.class_rollout import LONGEST
+from planners.machine_class.rollout import LONGEST
 from planners.waits import Tries, wait_after_update
 from resources.clouds.aws import AwsProviderSpec
 from resources.errors import ErrorClass, ErrorInfo
-from resources.machine_class import SILENCE, UPDATE_CONCURRENCY, UpdateState, concurrency_of
+from resources.machine_class.state import SILENCE, UPDATE_CONCURRENCY, UpdateState, concurrency_of
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION
 from resources.timings import Timings
 from starter.commands.classes import SOME

@@ -22,7 +22,7 @@ from test_entity_runs import ENTITIES, own_id
 
 import worker
 from resources.base import Value
-from resources.messages import Intent
+from resources.intents import Intent
 from workflows import inbound, runner
 
 KINDS = [(kind, state) for kind, state, *_ in ENTITIES]

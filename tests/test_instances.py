@@ -25,9 +25,12 @@ from drivers.base import (
 )
 from drivers.errors import DriverError
 from resources import attributes as at
+from resources.calls.cloud import InstancesInput
+from resources.cluster.accounts import Account
+from resources.cluster.news import CloudReachability
 from resources.errors import ErrorClass
-from resources.manifests import SecretRef
-from resources.messages import Account, CloudReachability, InstancesInput, VmFacts
+from resources.machine.facts import VmFacts
+from resources.machine.manifest import SecretRef
 
 __all__ = ["deeds", "running"]  # fixtures
 

@@ -13,8 +13,8 @@ from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import NOT_PRESERVED
-from resources.messages import Answer, Intent
-from resources.pool_intents import ScaleIntent
+from resources.intents import Answer, Intent
+from resources.pool.intents import ScaleIntent
 from starter.sdk import intents
 from starter.sdk.errors import NotFound, NotPreserved, Refused
 from workflows.pool import MachineDeploymentWorkflow

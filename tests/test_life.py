@@ -16,8 +16,8 @@ from temporalio.testing import WorkflowEnvironment
 from watchkit import Door
 
 from resources.errors import Code
-from resources.machine import MachineResult, OperationState, OperationType, Phase
-from resources.manifests import NodeTemplate
+from resources.machine.manifest import NodeTemplate
+from resources.machine.state import MachineResult, OperationState, OperationType, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule

@@ -5,9 +5,9 @@ from __future__ import annotations
 from flowkit import give
 from lifekit import Stack, eventually
 
-from resources.machine import Phase
-from resources.manifests import SecretRef
-from resources.messages import Account
+from resources.cluster.accounts import Account
+from resources.machine.manifest import SecretRef
+from resources.machine.state import Phase
 from resources.names import cluster_id
 from resources.starts import MEMO_OWNERS
 from simulator.clouds.ec2 import World

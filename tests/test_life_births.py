@@ -16,7 +16,7 @@ from test_life_troubles import described, details, instance, nothing_is_left, re
 from activities.kube.tokens import token_id
 from planners.waits import GROWING, SPREAD, WAIT
 from resources.errors import Code, ErrorClass
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
 from resources.timings import Timings
 

@@ -8,8 +8,8 @@ import pytest
 from hotkit import COST_A, COST_B, MUST, PATIENT, A, B, Hot, instance_id
 from lifekit import CLUSTER, Stack, eventually, examples, plant, write_secret
 
-from resources.machine import MachineState, Phase
-from resources.manifests import SecretRef
+from resources.machine.manifest import SecretRef
+from resources.machine.state import MachineState, Phase
 from resources.names import cluster_id, machine_id
 from starter.sdk.errors import Refused
 from workflows.machine import MachineWorkflow

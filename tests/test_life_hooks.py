@@ -9,10 +9,10 @@ from typing import Any
 from lifekit import CLUSTER, Stack, eventually
 from temporalio.client import WorkflowHandle
 
-from resources.hooks import HookIntent
-from resources.machine import Phase
-from resources.machine_manifest import LifecycleHooks
-from resources.messages import DeleteIntent
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.manifest import LifecycleHooks
+from resources.machine.state import Phase
 
 HOOKS = {
     "preDrain": [{"name": "EtcdQuorumOperator", "owner": "clusteroperator/etcd"}],

@@ -16,8 +16,8 @@ from lifekit import Stack, eventually
 from test_life import knobs
 
 from planners.provider_spec import spec_hash
-from resources.machine import OperationState, OperationType, Phase
-from resources.machine_class import UpdateState
+from resources.machine.state import OperationState, OperationType, Phase
+from resources.machine_class.state import UpdateState
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION
 
 

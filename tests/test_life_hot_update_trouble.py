@@ -13,8 +13,8 @@ from test_life import fault
 from test_life_troubles import described
 
 from resources.errors import ErrorClass
-from resources.machine import MachineState, OperationState, OperationType, Phase, UpdateTrouble
-from resources.machine_class import UpdateState
+from resources.machine.state import MachineState, OperationState, OperationType, Phase, UpdateTrouble
+from resources.machine_class.state import UpdateState
 
 LONG = timedelta(minutes=10)
 

@@ -12,11 +12,11 @@ from lifekit import Stack, end_running, eventually, new_stack
 from poollives import Crowd, Pool, killing, machine_handle, pool_class, pool_spec, worker_process
 from temporalio.testing import WorkflowEnvironment
 
-from resources.machine import Phase
-from resources.member import Trouble
-from resources.messages import DeleteIntent
+from resources.fleet.member import Trouble
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
 from resources.names import ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
-from resources.rollout import Outcome
+from resources.pool.rollout import Outcome
 
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 THIRD_IMAGE = "ami-0a1b2c3d4e5f60004"

@@ -8,7 +8,7 @@ import pytest_asyncio
 from lifekit import Stack, end_running, eventually
 from poollives import Pool, pool_spec
 
-from resources.messages import Happening
+from resources.journal import Happening
 from resources.names import cluster_id
 from starter.sdk.client import HostlerClient
 from workflows.cluster import ClusterWorkflow

@@ -11,9 +11,9 @@ from poollives import Crowd, Pool, machine_handle, pool_spec
 from test_life import fault
 from test_life_pool import OTHER_IMAGE
 
-from resources.machine_class import UPDATE_CONCURRENCY, ClassState, UpdateState
-from resources.machine_deployment import MachineDeployment, MachineDeploymentSpec
+from resources.machine_class.state import UPDATE_CONCURRENCY, ClassState, UpdateState
 from resources.names import pool_user
+from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 
 
 class HotPool(Pool):

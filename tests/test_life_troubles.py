@@ -22,7 +22,7 @@ from test_life import fault, knobs, node
 from watchkit import Door
 
 import activities.drain.nodes
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
 from starter.commands.describe import page
 from starter.sdk.client import HostlerClient

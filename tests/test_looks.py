@@ -19,22 +19,12 @@ from activities.cloud.machine import MESSAGE_LENGTH, MachineActivities
 from activities.cluster.node import NodeActivities
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
 from drivers.base import CreateMachineRequest, MachineStatus
+from resources.calls.cloud import CreateInput, StatusInput, StatusOutput, VmLookInput
+from resources.calls.cluster import JoinInput, LookInput, ReadyInput, StaleNodeInput, StaleNodeOutput, TellInput
+from resources.calls.machine import StaleNode
 from resources.errors import ErrorClass, ErrorInfo
-from resources.manifests import NodeTemplate
-from resources.messages import (
-    CreateInput,
-    Happening,
-    JoinInput,
-    LookInput,
-    ReadyInput,
-    StaleNode,
-    StaleNodeInput,
-    StaleNodeOutput,
-    StatusInput,
-    StatusOutput,
-    TellInput,
-    VmLookInput,
-)
+from resources.journal import Happening
+from resources.machine.manifest import NodeTemplate
 from resources.names import MACHINE_NAME_LABEL, STARTUP_TAINTS, TAG_UID
 from simulator.frame import FaultRule
 

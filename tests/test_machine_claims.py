@@ -16,10 +16,14 @@ from stubs import VM, Handle, Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
+from resources.calls.cloud import StatusOutput, VmLook
+from resources.calls.cluster import LookInput, NodeLook
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
-from resources.member import Trouble, Vm
-from resources.messages import DeleteIntent, Intent, LookInput, NodeLook, StatusOutput, VmFacts, VmLook
+from resources.fleet.member import Trouble, Vm
+from resources.intents import Intent
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

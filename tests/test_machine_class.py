@@ -33,10 +33,11 @@ from updatekit import (
 )
 
 from resources import attributes
+from resources.calls.cloud import UpdateOutput
 from resources.errors import ErrorClass
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.manifests import ClassRef, SecretRef
-from resources.messages import RecreateIntent, UpdateOutput
+from resources.machine.intents import RecreateIntent
+from resources.machine.manifest import ClassRef, SecretRef
+from resources.machine.state import ClassSnapshot, MachineState, Phase
 from resources.reasons import REASONS, next_step
 from workflows.machine import MachineWorkflow
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from resources.effects import Effect, effects
-from resources.machine_deployment import MachineDeployment, MachineDeploymentSpec
 from resources.manifests import ManifestError, load_manifests
+from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 from starter.commands.explaining import explain
 
 ROOT = Path(__file__).parent.parent

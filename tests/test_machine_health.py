@@ -15,9 +15,13 @@ from stubs import NODE, VM, Handle, Machines, classified, looked, not_yet, phase
 from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 
+from resources.calls.cloud import VmLook
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.cluster.news import Reachability
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, Attempt, MachineState, Phase
-from resources.messages import DeleteIntent, DrainInput, DrainOutput, Intent, Reachability, RecreateIntent, VmLook
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.state import ApplyIntent, Attempt, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -17,19 +17,14 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from test_machine_health import SICK, TEN, failed_of_health, sick, to_first_look
 
-from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, Condition, MachineState, OperationType, Phase
-from resources.machine_deployment import MachineTemplate
-from resources.machine_manifest import Hook, HookKind, LifecycleHooks
-from resources.membership import TemplateNews
-from resources.messages import (
-    Answer,
-    DeleteIntent,
-    DrainInput,
-    DrainOutput,
-    Intent,
-    RecreateIntent,
-)
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.fleet.membership import TemplateNews
+from resources.intents import Answer, Intent
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.manifest import Hook, HookKind, LifecycleHooks
+from resources.machine.state import ApplyIntent, Condition, MachineState, OperationType, Phase
+from resources.pool.manifest import MachineTemplate
 from workflows.machine import MachineWorkflow
 
 DRAIN, TERMINATE = HookKind.PRE_DRAIN, HookKind.PRE_TERMINATE

@@ -31,10 +31,10 @@ from updatekit import (
 )
 
 from planners.provider_spec import spec_hash
+from resources.calls.cloud import CreateOutput, StatusOutput, UpdateOutput
 from resources.errors import ErrorClass
-from resources.machine import ClassSnapshot, Phase
-from resources.manifests import SecretRef
-from resources.messages import CreateOutput, StatusOutput, UpdateOutput
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -16,13 +16,13 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_docs import parse, typed
 
 from activities.cloud.machine import RAREST
-from planners.claims import RAREST as CLAIM_RAREST
-from planners.health import KUBELET_REPORTS, fails_at, fall_ill, judge
+from planners.machine.claims import RAREST as CLAIM_RAREST
+from planners.machine.health import KUBELET_REPORTS, fails_at, fall_ill, judge
 from planners.waits import REASON, WAIT
 from resources.base import format_duration, parse_duration
 from resources.errors import ErrorClass
-from resources.machine import Illness, Phase
-from resources.manifests import MachineSpec
+from resources.machine.manifest import MachineSpec
+from resources.machine.state import Illness, Phase
 from resources.reasons import GROUPS, Kind
 from resources.timings import Timings
 from workflows.machine.confirm import JOINING_TAKES
@@ -55,7 +55,7 @@ def table(heading: str) -> list[list[str]]:
 # -- the diagram ------------------------------------------------------------------------------------------------------
 
 
-JUDGED = find({"planners/health.py": inspect.getsource(judge)}).reasons
+JUDGED = find({"planners/machine/health.py": inspect.getsource(judge)}).reasons
 RETRIED = {*REASON.values(), "CredentialsMissing", "WrongAccount", "AttemptIsOver", "NameTaken"}
 ENTERS: dict[tuple[str, str], set[tuple[str, str]]] = {
     ("Phase.PENDING", "'VMAdopted' if output.adopted else 'VMCreated'"): {

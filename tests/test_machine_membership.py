@@ -18,24 +18,19 @@ from temporalio.client import WorkflowUpdateFailedError
 from temporalio.testing import WorkflowEnvironment
 from updatekit import CLASS, another, tell, until_told
 
-from planners.hot_update import rolling_hash
+from planners.machine.hot_update import rolling_hash
 from resources.attributes import POOL
+from resources.calls.cloud import CreateOutput, VmLook
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, Phase
-from resources.machine_deployment import MachineTemplate
-from resources.member import Trouble, Vm
-from resources.membership import MemberReport, TemplateNews
-from resources.messages import (
-    CreateOutput,
-    DeleteIntent,
-    DrainInput,
-    DrainOutput,
-    Intent,
-    RecreateIntent,
-    VmFacts,
-    VmLook,
-)
+from resources.fleet.member import Trouble, Vm
+from resources.fleet.membership import MemberReport, TemplateNews
+from resources.intents import Intent
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.state import ApplyIntent, Phase
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION, machine_id
+from resources.pool.manifest import MachineTemplate
 from resources.timings import Timings
 from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow

@@ -14,12 +14,16 @@ from memberkit import Pool, listening
 from stubs import VM, Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
 
+from resources.calls.cloud import VmLook
+from resources.cluster.news import Reachability
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
-from resources.machine_deployment import MachineTemplate
-from resources.member import Trouble, Vm
-from resources.membership import MemberReport, TemplateNews
-from resources.messages import DeleteIntent, Intent, Reachability, VmFacts, VmLook
+from resources.fleet.member import Trouble, Vm
+from resources.fleet.membership import MemberReport, TemplateNews
+from resources.intents import Intent
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState, Phase
+from resources.pool.manifest import MachineTemplate
 from workflows.machine import MachineWorkflow
 
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}

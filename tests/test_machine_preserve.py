@@ -11,11 +11,11 @@ from lifekit import eventually
 from preservekit import FULL, HOUR, SOON, Kept, keeping, noted, when
 from temporalio.testing import WorkflowEnvironment
 
-from planners.preservation import WARN_BEFORE
+from planners.machine.preservation import WARN_BEFORE
 from resources import attributes as at
-from resources.machine import ApplyIntent, OperationState, OperationType
+from resources.machine.preservation import ExtendIntent, PreservedBy, PreserveIntent, PreserveValue
+from resources.machine.state import ApplyIntent, OperationState, OperationType
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
-from resources.preservation import ExtendIntent, PreservedBy, PreserveIntent, PreserveValue
 from resources.timings import Timings
 from workflows.machine.details import details
 

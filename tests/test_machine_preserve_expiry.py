@@ -15,8 +15,8 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
+from resources.machine.preservation import ExtendIntent, PreserveIntent
 from resources.names import PRESERVE_ANNOTATION
-from resources.preservation import ExtendIntent, PreserveIntent
 
 
 @pytest_asyncio.fixture

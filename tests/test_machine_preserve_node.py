@@ -15,9 +15,9 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.messages import DeleteIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.preservation import PreserveIntent, PreserveValue, ReleaseIntent
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
-from resources.preservation import PreserveIntent, PreserveValue, ReleaseIntent
 from resources.timings import Timings
 
 ON = ("true", True)

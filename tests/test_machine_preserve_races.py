@@ -15,13 +15,15 @@ from preservekit import SOON, Kept, keeping, noted
 from stubs import VM, classified, looked
 from temporalio.testing import WorkflowEnvironment
 
+from resources.calls.cloud import CreateOutput, VmLook
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Keep, Vm
-from resources.membership import PreserveGrant, SlotTaken
-from resources.messages import CreateOutput, DeleteIntent, RepairIntent, VmFacts, VmLook
+from resources.fleet.member import Keep, Vm
+from resources.fleet.membership import PreserveGrant, SlotTaken
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.preservation import PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
+from resources.machine.state import Phase
 from resources.names import PRESERVE_ANNOTATION
-from resources.preservation import PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
 from workflows.machine import MachineWorkflow
 
 

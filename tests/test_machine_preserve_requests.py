@@ -16,16 +16,10 @@ from preservekit import HOUR, Kept, keeping, noted, when
 from stubs import VM, reason
 from temporalio.testing import WorkflowEnvironment
 
-from resources.machine import Attempt, Phase
-from resources.messages import DeleteIntent, RecreateIntent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.preservation import ExtendIntent, PreservedBy, PreserveIntent, PreserveValue, ReleaseIntent
+from resources.machine.state import Attempt, Phase
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
-from resources.preservation import (
-    ExtendIntent,
-    PreservedBy,
-    PreserveIntent,
-    PreserveValue,
-    ReleaseIntent,
-)
 from workflows.machine.details import details
 
 NOW, WHEN_FAILED, FALSE = PreserveValue

@@ -30,11 +30,11 @@ from updatekit import (
     updated,
 )
 
-from planners.hot_update import may_carry
+from planners.machine.hot_update import may_carry
 from planners.waits import REASON, SPREAD
+from resources.calls.cloud import ResourceUpdate, UpdateOutput
 from resources.errors import CODE_OF, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, MachineState, Phase, UpdateTrouble
-from resources.messages import ResourceUpdate, UpdateOutput
+from resources.machine.state import ClassSnapshot, MachineState, Phase, UpdateTrouble
 from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow
 

@@ -13,11 +13,11 @@ from memberkit import Pool, listening
 from stubs import Handle, Machines, classified, looked, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
 
-from planners.health import fails_at
+from planners.machine.health import fails_at
+from resources.calls.cluster import LookInput, NodeLook
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
-from resources.membership import MemberReport
-from resources.messages import LookInput, NodeLook
+from resources.fleet.membership import MemberReport
+from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

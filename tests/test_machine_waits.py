@@ -13,7 +13,7 @@ from stubs import Handle, Machines, classified, phase, reason, state, stubbed
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 
 COUNT = 6
 

@@ -17,6 +17,9 @@ from temporalio.client import WorkflowFailureError, WorkflowUpdateFailedError
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
+from resources.calls.cloud import CreateOutput, StatusOutput
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.cluster.news import AccountNews
 from resources.errors import (
     CODE_OF,
     IDEMPOTENCY,
@@ -27,9 +30,10 @@ from resources.errors import (
     ErrorClass,
     ErrorInfo,
 )
-from resources.machine import ApplyIntent, Attempt, Deletion, MachineState, Phase
-from resources.manifests import SecretRef
-from resources.messages import AccountNews, CreateOutput, DeleteIntent, DrainInput, DrainOutput, Intent, StatusOutput
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ApplyIntent, Attempt, Deletion, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow, post_start
 

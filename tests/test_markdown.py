@@ -20,7 +20,7 @@ from markdown_it import MarkdownIt  # of rich, which needs it
 from temporalio.testing import WorkflowEnvironment
 from test_operators import NOW, waits_for
 
-from resources.machine import Condition, LastOperation, OperationState, OperationType
+from resources.machine.state import Condition, LastOperation, OperationState, OperationType
 from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
 from resources.visible import visible
 from workflows.machine.details import details

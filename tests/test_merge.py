@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from activities.cluster.merge import merge_map, merge_taints, template_patch
-from resources.manifests import NodeTemplate, Taint
+from resources.machine.manifest import NodeTemplate, Taint
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ from drivers.errors import DriverError, IdempotencyMismatch, Unimplemented
 from resources import attributes
 from resources.converter import data_converter
 from resources.errors import ErrorClass
-from resources.machine_class import ClassChange, ClassProgress, ClassState, UpdateState, User
+from resources.machine_class.state import ClassChange, ClassProgress, ClassState, UpdateState, User
 from resources.settings import Settings, SettingsError, WorkerSettings
 
 

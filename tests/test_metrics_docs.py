@@ -23,8 +23,8 @@ import worker
 from activities.census.preserved import BLOCKED, RUNNING
 from activities.metered import DEFECT, HOT_UPDATE, UNIMPLEMENTED
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.machine_class import UpdateState
+from resources.machine.state import Phase
+from resources.machine_class.state import UpdateState
 from simulator.frame import FaultRule
 from starter.sdk.client import HostlerClient
 

@@ -18,11 +18,11 @@ from test_metrics import NOW, Metered, Visibility, listed, metered
 from activities.census.census import Census
 from activities.census.pools import PoolTally
 from resources import attributes
-from resources.fleet import FleetWait
-from resources.machine import Phase
+from resources.fleet.state import FleetWait
+from resources.machine.state import Phase
 from resources.names import pool_id
-from resources.pool import Rollout
-from resources.pool_intents import PoolSummary
+from resources.pool.intents import PoolSummary
+from resources.pool.state import Rollout
 
 __all__ = ["metered"]  # a fixture
 

@@ -18,8 +18,8 @@ from activities.census.census import Census
 from activities.census.preserved import KeptTally, blocked
 from activities.drain.memory import Memory, Refused
 from resources import attributes
-from resources.machine import Phase
-from resources.messages import DrainInput, DrainOutput
+from resources.calls.drain import DrainInput, DrainOutput
+from resources.machine.state import Phase
 from workflows.machine import MachineWorkflow
 
 __all__ = ["metered"]  # a fixture

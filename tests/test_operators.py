@@ -20,9 +20,15 @@ from temporalio.worker import Worker
 
 import worker
 from activities.kube.events import _event
-from resources.cluster import ClusterState
+from resources.calls.cloud import ResourceUpdate, VmLook
+from resources.calls.machine import MachineRef
+from resources.cluster.news import Reachability
+from resources.cluster.state import ClusterState
 from resources.errors import IDEMPOTENCY, ErrorClass, ErrorInfo
-from resources.machine import (
+from resources.journal import Happening
+from resources.machine.facts import VmFacts
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import (
     AppliedSpec,
     ClassSnapshot,
     Condition,
@@ -35,8 +41,7 @@ from resources.machine import (
     UpdateTrouble,
     WaitingFor,
 )
-from resources.machine_class import ClassNews
-from resources.messages import DeleteIntent, Happening, MachineRef, Reachability, ResourceUpdate, VmFacts, VmLook
+from resources.machine_class.state import ClassNews
 from resources.reasons import REASONS, Kind, next_step, nothing_to_do
 from resources.timings import Timings
 from starter.commands.describe import cluster_page, page

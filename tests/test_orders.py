@@ -15,15 +15,17 @@ from test_inbound import state as state_of
 from test_replay import HISTORIES, load
 
 from resources.base import Model
-from resources.machine import ClassSnapshot, Phase
-from resources.machine_class import ClassNews, ClassReport, UpdateState
-from resources.machine_deployment import MachineTemplate
-from resources.manifests import SecretRef
-from resources.member import Vm
-from resources.membership import MemberReport, TemplateNews
-from resources.messages import ClusterNews, NodeFacts, VmFacts
+from resources.cluster.news import ClusterNews
+from resources.fleet.member import Vm
+from resources.fleet.membership import MemberReport, TemplateNews
+from resources.machine.facts import NodeFacts, VmFacts
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, Phase
+from resources.machine_class.state import ClassNews, ClassReport, UpdateState
 from resources.orders import AHEAD, in_ms, is_newer, is_older, too_far_ahead
-from resources.rollout import RolloutCounts, RolloutNews
+from resources.pool.manifest import MachineTemplate
+from resources.pool.rollout import RolloutNews
+from resources.pool.state import RolloutCounts
 from workflows.machine import MachineWorkflow
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,7 +12,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.testing import ActivityEnvironment
 
 from activities.temporal.orphans import LATE, OrphanActivities
-from resources.messages import OwnedVm, OwnersInput
+from resources.orphans import OwnedVm, OwnersInput
 
 VM = OwnedVm(provider_id="aws:///eu-west-1/i-1", machine="m-1", uid="u-1", state="running", account="AWS/eu-west-1")
 

@@ -214,7 +214,7 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from resources.machine import MachineState, Phase, Status, WaitingFor
-from resources.messages import Happening
+from resources.journal import Happening
 from starter.local.demo_view import LiveView, view
 from starter.output import Busy
 from starter.screen import screen

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from resources.machine import MachineState
+from resources.machine.state import MachineState
 from resources.owner import Owner, OwnerKind
 
 SPEC = {"class": {"name": "c1"}}

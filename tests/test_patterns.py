@@ -24,7 +24,7 @@ SCANS = {"search", "sub", "findall", "finditer", "split", "subn"}
 """Functions that try a pattern at every place; `match` and `fullmatch` try it at one."""
 LIMITS = {
     "resources/base.py:_PART": 100,
-    "resources/machine_manifest.py:_HOOK_NAME": 256,
+    "resources/machine/manifest.py:_HOOK_NAME": 256,
     "activities/kube/credentialplugin.py:_SECRET": 2048,
     "activities/kube/credentialplugin.py:_NAMED": 2048,
     "starter/sdk/machines/selectors.py:_COMMA": 1000,

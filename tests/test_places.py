@@ -24,7 +24,7 @@ from activities.places import Places
 from drivers.base import GetAccountRequest
 from drivers.errors import DriverError
 from resources.errors import ErrorClass
-from resources.manifests import SecretRef
+from resources.machine.manifest import SecretRef
 from resources.settings import Settings, WorkerSettings
 
 SLOTS, LIMIT, BURST = 8, 2, 30

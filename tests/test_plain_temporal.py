@@ -14,7 +14,7 @@ from typing import Any
 from lifekit import Stack, eventually
 from temporalio.client import WorkflowHandle
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 
 ROOT = Path(__file__).parent.parent
 WORKFLOW_ID = "machine/demo/plain-1"

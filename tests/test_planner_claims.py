@@ -7,11 +7,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lifekit import examples
 
-from planners.claims import Belief, claim_of, doubtful, due, has_node, newest, weigh
-from planners.membership import report_of
-from resources.machine import Look, MachineState
-from resources.member import Trouble, Vm
-from resources.messages import NodeFacts, NodeLook, VmFacts, VmLook
+from planners.machine.claims import Belief, claim_of, doubtful, due, has_node, newest, weigh
+from planners.machine.membership import report_of
+from resources.calls.cloud import VmLook
+from resources.calls.cluster import NodeLook
+from resources.fleet.member import Trouble, Vm
+from resources.machine.facts import NodeFacts, VmFacts
+from resources.machine.state import Look, MachineState
 from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.class_rollout import LONGEST, at_work, behind, next_look, to_tell, when_told
-from resources.machine_class import SILENCE, UpdateState, User
+from planners.machine_class.rollout import LONGEST, at_work, behind, next_look, to_tell, when_told
+from resources.machine_class.state import SILENCE, UpdateState, User
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SOON, PAST = NOW + timedelta(minutes=1), NOW - timedelta(minutes=1)

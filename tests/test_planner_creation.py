@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.creation import (
+from planners.machine.creation import (
     after_failed_create,
     after_failed_update,
     after_lost_token,
@@ -22,8 +22,8 @@ from planners.creation import (
 )
 from planners.waits import REASON, WAIT, wait_after
 from resources.errors import CODE_OF, Code, ErrorClass, ErrorInfo
-from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
-from resources.manifests import SecretRef
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, OperationState, OperationType, Phase
 from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from planners.health import (
+from planners.machine.health import (
     KUBELET_REPORTS,
     Confirmation,
     Health,
@@ -21,9 +21,11 @@ from planners.health import (
     judge,
     plan_health,
 )
-from resources.machine import Illness, Look, Phase
-from resources.manifests import DEFAULT_NODE_CONDITIONS
-from resources.messages import NodeFacts, NodeLook, VmLook
+from resources.calls.cloud import VmLook
+from resources.calls.cluster import NodeLook
+from resources.machine.facts import NodeFacts
+from resources.machine.manifest import DEFAULT_NODE_CONDITIONS
+from resources.machine.state import Illness, Look, Phase
 from resources.timings import Timings
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -13,11 +13,11 @@ from cli_support import class_yaml, machine_yaml, text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.hooks import change, forget, refusal, remove_command
-from planners.hooks import names as names_of
-from resources.hooks import HookIntent, Hooks
-from resources.machine import MachineState
-from resources.machine_manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks
+from planners.machine.hooks import change, forget, refusal, remove_command
+from planners.machine.hooks import names as names_of
+from resources.machine.hooks import HookIntent, Hooks
+from resources.machine.manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks
+from resources.machine.state import MachineState
 from resources.manifests import ManifestError, load_manifests
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

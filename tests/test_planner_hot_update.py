@@ -1,4 +1,5 @@
-"""planners/hot_update.py: what a changed spec means, and the tags of one resource as a plan. Rows cite their source."""
+"""planners/machine/hot_update.py: what a changed spec means, and the tags of one resource as a plan. Rows cite
+their source."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from drivers.tags import TagPlan, TooManyTags, plan_tags
-from planners.hot_update import Difference, applied_after, compare, may_carry, rolling_hash
+from planners.machine.hot_update import Difference, applied_after, compare, may_carry, rolling_hash
 from resources.clouds.aws import AwsProviderSpec
 
 NIC = {"subnetID": "subnet-1", "securityGroupIDs": ["sg-1"]}

@@ -7,11 +7,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from lifekit import examples
 
-from planners.intents import PreservationIntent, deletion, preservation, refusal
+from planners.machine.intents import PreservationIntent, deletion, preservation, refusal
 from resources.base import LONGEST
-from resources.machine import ClassSnapshot, Deletion, MachineState, Phase
-from resources.messages import DeleteIntent, RecreateIntent
-from resources.preservation import (
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.preservation import (
     ExtendIntent,
     Preservation,
     PreservedBy,
@@ -21,6 +20,7 @@ from resources.preservation import (
     ReleaseIntent,
     Request,
 )
+from resources.machine.state import ClassSnapshot, Deletion, MachineState, Phase
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -1,4 +1,5 @@
-"""planners/membership.py: what a machine's state makes of its report. Given a state, then a report; no Temporal."""
+"""planners/machine/membership.py: what a machine's state makes of its report. Given a state, then a report; no
+Temporal."""
 
 from __future__ import annotations
 
@@ -8,24 +9,15 @@ from typing import Any
 import pytest
 from lifekit import examples
 
-from planners.hot_update import rolling_hash
-from planners.membership import mark_of, report_of, template_applied, with_revision
+from planners.machine.hot_update import rolling_hash
+from planners.machine.membership import mark_of, report_of, template_applied, with_revision
 from resources.base import read_time
 from resources.errors import ErrorClass, ErrorInfo
-from resources.machine import (
-    Attempt,
-    ClassSnapshot,
-    Condition,
-    Deletion,
-    MachineState,
-    Mark,
-    Phase,
-    Status,
-)
-from resources.manifests import NodeTemplate
-from resources.member import Trouble, Vm
-from resources.membership import CreateFailure, MemberReport
-from resources.messages import NodeFacts, VmFacts
+from resources.fleet.member import Trouble, Vm
+from resources.fleet.membership import CreateFailure, MemberReport
+from resources.machine.facts import NodeFacts, VmFacts
+from resources.machine.manifest import NodeTemplate
+from resources.machine.state import Attempt, ClassSnapshot, Condition, Deletion, MachineState, Mark, Phase, Status
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

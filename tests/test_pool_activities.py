@@ -29,12 +29,8 @@ from activities.cluster.marks import LISTED, MarkActivities
 from activities.deps import Deps
 from activities.temporal.pools import PoolActivities
 from resources import attributes as at
-from resources.cluster import PoolsInput
-from resources.histories import message_of
-from resources.machine import ClassSnapshot, MachineState
-from resources.machine_class import ClassState
-from resources.machine_deployment import MachineTemplate
-from resources.membership import (
+from resources.cluster.state import PoolsInput
+from resources.fleet.membership import (
     ForgetPoolInput,
     MarkNodesInput,
     MembersFound,
@@ -48,7 +44,11 @@ from resources.membership import (
     TellMachinesOutput,
     TemplateNews,
 )
-from resources.messages import DeleteIntent, RepairIntent
+from resources.histories import message_of
+from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import ClassSnapshot, MachineState
+from resources.machine_class.state import ClassState
 from resources.names import (
     MACHINE_NAME_LABEL,
     ROLLOUT_TAINT,
@@ -60,8 +60,8 @@ from resources.names import (
     pool_id,
     rollout_id,
 )
-from resources.preservation import PreservedBy
-from resources.rollout import RolloutState
+from resources.pool.manifest import MachineTemplate
+from resources.pool.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
 from starter.sdk.starts import start_class

@@ -21,9 +21,9 @@ from planners.pool.repair import in_flight
 from planners.pool.steps import Create
 from planners.pool.view import View
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Member, Permit, Trouble, Vm
-from resources.pool import Gate, Pace, Rollout
+from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.state import Gate, Pace, Rollout
 
 
 def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:

@@ -13,13 +13,13 @@ from planners.pool.hearing import first_heard, hear, pace_after
 from planners.pool.pace import NEVER_JOIN
 from planners.pool.template import PATIENCE, next_look, pending, to_tell
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.machine_deployment import MachineTemplate
-from resources.member import Keep, Member, Permit, Released, Trouble, Vm
-from resources.membership import CreateFailure, MemberReport
+from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.membership import CreateFailure, MemberReport
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
 from resources.names import PRIORITY_ANNOTATION
-from resources.pool import Pace, Revision
-from resources.preservation import PreservedBy
+from resources.pool.manifest import MachineTemplate
+from resources.pool.state import Pace, Revision
 from resources.timings import Timings
 
 LATER = EPOCH + timedelta(minutes=5)

@@ -14,11 +14,11 @@ from planners.pool import progress
 from planners.pool.plan import Plan
 from planners.pool.steps import Delete
 from planners.pool.view import Observed
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Keep, Member, Permit, Trouble
-from resources.pool import Gate, Rollout
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep, Member, Permit, Trouble
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Gate, Rollout
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED
 

@@ -15,20 +15,20 @@ from poolkit import EPOCH, World, member, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
-from planners import class_rollout
+from planners.machine_class import rollout as class_rollout
 from planners.pool import progress
 from planners.pool.plan import Observed
 from planners.pool.steps import Delete
 from planners.pool.view import View
+from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.machine_class import UpdateState, User
-from resources.manifests import SecretRef
-from resources.member import Trouble, Vm
-from resources.messages import ClusterNews
+from resources.fleet.member import Trouble, Vm
+from resources.machine.manifest import SecretRef
+from resources.machine.state import Phase
+from resources.machine_class.state import UpdateState, User
 from resources.names import pool_user
-from resources.pool import Gate, PoolState, Rollout
-from resources.pool_intents import PoolQuestion, PoolSummary, RevisionSummary
+from resources.pool.intents import PoolQuestion, PoolSummary, RevisionSummary
+from resources.pool.state import Gate, PoolState, Rollout
 from starter.commands import rollout_history
 from starter.sdk.pools.results import RolloutListed
 from workflows.pool import views

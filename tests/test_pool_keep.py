@@ -32,12 +32,12 @@ from planners.pool.plan import Plan
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Delete
 from planners.pool.view import Observed, View
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Keep, Member, Permit, Released, Trouble, Vm
-from resources.pool import PoolState, Rollout
-from resources.pool_intents import PoolQuestion
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
+from resources.pool.intents import PoolQuestion
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import PoolState, Rollout
 from workflows.pool import views
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED

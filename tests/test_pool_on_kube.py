@@ -15,7 +15,7 @@ from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 from test_life_pool import OTHER_IMAGE, marks
 
-from resources.rollout import Outcome
+from resources.pool.rollout import Outcome
 
 
 @pytest.fixture(params=["simulator", "real"])

@@ -9,14 +9,16 @@ from cli_support import class_yaml
 from poolplay import pool_yaml
 from test_operators import described, waits_for
 
-from resources.fleet import FleetWait
-from resources.machine import ClassSnapshot, Condition, Phase
-from resources.manifests import MachineClass, MachineDeployment
-from resources.member import Member
-from resources.messages import ClusterNews, Happening
+from resources.cluster.news import ClusterNews
+from resources.fleet.member import Member
+from resources.fleet.state import FleetWait
+from resources.journal import Happening
+from resources.machine.state import ClassSnapshot, Condition, Phase
+from resources.manifests import MachineClass
 from resources.owner import Owner
-from resources.pool import Gate, PoolState, Rollout
-from resources.pool_intents import PoolSummary, RevisionSummary
+from resources.pool.intents import PoolSummary, RevisionSummary
+from resources.pool.manifest import MachineDeployment
+from resources.pool.state import Gate, PoolState, Rollout
 from starter.commands.describe import pool_lines
 from starter.sdk.pools.results import PoolDescription, PoolListed
 from starter.sdk.results import MachineSummary

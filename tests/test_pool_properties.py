@@ -18,11 +18,11 @@ from planners.pool.repair import in_flight
 from planners.pool.steps import Create, Delete, Grant, MarkNodes, TakeSlots
 from planners.pool.steps import Keep as Preserve
 from planners.pool.view import View
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Keep, Member, Permit, Released, Trouble, Vm
-from resources.pool import Gate, Pace, Rollout
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Gate, Pace, Rollout
 
 REVISION = 3
 VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMGone"}

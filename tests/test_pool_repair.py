@@ -11,10 +11,10 @@ from poolkit import EPOCH, member, spec
 
 from planners.pool import pace
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Member, Trouble, Vm
-from resources.pool import Pace
-from resources.preservation import PreservedBy
+from resources.fleet.member import Member, Trouble, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
+from resources.pool.state import Pace
 
 # -- repair ------------------------------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from planners.pool import progress
 from planners.pool.plan import Observed
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Create, Delete, MarkNodes
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Member, Trouble, Vm, priority_of
-from resources.pool import Gate, Rollout
+from resources.fleet.member import Member, Trouble, Vm, priority_of
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Gate, Rollout
 
 # -- rollouts ----------------------------------------------------------------------------------------------------------
 

@@ -16,9 +16,9 @@ import pytest
 from poolkit import EPOCH, Act, Broken, World, run, spec
 
 from planners.pool.steps import Create, Delete
-from resources.machine import Phase
-from resources.member import Keep, Permit, Trouble, Vm
-from resources.pool import Gate
+from resources.fleet.member import Keep, Permit, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.state import Gate
 
 GOLDEN = Path(__file__).parent / "testdata" / "rollouts"
 SEEDS = 200

@@ -16,10 +16,10 @@ from planners.pool.budget import limits, share
 from planners.pool.order import in_deletion_order, proportional
 from planners.pool.plan import Plan
 from planners.pool.steps import Create, Delete, Wait
-from resources.machine import Phase
-from resources.member import Member, Trouble, Vm
-from resources.pool import Pace
-from resources.preservation import PreservedBy
+from resources.fleet.member import Member, Trouble, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
+from resources.pool.state import Pace
 
 # -- fenceposts --------------------------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""resources/pool.py and planners/pool/revisions.py: a pool's state stays small, and what makes a revision."""
+"""resources/pool/state.py and planners/pool/revisions.py: a pool's state stays small, and what makes a revision."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 from poolkit import EPOCH, TEMPLATE, member, spec, wanted
 
-from planners.hot_update import compare, rolling_hash
+from planners.machine.hot_update import compare, rolling_hash
 from planners.pool.revisions import Revised, Wanted, revise, undo
 from resources.converter import data_converter
-from resources.fleet import FleetWait
-from resources.machine import ClassSnapshot, Phase
-from resources.machine_deployment import NAME_LENGTH, MachineTemplate
-from resources.manifests import SecretRef
-from resources.member import Keep, Member, Permit, Released, Trouble, Vm
-from resources.messages import Happening
-from resources.pool import PoolState, Revision, Rollout, Story
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.state import FleetWait
+from resources.journal import Happening
+from resources.machine.manifest import SecretRef
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import ClassSnapshot, Phase
+from resources.pool.manifest import NAME_LENGTH, MachineTemplate
+from resources.pool.state import PoolState, Revision, Rollout, Story
 
 MIB = 1024 * 1024
 FULL = member(

@@ -17,12 +17,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
-from resources.machine_deployment import NAME_LENGTH
-from resources.member import Vm
-from resources.messages import DeleteIntent
+from resources.fleet.member import Vm
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState, Phase
 from resources.names import pool_id
-from resources.pool_intents import ScaleIntent
+from resources.pool.intents import ScaleIntent
+from resources.pool.manifest import NAME_LENGTH
 
 
 @pytest_asyncio.fixture

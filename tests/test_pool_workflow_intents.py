@@ -13,11 +13,12 @@ from temporalio.testing import WorkflowEnvironment
 
 from planners.pool.plan import Observed
 from planners.pool.view import View
-from resources.machine import MachineState
-from resources.messages import Answer, DeleteIntent, Intent
+from resources.intents import Answer, Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState
 from resources.names import TRIGGER_DELETION_ANNOTATION, UPDATE_CONCURRENCY_ANNOTATION
-from resources.pool import Gate, PoolState
-from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
+from resources.pool.intents import PoolIntent, ScaleIntent, UndoIntent
+from resources.pool.state import Gate, PoolState
 from workflows.pool.details import details
 
 

@@ -15,11 +15,11 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Keep, Released, Trouble, Vm
+from resources.fleet.member import Keep, Released, Trouble, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
 from resources.names import TRIGGER_DELETION_ANNOTATION
-from resources.pool_intents import PoolQuestion
-from resources.preservation import PreservedBy
+from resources.pool.intents import PoolQuestion
 from workflows.pool import MachineDeploymentWorkflow
 
 AUTO, ASKED = PreservedBy.AUTO, PreservedBy.ASKED

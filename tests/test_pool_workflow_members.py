@@ -17,12 +17,13 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.temporal import workflows
 from planners.pool.brake import COOLDOWN
+from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Permit as Given
-from resources.member import Trouble, Vm
-from resources.membership import TellMachinesOutput
-from resources.messages import ClusterNews, DeleteIntent
+from resources.fleet.member import Permit as Given
+from resources.fleet.member import Trouble, Vm
+from resources.fleet.membership import TellMachinesOutput
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, machine_id
 from workflows.pool import MachineDeploymentWorkflow
 

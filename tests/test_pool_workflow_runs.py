@@ -16,10 +16,10 @@ from temporalio.testing import WorkflowEnvironment
 
 from planners.pool.plan import Observed, Plan, plan
 from resources import attributes as at
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Member, Vm
-from resources.pool import PoolState, Revision
+from resources.fleet.member import Member, Vm
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import PoolState, Revision
 from workflows.fleet.entity import REPLAYABLE
 
 

@@ -12,9 +12,9 @@ from test_cli_docs import parse
 
 from planners.pool.steps import HELD, STOPPED
 from resources.effects import Effect, effects
-from resources.machine_deployment import MachineDeploymentSpec
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.rollout import Outcome
 from resources.reasons import REASONS
-from resources.rollout import Outcome
 from workflows.pool.entity import PoolEntity
 
 PAGE = (ROOT / "docs/pools.md").read_text().partition("\n# Using pools\n")[2]

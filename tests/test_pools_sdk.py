@@ -14,10 +14,10 @@ import pytest
 from cli_support import Place, class_yaml, eventually, impatient, place, text
 from poolplay import Machines, played, pool_yaml
 
-from resources.fleet import FleetWait
+from resources.fleet.state import FleetWait
 from resources.manifests import AnyManifest, load_manifests
 from resources.names import pool_id, pool_user
-from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
+from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep
 from resources.settings import load_settings
 from starter.commands import rollout_history
 from starter.sdk import intents, live, patience

@@ -16,13 +16,13 @@ from reasonkit import ROOT
 from test_cli_docs import parse, typed
 from test_plain_temporal import run
 
-from planners.preservation import WARN_BEFORE, AskPool, End, Observed, Preserve, Stay, decide
+from planners.machine.preservation import WARN_BEFORE, AskPool, End, Observed, Preserve, Stay, decide
 from resources.base import LONGEST, format_duration
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.machine_manifest import MachineSpec
+from resources.machine.manifest import MachineSpec
+from resources.machine.preservation import ExtendIntent, PreserveIntent, PreserveValue, ReleaseIntent
+from resources.machine.state import Phase
 from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED
-from resources.preservation import ExtendIntent, PreserveIntent, PreserveValue, ReleaseIntent
+from resources.pool.manifest import MachineDeploymentSpec
 
 PAGE = (ROOT / "docs/preservation.md").read_text()
 RUNBOOK = (ROOT / "docs/runbook.md").read_text()

@@ -1,4 +1,4 @@
-"""planners/preservation.py: time that passes, and whole lives, drawn from a seed."""
+"""planners/machine/preservation.py: time that passes, and whole lives, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -36,8 +36,19 @@ from preserveplay import (
     wish,
 )
 
-from planners.preservation import AskPool, Decision, End, Observed, Preserve, Protect, Recover, Stay, Warn, decide
-from resources.preservation import PreserveValue
+from planners.machine.preservation import (
+    AskPool,
+    Decision,
+    End,
+    Observed,
+    Preserve,
+    Protect,
+    Recover,
+    Stay,
+    Warn,
+    decide,
+)
+from resources.machine.preservation import PreserveValue
 
 # Drawn from a seed: hypothesis' own drawing of so many inputs takes a hundred times as long as the decision.
 SEEDS = st.integers(0, 2**32)

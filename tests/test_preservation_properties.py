@@ -1,4 +1,4 @@
-"""planners/preservation.py: what holds for every machine, whatever the rows say: each cell is checked."""
+"""planners/machine/preservation.py: what holds for every machine, whatever the rows say: each cell is checked."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from preserveplay import (
     wish,
 )
 
-from planners.preservation import (
+from planners.machine.preservation import (
     WARN_BEFORE,
     AskPool,
     Decision,
@@ -41,7 +41,7 @@ from planners.preservation import (
     Warn,
     decide,
 )
-from resources.preservation import PreserveValue, Request
+from resources.machine.preservation import PreserveValue, Request
 
 # -- what may be decided where ----------------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
-"""planners/preservation.py, row by row. Given a machine, then the decision. Each row says where it comes from: seed 003
-(points 1 to 10 of its proposal, diagrams 1 and 2, use cases 1 to 4, notes 1 to 8), the design's page, or a case of
-machine-controller-manager as docs/conformance.md numbers them (K: preservation, A: slots, T: what is terminated)."""
+"""planners/machine/preservation.py, row by row. Given a machine, then the decision. Each row says where it comes from:
+seed 003 (points 1 to 10 of its proposal, diagrams 1 and 2, use cases 1 to 4, notes 1 to 8), the design's page, or a
+case of machine-controller-manager as docs/conformance.md numbers them (K: preservation, A: slots, T: what is
+terminated)."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ from preserveplay import (
     slot_taken,
 )
 
-from planners.preservation import (
+from planners.machine.preservation import (
     AskPool,
     Decision,
     End,
@@ -43,7 +44,7 @@ from planners.preservation import (
     Warn,
     decide,
 )
-from resources.preservation import PreservedBy
+from resources.machine.preservation import PreservedBy
 
 WARNING = LATER - HOUR
 STAY, ASK = Stay(), AskPool("")

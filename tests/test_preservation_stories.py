@@ -1,4 +1,5 @@
-"""planners/preservation.py, step after step: the arrows of seed 003's diagrams, its use cases, and what is said."""
+"""planners/machine/preservation.py, step after step: the arrows of seed 003's diagrams, its use cases, and
+what is said."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ from preserveplay import (
     slot_taken,
 )
 
-from planners.preservation import AskPool, Observed, Preserve, Protect, decide
-from resources.preservation import PreservedBy
+from planners.machine.preservation import AskPool, Observed, Preserve, Protect, decide
+from resources.machine.preservation import PreservedBy
 
 # -- diagrams and use cases -------------------------------------------------------------------------------------------
 

@@ -18,8 +18,10 @@ from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
 from activities.kube.events import NAMESPACE
 from activities.kube.rewrite import CONFLICTS
-from resources.membership import MarkNodesInput
-from resources.messages import Happening, MachineRef, PreserveInput
+from resources.calls.cluster import PreserveInput
+from resources.calls.machine import MachineRef
+from resources.fleet.membership import MarkNodesInput
+from resources.journal import Happening
 from resources.names import (
     CORDON_ANNOTATION,
     MACHINE_NAME_LABEL,

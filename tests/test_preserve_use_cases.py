@@ -19,14 +19,14 @@ from temporalio.testing import WorkflowEnvironment
 from test_cli_life import hostler
 from test_life import knobs
 
-from resources.machine import MachineState, Phase
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import MachineState, Phase
 from resources.names import (
     PRESERVE_ANNOTATION,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_BY_PRESERVATION,
     machine_id,
 )
-from resources.preservation import PreservedBy
 
 COMMANDS = {
     "now": ["preserve"],

@@ -11,9 +11,9 @@ import pytest
 from lifekit import examples
 from test_cli_docs import parse
 
-from planners.preservation import effective
-from resources.machine import ClassSnapshot, MachineState, Phase
-from resources.preservation import Preservation, PreservedBy, PreserveValue, Release, Request
+from planners.machine.preservation import effective
+from resources.machine.preservation import Preservation, PreservedBy, PreserveValue, Release, Request
+from resources.machine.state import ClassSnapshot, MachineState, Phase
 from starter.commands.preserved import section
 from starter.sdk.machines.preservation import value_of
 

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from activities.cluster.marks import marks_patch
 from activities.cluster.preserve import preserve_patch
 from activities.kube.rewrite import Object
-from resources.messages import MachineRef, PreserveInput
+from resources.calls.cluster import PreserveInput
+from resources.calls.machine import MachineRef
 from resources.names import (
     ROLLOUT_TAINT,
     SCALE_DOWN_DISABLED,

@@ -25,8 +25,8 @@ from test_life_births import user_data
 import activities.drain.nodes
 from activities.kube.client import Kube
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
-from resources.machine import MachineResult, Phase
-from resources.messages import MachineRef
+from resources.calls.machine import MachineRef
+from resources.machine.state import MachineResult, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, STARTUP_TAINTS
 from resources.settings import ClusterSettings
 

@@ -14,9 +14,9 @@ from temporalio.converter import encode_typed_search_attribute_value
 
 from resources.attributes import DEADLINE, PHASE, PRESERVED_UNTIL
 from resources.converter import data_converter
-from resources.machine import ClassSnapshot, MachineState
-from resources.messages import DeleteIntent, Intent
-from resources.preservation import (
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.preservation import (
     ExtendIntent,
     Preservation,
     PreservedBy,
@@ -25,6 +25,7 @@ from resources.preservation import (
     ReleaseIntent,
     Request,
 )
+from resources.machine.state import ClassSnapshot, MachineState
 from starter.sdk.machines.recorded import _fold_event
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from resources.messages import Intent, NodeFacts
+from resources.intents import Intent
+from resources.machine.facts import NodeFacts
 from resources.redact import hide_secrets
 
 PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow\nabc=\n-----END RSA PRIVATE KEY-----"

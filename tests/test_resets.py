@@ -24,12 +24,13 @@ from temporalio import workflow
 from temporalio.testing import WorkflowEnvironment
 
 from drivers.aws import instances
-from resources.hooks import HookIntent
-from resources.machine import MachineState, Phase
-from resources.machine_manifest import LifecycleHooks
-from resources.messages import DeleteIntent, Intent, RecreateIntent
+from resources.intents import Intent
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.manifest import LifecycleHooks
+from resources.machine.state import MachineState, Phase
 from resources.names import TAG_MACHINE, TAG_UID, cluster_id, pool_user, rollout_id
-from resources.rollout import Outcome
+from resources.pool.rollout import Outcome
 from starter.sdk.intents import ask
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow

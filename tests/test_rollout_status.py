@@ -13,13 +13,13 @@ from rich.console import Console
 from typer import BadParameter
 
 from planners.pool import steps
-from resources.fleet import FleetWait
-from resources.machine import Phase
-from resources.messages import Happening
-from resources.pool import Rollout
-from resources.pool_intents import PoolSummary
+from resources.fleet.state import FleetWait
+from resources.journal import Happening
+from resources.machine.state import Phase
+from resources.pool.intents import PoolSummary
+from resources.pool.rollout import RolloutState
+from resources.pool.state import Rollout
 from resources.reasons import next_step
-from resources.rollout import RolloutState
 from starter.commands.rollout import pools
 from starter.commands.rollout_view import LineView, page, picture
 from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed

@@ -14,11 +14,11 @@ from temporalio.testing import WorkflowEnvironment
 
 from resources import attributes as at
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.member import Vm
-from resources.messages import Intent
-from resources.pool import Gate
-from resources.rollout import Outcome
+from resources.fleet.member import Vm
+from resources.intents import Intent
+from resources.machine.state import Phase
+from resources.pool.rollout import Outcome
+from resources.pool.state import Gate
 
 
 @pytest_asyncio.fixture

@@ -20,7 +20,7 @@ from temporalio.worker.workflow_sandbox import SandboxedWorkflowRunner, SandboxR
 import worker
 from resources.converter import data_converter
 from resources.errors import TOO_EARLY
-from resources.machine import MachineState
+from resources.machine.state import MachineState
 from starter.sdk import live
 from workflows.runner import Clock, NewsWithoutTime, Runner, Tasks
 

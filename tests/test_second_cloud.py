@@ -18,12 +18,15 @@ from activities.cloud.instances import InstancesActivities
 from activities.cloud.listing import ListingActivities
 from activities.cloud.machine import MachineActivities
 from activities.temporal.uses import UsesActivities
-from planners.creation import still_making
-from resources.cluster import UsesInput
+from planners.machine.creation import still_making
+from resources.calls.cloud import CreateInput, InstancesInput
+from resources.calls.machine import Target
+from resources.cluster.accounts import Account
+from resources.cluster.state import UsesInput
 from resources.errors import IN_PROGRESS, NOT_WANTED
-from resources.machine import ClassSnapshot, OperationState, Phase
-from resources.manifests import SecretRef
-from resources.messages import Account, CreateInput, InstancesInput, ListVmsInput, Target
+from resources.machine.manifest import SecretRef
+from resources.machine.state import ClassSnapshot, OperationState, Phase
+from resources.orphans import ListVmsInput
 
 ACCOUNT = Account(provider=FAKE.name, scope="", secret_ref=SecretRef(name="credentials"))
 LISTING = timedelta(seconds=60)

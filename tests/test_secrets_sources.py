@@ -19,9 +19,9 @@ from activities.deps import Deps
 from activities.kube.client import Clusters, KubeError
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import GetMachineStatusRequest
+from resources.calls.machine import MachineRef, Target
 from resources.errors import MISSING_CREDENTIALS
-from resources.manifests import SecretRef
-from resources.messages import MachineRef, Target
+from resources.machine.manifest import SecretRef
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings, Settings, SettingsError, load_settings
 from simulator.frame import FaultRule
 

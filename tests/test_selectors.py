@@ -20,7 +20,7 @@ from cli_support import (
 )
 from test_cli_kube import NODE, kubectl
 
-from resources.machine import Phase
+from resources.machine.state import Phase
 from resources.settings import load_settings
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread

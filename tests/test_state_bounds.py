@@ -11,22 +11,34 @@ from hypothesis import strategies as st
 from lifekit import examples
 
 from activities.kube.facts import project
-from planners.membership import mark_of, report_of
+from planners.machine.membership import mark_of, report_of
 from planners.pool.hearing import first_heard
 from planners.pool.revisions import KEPT, Wanted, revise
 from resources.base import EARLIEST, LATEST, LONGEST
-from resources.cluster import ClusterState, Pause
+from resources.cluster.news import ClusterNews, Reachability
+from resources.cluster.state import ClusterState, Pause
 from resources.converter import data_converter
-from resources.fleet import FleetWait
-from resources.hooks import HookChange
-from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH, ClassSnapshot, Condition, MachineState, Mark, Phase, Status
-from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
-from resources.machine_manifest import HOOKS_MOST, HookKind
-from resources.member import Member, Vm
-from resources.messages import ClusterNews, Happening, Intent, NodeFacts, Note, Reachability
+from resources.fleet.member import Member, Vm
+from resources.fleet.state import FleetWait
+from resources.intents import Intent
+from resources.journal import Happening, Note
+from resources.machine.facts import NodeFacts
+from resources.machine.hooks import HookChange
+from resources.machine.manifest import HOOKS_MOST, HookKind
+from resources.machine.preservation import PreserveIntent, Request
+from resources.machine.state import (
+    INTENTS_KEPT,
+    JOURNAL_LENGTH,
+    ClassSnapshot,
+    Condition,
+    MachineState,
+    Mark,
+    Phase,
+    Status,
+)
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool import PoolState, Revision
-from resources.preservation import PreserveIntent, Request
+from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
+from resources.pool.state import PoolState, Revision
 
 MIB = 1 << 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

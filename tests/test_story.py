@@ -18,8 +18,9 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.machine import MachineState, Phase
-from resources.messages import DeleteIntent, Happening
+from resources.journal import Happening
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import MachineState, Phase
 from resources.timings import Timings
 from starter.sdk import history
 from starter.sdk.history import Calls, Story

@@ -12,7 +12,8 @@ from temporalio.api.history.v1 import HistoryEvent
 
 from resources.converter import data_converter
 from resources.histories import told_by
-from resources.messages import DeleteIntent, NodeFacts
+from resources.machine.facts import NodeFacts
+from resources.machine.intents import DeleteIntent
 from resources.strict import strange
 
 

@@ -11,8 +11,8 @@ from stubs import phase, reason, stubbed
 from temporalio.testing import WorkflowEnvironment
 from updatekit import delete, tagged, tell, updated
 
-from resources.machine import Phase
-from resources.rollout import Outcome
+from resources.machine.state import Phase
+from resources.pool.rollout import Outcome
 from workflows.machine import MachineWorkflow
 
 

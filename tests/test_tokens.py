@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from activities.kube.client import Kube, KubeError
 from activities.kube.tokens import ensure_token, keep_token, render, revoke_tokens, token_id
-from resources.messages import MachineRef
+from resources.calls.machine import MachineRef
 from resources.names import TAG_UID
 from resources.settings import ClusterSettings
 from simulator.frame import FaultRule

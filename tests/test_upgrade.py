@@ -16,8 +16,9 @@ from temporalio.worker import Worker
 
 import worker
 from activities.deps import Deps
-from resources.machine import Phase
-from resources.messages import DeleteIntent, Intent
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
 from resources.settings import Settings, WorkerSettings
 from workflows.machine import MachineWorkflow
 

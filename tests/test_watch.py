@@ -26,11 +26,17 @@ from activities.watch import twins
 from activities.watch.nodes import ASK_EVERY
 from activities.watch.told import Position
 from resources import attributes
+from resources.calls.cloud import InstancesOutput
+from resources.calls.watch import Cursor
 from resources.clouds import provider_key
-from resources.cluster import ClusterState
-from resources.machine import JOURNAL_LENGTH
-from resources.manifests import SecretRef
-from resources.messages import Account, Cursor, Happening, InstancesOutput, Intent, NodeFacts, Reachability
+from resources.cluster.accounts import Account
+from resources.cluster.news import Reachability
+from resources.cluster.state import ClusterState
+from resources.intents import Intent
+from resources.journal import Happening
+from resources.machine.facts import NodeFacts
+from resources.machine.manifest import SecretRef
+from resources.machine.state import JOURNAL_LENGTH
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL, PRESERVE_ANNOTATION, STARTUP_TAINTS
 from resources.settings import load_settings
 from starter.sdk.connection import connect

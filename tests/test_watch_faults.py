@@ -20,7 +20,7 @@ from watchkit import SilentDoor, World, new_world, provider_id
 import activities.kube.client
 import activities.watch.nodes
 from activities.watch.labels import BACK_OFF
-from resources.messages import NodeFacts
+from resources.machine.facts import NodeFacts
 from resources.names import MACHINE_NAME_LABEL
 from simulator.frame import Call
 

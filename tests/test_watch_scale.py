@@ -36,10 +36,12 @@ from activities.deps import Deps
 from activities.temporal.announce import use_account
 from activities.watch.labels import AT_ONCE as LABELS_AT_ONCE
 from resources import attributes
-from resources.cluster import ClusterState
+from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.state import ClusterState
 from resources.converter import data_converter
-from resources.manifests import SecretRef
-from resources.messages import Account, AccountUse, Intent, NodeFacts, VmFacts
+from resources.intents import Intent
+from resources.machine.facts import NodeFacts, VmFacts
+from resources.machine.manifest import SecretRef
 from resources.names import cluster_id, machine_id
 from resources.settings import CloudSettings, ClusterSettings, SecretsSettings
 from workflows.cluster import ClusterWorkflow

@@ -24,7 +24,7 @@ from temporalio.testing import WorkflowEnvironment
 import worker
 from activities.base import Activities, methods
 from activities.deps import Deps
-from resources.machine import Phase
+from resources.machine.state import Phase
 from resources.settings import Settings, SettingsError, load_settings
 
 ROOT = Path(__file__).parent.parent

@@ -9,9 +9,11 @@ from typing import Any
 from lifekit import eventually
 from stubs import Handle, Machines, phase, reason, state
 
-from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
-from resources.machine_class import ClassNews
-from resources.messages import DeleteIntent, Happening, Intent
+from resources.intents import Intent
+from resources.journal import Happening
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import ApplyIntent, ClassSnapshot, MachineState, Phase
+from resources.machine_class.state import ClassNews
 from workflows.machine import MachineWorkflow
 
 CLASS = "demo-m5-large"

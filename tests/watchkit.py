@@ -37,10 +37,10 @@ from activities.deps import Deps
 from activities.temporal.uses import UsesActivities
 from resources import attributes
 from resources.clouds import indexed, provider_key
-from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, MachineState
-from resources.manifests import MachineSpec, SecretRef
-from resources.messages import NodeFacts
+from resources.cluster.state import ClusterState
+from resources.machine.facts import NodeFacts
+from resources.machine.manifest import MachineSpec, SecretRef
+from resources.machine.state import ClassSnapshot, MachineState
 from resources.names import cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings

@@ -11,8 +11,8 @@ from temporalio.common import Priority, RetryPolicy
 from temporalio.exceptions import ActivityError, ApplicationError, TimeoutError
 
 with workflow.unsafe.imports_passed_through():
+    from resources.cluster.accounts import Account
     from resources.errors import ErrorClass, ErrorInfo
-    from resources.messages import Account
 
 SHORT = RetryPolicy(
     initial_interval=timedelta(seconds=1),

@@ -17,8 +17,9 @@ from temporalio.workflow import ContinueAsNewVersioningBehavior
 
 with workflow.unsafe.imports_passed_through():
     from resources import attributes as at
-    from resources.machine import INTENTS_KEPT, JOURNAL_LENGTH
-    from resources.messages import Answer, Happening, Intent
+    from resources.intents import Answer, Intent
+    from resources.journal import Happening
+    from resources.machine.state import INTENTS_KEPT, JOURNAL_LENGTH
     from resources.orders import Ordered, is_newer, is_older
     from resources.sound import unreadable
 

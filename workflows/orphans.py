@@ -17,18 +17,10 @@ from workflows.page import show
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.listing import ListingActivities
     from activities.temporal.orphans import OrphanActivities
+    from resources.cluster.accounts import Account
     from resources.markdown import items, page, plain
-    from resources.messages import (
-        Account,
-        ListVmsInput,
-        ListVmsOutput,
-        Orphan,
-        OwnedVm,
-        OwnersInput,
-        SweepInput,
-        SweepReport,
-    )
     from resources.names import cloud_queue, workflow_queue
+    from resources.orphans import ListVmsInput, ListVmsOutput, Orphan, OwnedVm, OwnersInput, SweepInput, SweepReport
 
 CALL = timedelta(minutes=5)
 TAKEN = timedelta(minutes=2)

@@ -18,12 +18,20 @@ from workflows.pool.details import bar
 with workflow.unsafe.imports_passed_through():
     from planners.pool.steps import HELD, STOPPED
     from resources import attributes as at
+    from resources.intents import Intent
+    from resources.journal import Happening
     from resources.markdown import Markdown, heading, items, join, page, prose, strong
-    from resources.messages import Happening, Intent
     from resources.names import pool_id, rollout_id
-    from resources.pool import Gate
+    from resources.pool.rollout import (
+        FIRST_STEPS_KEPT,
+        STEPS_KEPT,
+        RolloutEnd,
+        RolloutNews,
+        RolloutResult,
+        RolloutState,
+    )
+    from resources.pool.state import Gate
     from resources.reasons import next_step
-    from resources.rollout import FIRST_STEPS_KEPT, STEPS_KEPT, RolloutEnd, RolloutNews, RolloutResult, RolloutState
 
 LINES = 15
 """How many steps the web UI's page shows."""

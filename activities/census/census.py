@@ -23,9 +23,9 @@ from activities.deps import Deps
 from activities.temporal.workflows import CLASS, MACHINE, POOL
 from resources import attributes
 from resources.base import format_duration
-from resources.machine_class import ClassProgress
+from resources.machine_class.state import ClassProgress
 from resources.names import workflow_queue
-from resources.pool_intents import PoolSummary
+from resources.pool.intents import PoolSummary
 
 NEAR = timedelta(minutes=10)
 """The time that a person has to look before a deadline strikes."""

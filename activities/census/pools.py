@@ -7,7 +7,7 @@ from collections import Counter
 from temporalio.common import MetricMeter
 
 from activities.census.gauges import Gauges, Labels
-from resources.pool_intents import PoolSummary
+from resources.pool.intents import PoolSummary
 
 
 class PoolTally:

@@ -29,8 +29,10 @@ from activities.temporal.vm_owners import all_machines
 from activities.temporal.workflows import MACHINE, running, tell
 from drivers.base import GetMachineStatusRequest, Identity, ListMachinesRequest, MachineStatus, VmState, is_of
 from drivers.errors import DriverError, WrongAccount
+from resources.calls.cloud import InstancesInput, InstancesOutput, VmsTold
+from resources.cluster.news import AccountNews, CloudReachability
 from resources.errors import PASSING, ErrorClass
-from resources.messages import AccountNews, CloudReachability, InstancesInput, InstancesOutput, VmFacts, VmsTold
+from resources.machine.facts import VmFacts
 from resources.names import cluster_id, machine_id
 from resources.packed import closed, opened
 

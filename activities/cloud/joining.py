@@ -10,7 +10,7 @@ from activities.kube.client import Clusters, Kube, KubeError, node_path
 from activities.kube.looks import labelled_node
 from activities.kube.tokens import keep_token
 from activities.kube.whose import is_of, provider_id_of, ready_status
-from resources.messages import StatusInput, VmLookInput
+from resources.calls.cloud import StatusInput, VmLookInput
 from resources.settings import SettingsError
 
 PATIENCE = 10.0

@@ -7,7 +7,7 @@ from temporalio import activity
 from activities.accounts import Cloud
 from activities.base import Activities
 from drivers.base import ListMachinesRequest, is_of
-from resources.messages import ListVmsInput, ListVmsOutput, OwnedVm
+from resources.orphans import ListVmsInput, ListVmsOutput, OwnedVm
 
 
 class ListingActivities(Activities):

@@ -34,25 +34,24 @@ from drivers.base import (
     VmState,
 )
 from drivers.errors import DriverError, Unimplemented
-from resources.errors import ErrorClass
-from resources.machine_class import ClassRef, ClassReport, UpdateState
-from resources.messages import (
-    AccountUse,
+from resources.calls.cloud import (
     CreateInput,
     CreateOutput,
     DeleteInput,
     DeleteOutput,
     FindInput,
     FoundVm,
-    StaleNode,
     StatusInput,
     StatusOutput,
-    Target,
     UpdateInput,
     UpdateOutput,
     VmLook,
     VmLookInput,
 )
+from resources.calls.machine import StaleNode, Target
+from resources.cluster.accounts import AccountUse
+from resources.errors import ErrorClass
+from resources.machine_class.state import ClassRef, ClassReport, UpdateState
 from resources.names import TAG_UID
 
 FIRST_LOOK = timedelta(seconds=1)

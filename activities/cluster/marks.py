@@ -14,7 +14,7 @@ from activities.base import Activities
 from activities.batch import each
 from activities.cluster.protection import protection, protection_patch
 from activities.kube.rewrite import Object, rewrite_if_there
-from resources.membership import MarkNodesInput
+from resources.fleet.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 
 LISTED = 50

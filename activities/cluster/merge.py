@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resources.manifests import NodeTemplate, Taint
+from resources.machine.manifest import NodeTemplate, Taint
 
 
 def merge_map(live: dict[str, str], last: dict[str, str], wanted: dict[str, str]) -> dict[str, str | None]:

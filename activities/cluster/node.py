@@ -18,14 +18,11 @@ from activities.kube.tokens import revoke_tokens
 from activities.kube.volumes import detach, read_attachments
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
 from activities.temporal.classes import forget_user
-from resources.clouds import provider_key
-from resources.machine_class import ClassRef
-from resources.messages import (
+from resources.calls.cluster import (
     ForgetInput,
     ForgetOutput,
     JoinInput,
     LookInput,
-    NodeFacts,
     NodeLook,
     ReadyInput,
     ReadyOutput,
@@ -33,6 +30,9 @@ from resources.messages import (
     StaleNodeOutput,
     TellInput,
 )
+from resources.clouds import provider_key
+from resources.machine.facts import NodeFacts
+from resources.machine_class.state import ClassRef
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
 
 LEFT_NAMED = 10

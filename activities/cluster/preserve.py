@@ -13,7 +13,7 @@ from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes, our_node
 from activities.kube.rewrite import Object, rewrite_if_there
 from activities.kube.whose import Whose, whose
-from resources.messages import PreserveInput, PreserveOutput
+from resources.calls.cluster import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION
 
 

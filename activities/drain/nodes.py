@@ -23,8 +23,8 @@ from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes
 from activities.kube.whose import Whose, whose
 from resources.base import read_time
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import NOT_YET
-from resources.messages import DrainInput, DrainOutput
 
 DEAD_AFTER = timedelta(minutes=5)
 """MCM: a node that has been NotReady for this long has a dead kubelet; nobody will confirm that its pods have

@@ -19,7 +19,7 @@ from activities.drain.memory import Memory, Move, Refused
 from activities.drain.pods import Pod, name_of, uid_of
 from activities.kube.client import Kube, KubeError
 from activities.kube.volumes import Attachments, attachments, claim_of, disk_of, read_attachments
-from resources.messages import DrainInput, DrainOutput
+from resources.calls.drain import DrainInput, DrainOutput
 
 T = TypeVar("T")
 

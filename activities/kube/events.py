@@ -9,7 +9,8 @@ from typing import Any
 from temporalio import activity
 
 from activities.kube.client import Kube, KubeError
-from resources.messages import Happening, MachineRef
+from resources.calls.machine import MachineRef
+from resources.journal import Happening
 from resources.reasons import is_warning
 
 NAMESPACE = "default"

@@ -11,7 +11,7 @@ from typing import Any
 
 from resources.base import read_time
 from resources.canonical import lasting
-from resources.messages import NodeFacts
+from resources.machine.facts import NodeFacts
 from resources.names import (
     INSTANCE_NOT_READY_TAINT,
     MARKED_ANNOTATION,

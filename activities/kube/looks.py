@@ -14,8 +14,8 @@ from typing import Any
 from activities.kube.client import Kube, KubeError, node_path, segment
 from activities.kube.whose import Rival, Whose, is_of, provider_id_of, ready_status, the_one, whose
 from resources.base import read_time
+from resources.calls.machine import AtNode
 from resources.clouds import provider_key
-from resources.messages import AtNode
 from resources.names import MACHINE_NAME_LABEL
 
 NODES = "/api/v1/nodes"

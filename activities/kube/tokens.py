@@ -17,7 +17,7 @@ from urllib.parse import quote
 from pydantic import SecretStr
 
 from activities.kube.client import Kube, KubeError, secret_path
-from resources.messages import MachineRef
+from resources.calls.machine import MachineRef
 from resources.names import TAG_UID
 
 NAMESPACE = "kube-system"

@@ -11,9 +11,10 @@ from activities.accounts import Cloud
 from activities.deps import Deps
 from activities.temporal.workflows import CLUSTER, described
 from resources import starts
+from resources.calls.machine import Target
+from resources.cluster.accounts import Account, AccountUse
 from resources.histories import cluster_begins
-from resources.machine import ClassSnapshot
-from resources.messages import Account, AccountUse, Target
+from resources.machine.state import ClassSnapshot
 from resources.names import cluster_id
 from resources.starts import MEMO_OWNERS
 

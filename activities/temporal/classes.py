@@ -14,9 +14,16 @@ from activities.base import Activities
 from activities.boundary import NotYet
 from activities.temporal.announce import account_of, use_account
 from activities.temporal.workflows import MACHINE, POOL, running, tell
-from resources.machine import ClassSnapshot
-from resources.machine_class import ClassRef, ClassReport, ReportInput, TellUsersInput, TellUsersOutput, UsersFound
-from resources.messages import AccountUse
+from resources.cluster.accounts import AccountUse
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import (
+    ClassRef,
+    ClassReport,
+    ReportInput,
+    TellUsersInput,
+    TellUsersOutput,
+    UsersFound,
+)
 from resources.names import class_id, machine_id, pool_id, pool_user, user_id
 
 MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)

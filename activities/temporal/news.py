@@ -8,7 +8,7 @@ from temporalio import activity
 from activities.base import Activities
 from activities.batch import each
 from activities.temporal.workflows import MACHINE, running, tell
-from resources.messages import NewsInput
+from resources.cluster.news import NewsInput
 
 
 class NewsActivities(Activities):

@@ -14,14 +14,9 @@ from activities.temporal.records import uid_of
 from activities.temporal.workflows import described
 from resources.attributes import PROVIDER_ID
 from resources.clouds import provider_key
-from resources.machine import MachineResult
-from resources.messages import (
-    Orphan,
-    OwnedVm,
-    OwnersInput,
-    OwnersOutput,
-)
+from resources.machine.state import MachineResult
 from resources.names import machine_id
+from resources.orphans import Orphan, OwnedVm, OwnersInput, OwnersOutput
 
 LATE = timedelta(minutes=5)
 """A VM may still be in a listing for this long after its machine's end; no listing is so old, and no read lags so

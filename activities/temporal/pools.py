@@ -18,9 +18,8 @@ from activities.temporal.announce import tell_cluster
 from activities.temporal.classes import forget_user
 from activities.temporal.workflows import MACHINE, POOL, ROLLOUT, described, listed, running, tell
 from resources import starts
-from resources.cluster import PoolsFound, PoolsInput
-from resources.machine_class import ClassRef
-from resources.membership import (
+from resources.cluster.state import PoolsFound, PoolsInput
+from resources.fleet.membership import (
     ForgetPoolInput,
     MembersFound,
     PoolRef,
@@ -29,8 +28,9 @@ from resources.membership import (
     TellMachinesInput,
     TellMachinesOutput,
 )
+from resources.machine_class.state import ClassRef
 from resources.names import cluster_id, machine_id, pool_id, pool_user
-from resources.rollout import RolloutState
+from resources.pool.rollout import RolloutState
 
 
 class PoolActivities(Activities):

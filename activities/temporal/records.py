@@ -14,9 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.temporal.workflows import described
 from resources.attributes import PHASE, PROVIDER_ID
+from resources.calls.cloud import CreateInput, CreateOutput
 from resources.clouds import indexed
-from resources.machine import MachineState, Phase
-from resources.messages import CreateInput, CreateOutput
+from resources.machine.state import MachineState, Phase
 
 T = TypeVar("T")
 

@@ -17,9 +17,9 @@ from activities.temporal.announce import account_of
 from activities.temporal.workflows import MACHINE, POOL, running
 from resources.attributes import CLASS
 from resources.clouds import UnknownScope
-from resources.cluster import Left, LeftInput, UsesFound, UsesInput
-from resources.machine import ClassSnapshot, MachineState
-from resources.messages import Account, AccountUse
+from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.state import Left, LeftInput, UsesFound, UsesInput
+from resources.machine.state import ClassSnapshot, MachineState
 from resources.names import class_id
 
 PATIENCE = timedelta(seconds=5)

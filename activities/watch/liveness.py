@@ -18,7 +18,8 @@ from temporalio.client import WorkflowHandle
 
 from activities.clock import Clock
 from activities.kube.client import LIVEZ, Kube, KubeError
-from resources.messages import Note, Reachability
+from resources.cluster.news import Reachability
+from resources.journal import Note
 
 PROBE_EVERY = 10.0  # seconds between two reads
 PROBE_PATIENCE = 7.0  # seconds for an answer; with the second read, a silent server is known after 25

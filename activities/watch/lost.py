@@ -21,7 +21,7 @@ from activities.temporal.workflows import CLUSTER, MACHINE, POOL, described, run
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration
-from resources.cluster import Ended
+from resources.cluster.state import Ended
 from resources.histories import cluster_begins
 from resources.names import cluster_id, machine_id, pool_id, workflow_queue
 

@@ -30,8 +30,10 @@ from activities.watch.liveness import Liveness
 from activities.watch.told import Position
 from activities.watch.twins import LEASES_EVERY, Leases
 from resources.base import explained
+from resources.calls.watch import Cursor, WatchInput
 from resources.clouds import provider_key
-from resources.messages import Cursor, NodeFacts, Note, WatchInput
+from resources.journal import Note
+from resources.machine.facts import NodeFacts
 from resources.names import machine_id
 
 SERVER_TIMEOUT = 290  # seconds that the API server is asked to keep one watch open

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from resources.messages import Cursor
+from resources.calls.watch import Cursor
 from resources.packed import pack, unpack
 
 FOLD = 500

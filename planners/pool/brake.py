@@ -11,9 +11,9 @@ from planners.pool import pace, repair
 from planners.pool.steps import Wait
 from planners.pool.view import Draft, Observed, View
 from resources.base import format_duration
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.pool import Pace
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Pace
 
 COOLDOWN = timedelta(minutes=5)
 """The rest after a storm before the next repair begins: a share of ill machines that falls below the limit for a moment

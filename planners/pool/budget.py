@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from resources.machine_deployment import MachineDeploymentSpec, percent_of
+from resources.pool.manifest import MachineDeploymentSpec, percent_of
 
 SMALLEST_STORM = 2
 """The least that a percentage of unhealthy machines comes to: otherwise one node would lock out a small pool (field

@@ -15,9 +15,9 @@ from planners.pool import progress, steps
 from planners.pool.steps import TakeSlots
 from planners.pool.view import Draft, View
 from planners.words import named, some
-from resources.machine import Phase
-from resources.member import Keep, Member, Released, Vm
-from resources.preservation import PreservedBy
+from resources.fleet.member import Keep, Member, Released, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
 
 
 def kept(view: View) -> dict[str, Member]:

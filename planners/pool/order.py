@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from resources.machine import Phase
-from resources.member import Member, Vm
-from resources.preservation import PreservedBy
+from resources.fleet.member import Member, Vm
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Phase
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _PHASE_RANK = {

@@ -16,9 +16,9 @@ from datetime import datetime, timedelta
 from planners.waits import REASON, WAIT
 from resources.base import format_duration
 from resources.errors import PASSING, ErrorClass
-from resources.machine import Phase
-from resources.member import Member, Trouble, Vm
-from resources.pool import Pace
+from resources.fleet.member import Member, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.state import Pace
 
 CAP = 100
 """The most machines made, or deleted, in one step."""

@@ -12,8 +12,8 @@ from datetime import datetime
 from planners.pool import brake, keep, progress, repair, rollout, scale
 from planners.pool.steps import Plan, Wait
 from planners.pool.view import Draft, Observed, View
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
 
 __all__ = ["Observed", "Plan", "plan"]
 

@@ -14,10 +14,10 @@ from planners.pool.pace import dead, died_young
 from planners.pool.steps import Delete, Step
 from planners.pool.view import Observed, View
 from resources.base import later
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Member, Trouble
-from resources.pool import Gate, Rollout
+from resources.fleet.member import Member, Trouble
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Gate, Rollout
 
 
 def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:

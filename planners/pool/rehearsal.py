@@ -15,9 +15,9 @@ from planners.pool.plan import plan
 from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Plan, TakeSlots
 from planners.pool.view import Observed
 from resources.base import later
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Member, Permit, Trouble, Vm
+from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
 
 LONGEST = 500
 """The most plans that are told; a longer rollout goes on in the same way."""

@@ -17,9 +17,9 @@ from planners.pool.pace import backing_off, dead
 from planners.pool.steps import Grant, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
-from resources.machine import Phase
-from resources.member import Member, Permit, Trouble, Vm
-from resources.pool import Gate
+from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.state import Gate
 
 FLAKY = 3
 """How many new machines may be lost in a row once one of the revision has been available."""

@@ -12,11 +12,11 @@ from datetime import datetime
 from functools import cached_property
 from itertools import accumulate
 
-from planners.hot_update import HASH_VERSION, rolling_hash
-from resources.machine import ClassSnapshot
-from resources.machine_deployment import MachineTemplate
-from resources.member import Member
-from resources.pool import Revision
+from planners.machine.hot_update import HASH_VERSION, rolling_hash
+from resources.fleet.member import Member
+from resources.machine.state import ClassSnapshot
+from resources.pool.manifest import MachineTemplate
+from resources.pool.state import Revision
 
 KEPT = 50
 """The most revisions without a machine that are kept, whatever revisionHistoryLimit says: a pool's state has to

@@ -12,9 +12,9 @@ from planners.pool.order import deletion_key, preserved
 from planners.pool.steps import MarkNodes, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
-from resources.machine import Phase
-from resources.member import Vm
-from resources.pool import Gate
+from resources.fleet.member import Vm
+from resources.machine.state import Phase
+from resources.pool.state import Gate
 
 
 def gate(view: View) -> Wait | None:

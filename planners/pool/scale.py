@@ -13,8 +13,8 @@ from planners.pool.order import in_deletion_order, preserved, proportional
 from planners.pool.steps import Create
 from planners.pool.view import Draft, View
 from planners.words import some
-from resources.member import Vm
-from resources.pool import Pace
+from resources.fleet.member import Vm
+from resources.pool.state import Pace
 
 
 def empty(draft: Draft) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from resources.preservation import PreservedBy
+from resources.machine.preservation import PreservedBy
 
 
 @dataclass(frozen=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
-from resources.member import Member
+from resources.fleet.member import Member
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
 
 PATIENCE = timedelta(minutes=2)
 """How long a told machine may be silent before it no longer holds up the others, and is told again."""

@@ -13,10 +13,10 @@ from planners.pool.pace import CAP, LEAVING, of
 from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait
 from planners.words import named, some
 from resources.base import later
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.member import Member, Permit, Released, Trouble, Vm
-from resources.pool import Pace, Rollout
+from resources.fleet.member import Member, Permit, Released, Trouble, Vm
+from resources.machine.state import Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Pace, Rollout
 
 
 @dataclass(frozen=True)

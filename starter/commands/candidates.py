@@ -78,7 +78,7 @@ def clusters(ctx: typer.Context, incomplete: str) -> Candidates:
 
 def goals(ctx: typer.Context, incomplete: str) -> Candidates:
     """The goals that may be waited for."""
-    from resources.machine import Phase
+    from resources.machine.state import Phase
 
     # An option whose value is still missing keeps click from giving the words before it their places.
     kind = ctx.params.get("kind") or next(iter(ctx.args), "")

@@ -13,7 +13,7 @@ from starter.commands.common import Session
 from starter.commands.kinds import CLASS
 
 if TYPE_CHECKING:
-    from resources.machine_class import ClassChange, ClassState
+    from resources.machine_class.state import ClassChange, ClassState
     from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
     from starter.sdk.results import ClassDescription, ClassSummary
@@ -98,7 +98,7 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
 def about(found: ClassDescription, now: datetime) -> list[str]:
     """The lines that only a class has."""
-    from resources.machine_class import pools_of, users_words
+    from resources.machine_class.state import pools_of, users_words
     from resources.names import UPDATE_CONCURRENCY_ANNOTATION
     from starter.output import fields, moment
 
@@ -152,7 +152,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
 
 def _under_way(s: ClassState) -> list[str]:
     """Users that have yet to take the newest generation, except those that failed."""
-    from resources.machine_class import UpdateState
+    from resources.machine_class.state import UpdateState
     from starter.output import fields
 
     newest = {n: u for n, u in sorted(s.users.items()) if u.told == s.generation or u.generation == s.generation}
@@ -180,7 +180,7 @@ def _some(names: list[str]) -> str:
 
 
 def _what(change: ClassChange) -> str:
-    from workflows.class_words import change_words
+    from workflows.machine_class.words import change_words
 
     words = change_words(change)
     return words if change.reason in words else f"{words}; {change.reason}"
@@ -197,7 +197,7 @@ def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]])
 
 def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
     async def body(client: HostlerClient) -> None:
-        from resources.machine_class import users_words
+        from resources.machine_class.state import users_words
         from starter.commands.common import tell_each
         from starter.sdk.errors import Refused
 

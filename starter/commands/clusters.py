@@ -14,8 +14,8 @@ from starter.commands.common import Asking, ReasonOption, Session, target
 from starter.commands.kinds import ALIASES, CLUSTER, POOL, ROLLOUT
 
 if TYPE_CHECKING:
-    from resources.cluster import ClusterState
-    from resources.messages import Reachability
+    from resources.cluster.news import Reachability
+    from resources.cluster.state import ClusterState
     from starter.sdk.client import HostlerClient
     from starter.sdk.results import ClusterDescription
 
@@ -136,7 +136,7 @@ def _lost(found: ClusterDescription) -> str:
 
 
 def _pause(state: ClusterState, cluster: str) -> str:
-    from workflows.cluster_words import pause_words
+    from workflows.cluster.words import pause_words
 
     return f"{pause_words(state.pause)}\nto go on: hostler resume cluster {cluster}" if state.pause else ""
 

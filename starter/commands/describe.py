@@ -16,8 +16,8 @@ from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from resources.machine import MachineState, UpdateTrouble, WaitingFor
-    from resources.messages import Happening
+    from resources.journal import Happening
+    from resources.machine.state import MachineState, UpdateTrouble, WaitingFor
     from starter.sdk.client import HostlerClient
     from starter.sdk.pools.results import PoolDescription
     from starter.sdk.results import ClassDescription, ClusterDescription, Description, Event, Life, PendingActivity

@@ -27,7 +27,7 @@ from pydantic.fields import FieldInfo
 from resources.base import LONGEST, format_duration, sensible
 from resources.clouds import PROVIDERS
 from resources.effects import Effect, effects
-from resources.machine import Status
+from resources.machine.state import Status
 from resources.manifests import KINDS
 from resources.names import API_VERSION
 from resources.settings import Settings

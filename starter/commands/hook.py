@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from resources.machine_manifest import HookKind
+from resources.machine.manifest import HookKind
 from starter.commands import candidates
 from starter.commands.blocks import command
 from starter.commands.candidates import Candidates
@@ -18,7 +18,7 @@ from starter.commands.rows import Form
 from starter.outlet import say
 
 if TYPE_CHECKING:
-    from resources.machine import MachineState
+    from resources.machine.state import MachineState
     from starter.sdk.client import HostlerClient
     from starter.sdk.machines.hooks import Held
     from starter.sdk.results import Sent

@@ -11,7 +11,7 @@ from starter.commands.rows import Form, Row, print_objects, print_rows
 
 if TYPE_CHECKING:
     from resources.manifests import MachineClass
-    from resources.messages import Orphan
+    from resources.orphans import Orphan
     from starter.sdk.client import HostlerClient
     from starter.sdk.results import Json
 

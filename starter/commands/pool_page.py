@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from starter.commands.kinds import MACHINE
 
 if TYPE_CHECKING:
-    from resources.machine_deployment import MachineDeploymentSpec
-    from resources.pool import PoolState, Rollout
-    from resources.pool_intents import PoolSummary
+    from resources.pool.intents import PoolSummary
+    from resources.pool.manifest import MachineDeploymentSpec
+    from resources.pool.state import PoolState, Rollout
     from starter.sdk.pools.results import PoolDescription
 
 REVISIONS = 5
@@ -223,7 +223,7 @@ def _stops(s: PoolSummary, state: PoolState | None, rollout: Rollout, now: datet
 
 def _waits_for_new(s: PoolSummary) -> bool:
     """Whether a machine of the newest revision is not there yet, or has not been for minReadySeconds."""
-    from resources.machine import Phase
+    from resources.machine.state import Phase
 
     settled = (Phase.RUNNING, Phase.TERMINATING)
     on_the_way = any(n for revision, phase, n in s.phases if revision == s.revision and phase not in settled)

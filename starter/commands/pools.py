@@ -15,8 +15,8 @@ from starter.commands.kinds import POOL
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from resources.pool import PoolState
-    from resources.pool_intents import PoolQuestion
+    from resources.pool.intents import PoolQuestion
+    from resources.pool.state import PoolState
     from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
     from starter.sdk.pools.results import PoolDescription, PoolListed
@@ -67,7 +67,7 @@ def scale(
         raise typer.BadParameter("--remove names machines of one pool: give one pool")
 
     async def rehearse(client: HostlerClient, pool: str) -> list[str]:
-        from resources.pool_intents import PoolQuestion
+        from resources.pool.intents import PoolQuestion
         from starter.sdk.errors import Refused
 
         state = await client.pools.get(pool)
@@ -113,7 +113,7 @@ def wake(
 
 def _slumber(hibernated: bool) -> Callable[[HostlerClient, str], Awaitable[list[str]]]:
     async def rehearse(client: HostlerClient, pool: str) -> list[str]:
-        from resources.pool_intents import PoolQuestion
+        from resources.pool.intents import PoolQuestion
 
         spec = (await client.pools.get(pool)).spec.model_copy(update={"hibernated": hibernated})
         return await _rehearsed(client, pool, PoolQuestion(spec=spec))
@@ -247,7 +247,7 @@ async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool,
 
 
 async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
-    from resources.pool_intents import PoolQuestion
+    from resources.pool.intents import PoolQuestion
     from starter.sdk.errors import NoAnswer
     from starter.sdk.results import since
     from starter.sdk.spelling import machines

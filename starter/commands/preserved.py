@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starter.output import fields, moment
 
 if TYPE_CHECKING:
-    from resources.machine import MachineState
+    from resources.machine.state import MachineState
 
 OVERRIDES = "fewer replicas, a rollout, hibernation, hostler scale --remove, hostler delete"
 """What overrides a preservation of a pool's machine."""
@@ -17,7 +17,7 @@ OVERRIDES = "fewer replicas, a rollout, hibernation, hostler scale --remove, hos
 
 def section(state: MachineState, now: datetime) -> list[str]:
     """The section's lines on the page; none where nobody has asked for anything."""
-    from resources.machine import Phase
+    from resources.machine.state import Phase
 
     p = state.status.preserve
     pairs: list[tuple[str, str]] = []
@@ -31,7 +31,7 @@ def section(state: MachineState, now: datetime) -> list[str]:
 
 
 def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tuple[str, str]]:
-    from resources.machine import Phase
+    from resources.machine.state import Phase
 
     p, failed = state.status.preserve, state.status.phase is Phase.FAILED
     then = "its VM is deleted" if failed else "it goes on Running, and cluster-autoscaler may take it"
@@ -52,8 +52,8 @@ def _preserved(state: MachineState, until: datetime, now: datetime) -> list[tupl
 
 def _asked(state: MachineState, now: datetime) -> list[tuple[str, str]]:
     """A request that waits, or one that bars a preservation."""
-    from resources.machine import Phase
-    from resources.preservation import PreserveValue
+    from resources.machine.preservation import PreserveValue
+    from resources.machine.state import Phase
     from starter.sdk.machines.preservation import span, value_of
 
     p, phase = state.status.preserve, state.status.phase
@@ -102,7 +102,7 @@ def _released(state: MachineState, now: datetime) -> list[tuple[str, str]]:
 
 def _source(state: MachineState) -> str:
     """What makes the machine preserved, or would."""
-    from resources.preservation import PreservedBy
+    from resources.machine.preservation import PreservedBy
     from starter.sdk.machines.preservation import on_node
 
     p = state.status.preserve
@@ -133,7 +133,7 @@ def _by(who: str, why: str, time: datetime, now: datetime) -> str:
 
 def _ends(state: MachineState) -> str:
     """What people can say about this machine to end it."""
-    from resources.preservation import PreservedBy, PreserveValue
+    from resources.machine.preservation import PreservedBy, PreserveValue
     from starter.sdk.machines.preservation import on_node
 
     p, words = state.status.preserve, f"hostler release, annotation {_key()}=false"

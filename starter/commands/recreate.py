@@ -57,7 +57,7 @@ def recreate(
 
         await tell_all(machines, chosen, ask)
         if wait:
-            from resources.machine import Phase
+            from resources.machine.state import Phase
             from starter.commands.wait import wait_for_all
 
             await wait_for_all(client, machines, chosen, Phase.RUNNING, limit, unlike=formers)

@@ -237,7 +237,7 @@ async def _rehearse(
     restart: bool = False,
 ) -> None:
     """The rehearsal, by the pool's own planner, from its present state."""
-    from resources.pool_intents import PoolQuestion
+    from resources.pool.intents import PoolQuestion
     from starter.sdk.errors import Refused
     from starter.sdk.pools.rehearsal import lines
 

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from resources.pool import Revision
-    from resources.pool_intents import PoolSummary
-    from resources.rollout import RolloutCounts
+    from resources.pool.intents import PoolSummary
+    from resources.pool.state import Revision, RolloutCounts
     from starter.sdk.client import HostlerClient
     from starter.sdk.pools.results import RolloutListed
 

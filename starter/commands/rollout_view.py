@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from resources.fleet import FleetWait
-from resources.messages import Happening
+from resources.fleet.state import FleetWait
+from resources.journal import Happening
 from resources.reasons import next_step
 from starter.outlet import say
 from starter.output import age, fields, moment, relative

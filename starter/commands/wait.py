@@ -74,7 +74,7 @@ def wait(
 
 def parse_goal(text: str) -> str:
     """`phase=Running` to Running, `deleted` (and kubectl's `delete`) to deleted. Raises a usage error."""
-    from resources.machine import Phase
+    from resources.machine.state import Phase
 
     if text in ("delete", "deleted"):
         return "deleted"

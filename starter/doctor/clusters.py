@@ -8,8 +8,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
-from resources.messages import Account, Reachability, SweepReport
+from resources.cluster.accounts import Account
+from resources.cluster.news import Reachability
 from resources.names import TAG_INSTALLATION
+from resources.orphans import SweepReport
 from resources.settings import Settings, SettingsError
 from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
 from starter.output import moment

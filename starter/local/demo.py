@@ -15,7 +15,7 @@ import aiohttp
 import boto3
 from botocore.config import Config
 
-from resources.machine import MachineState, Phase
+from resources.machine.state import MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.names import MACHINE_NAME_LABEL
 from resources.settings import SettingsError

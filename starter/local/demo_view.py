@@ -12,8 +12,8 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
-from resources.machine import MachineState
-from resources.messages import Happening
+from resources.journal import Happening
+from resources.machine.state import MachineState
 from starter.outlet import say
 from starter.screen import words
 

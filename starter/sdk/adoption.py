@@ -13,12 +13,16 @@ from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
 from resources.clouds import provider_key
+from resources.cluster.accounts import Account, AccountUse
 from resources.errors import NAME_TAKEN
-from resources.machine import Attempt, ClassSnapshot, MachineState, Status
-from resources.manifests import AnyManifest, Machine, MachineClass
-from resources.messages import Account, AccountUse, AdoptIntent, Happening, OwnedVm
+from resources.journal import Happening
+from resources.machine.intents import AdoptIntent
+from resources.machine.manifest import Machine
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import Attempt, ClassSnapshot, MachineState, Status
+from resources.manifests import AnyManifest, MachineClass
 from resources.names import machine_id
-from resources.preservation import PreservedBy
+from resources.orphans import OwnedVm
 from starter.sdk import orphans
 from starter.sdk.apply.classes import own_annotations
 from starter.sdk.apply.plan import snapshot_of

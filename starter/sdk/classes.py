@@ -18,8 +18,9 @@ from temporalio.common import QueryRejectCondition
 from temporalio.converter import DataConverter
 
 from resources import attributes, histories, names
-from resources.machine import ClassSnapshot
-from resources.machine_class import (
+from resources.intents import Intent
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import (
     ClassIntent,
     ClassPreview,
     ClassQuestion,
@@ -29,7 +30,6 @@ from resources.machine_class import (
     User,
     users_words,
 )
-from resources.messages import Intent
 from starter.sdk import live, parallel
 from starter.sdk.entity import EntityClient, runs
 from starter.sdk.errors import NoAnswer, NotFound, translated

@@ -17,9 +17,11 @@ from contextlib import asynccontextmanager
 
 from temporalio.client import Client
 
-from resources.machine import ApplyIntent
-from resources.manifests import AnyManifest, Loaded, Machine, MachineClass, MachineDeployment
-from resources.messages import SweepReport
+from resources.machine.manifest import Machine
+from resources.machine.state import ApplyIntent
+from resources.manifests import AnyManifest, Loaded, MachineClass
+from resources.orphans import SweepReport
+from resources.pool.manifest import MachineDeployment
 from resources.settings import Settings, load_settings
 from starter.sdk import adoption, intents, orphans
 from starter.sdk.apply.plan import Plan, Planner

@@ -11,9 +11,9 @@ from datetime import datetime
 from functools import partial
 
 from resources import attributes, names
-from resources.cluster import ClusterState
+from resources.cluster.state import ClusterState
 from resources.histories import last_words
-from resources.messages import Intent
+from resources.intents import Intent
 from resources.starts import FROM_OUTSIDE
 from starter.sdk import live, parallel
 from starter.sdk.entity import EntityClient, runs

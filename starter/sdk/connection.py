@@ -16,7 +16,9 @@ from temporalio.envconfig import ClientConfig
 
 from resources import names
 from resources.converter import data_converter
-from resources.manifests import Machine, MachineClass, MachineDeployment, cluster_of
+from resources.machine.manifest import Machine
+from resources.manifests import MachineClass, cluster_of
+from resources.pool.manifest import MachineDeployment
 from resources.settings import Settings
 from starter.sdk.errors import Refused, Unreachable
 from starter.sdk.intents import new_id

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from pydantic import BaseModel
 from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionStatus, WorkflowHandle
 
-from resources.messages import Intent
+from resources.intents import Intent
 from resources.names import id_parts
 from starter.sdk import intents, live
 from starter.sdk.connection import Connection, word

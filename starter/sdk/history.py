@@ -16,11 +16,12 @@ from temporalio.exceptions import TimeoutError as TemporalTimeout
 from temporalio.service import RPCError
 
 from resources.errors import NOT_YET
-from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, MachineResult, MachineState
-from resources.messages import DeleteIntent, Happening
-from resources.pool import PoolState
-from resources.preservation import ExtendIntent, PreserveIntent
+from resources.journal import Happening
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import DeleteIntent
+from resources.machine.preservation import ExtendIntent, PreserveIntent
+from resources.machine.state import ApplyIntent, MachineResult, MachineState
+from resources.pool.state import PoolState
 from starter.sdk.errors import no_such_workflow
 from starter.sdk.live import failure_words, innermost
 from starter.sdk.machines.preservation import words as preservation_words

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
 from resources.errors import NOT_PRESERVED
-from resources.messages import Answer, Intent
+from resources.intents import Answer, Intent
 from starter.sdk.errors import NotFound, NotPreserved, Refused, no_such_workflow
 from starter.sdk.results import Sent
 

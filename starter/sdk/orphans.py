@@ -12,10 +12,11 @@ from temporalio.common import SearchAttributePair, TypedSearchAttributes
 
 from resources import attributes, names
 from resources.clouds import UnknownScope
-from resources.machine import ClassSnapshot
+from resources.cluster.accounts import Account
+from resources.machine.state import ClassSnapshot
 from resources.manifests import MachineClass
 from resources.markdown import plain
-from resources.messages import Account, SweepInput, SweepReport
+from resources.orphans import SweepInput, SweepReport
 from starter.sdk import live
 from starter.sdk.clusters import Clusters
 from starter.sdk.connection import Connection

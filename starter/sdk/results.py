@@ -8,12 +8,12 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from resources.cluster import ClusterState
-from resources.machine import ClassSnapshot, MachineResult, MachineState
-from resources.machine_class import ClassState
-from resources.messages import OwnedVm
+from resources.cluster.state import ClusterState
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import ClassSnapshot, MachineResult, MachineState
+from resources.machine_class.state import ClassState
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
-from resources.preservation import PreservedBy
+from resources.orphans import OwnedVm
 
 Json = dict[str, Any]
 TOLD_ASIDE = "tell_node"

@@ -13,12 +13,12 @@ from temporalio.common import (
 )
 
 from resources import attributes, names, starts
+from resources.cluster.accounts import AccountUse
 from resources.histories import cluster_begins
-from resources.machine import MachineState
-from resources.machine_class import ClassState
+from resources.machine.state import MachineState
+from resources.machine_class.state import ClassState
 from resources.markdown import plain
-from resources.messages import AccountUse
-from resources.pool import PoolState
+from resources.pool.state import PoolState
 from resources.settings import Settings
 from starter.sdk import live
 

@@ -9,7 +9,7 @@ from aws_helpers import ROOT_DISK, tags
 from driver_clouds import AwsCloud, calls, fault, mark, mutating
 from hot_vm import AFTER, ALWAYS, BEFORE, DATA_DISK, MUST, Vm, attach_volume, operations, resources
 
-from planners.hot_update import may_carry
+from planners.machine.hot_update import may_carry
 from resources.errors import ErrorClass
 
 # -- errors -----------------------------------------------------------------------------------------------------------

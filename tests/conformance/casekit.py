@@ -11,9 +11,10 @@ from lifekit import DEADLINE, eventually
 from stubs import NODE, VM, Handle, Machines, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
-from planners.creation import token_of
+from planners.machine.creation import token_of
 from planners.provider_spec import spec_hash
-from resources.machine import (
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import (
     AppliedSpec,
     Attempt,
     LastOperation,
@@ -24,7 +25,6 @@ from resources.machine import (
     Phase,
     Status,
 )
-from resources.messages import DeleteIntent
 from workflows.machine import MachineWorkflow
 
 LATE = timedelta(seconds=10)

@@ -15,8 +15,9 @@ from kube_world import SECRETS, World
 
 from activities.cloud.machine import MachineActivities
 from activities.kube.tokens import token_id
-from planners.creation import token_of
-from resources.messages import CreateInput, CreateOutput, MachineRef, Target
+from planners.machine.creation import token_of
+from resources.calls.cloud import CreateInput, CreateOutput
+from resources.calls.machine import MachineRef, Target
 
 USER_DATA = "#cloud-config\n# <<BOOTSTRAP_TOKEN>> of <<MACHINE_NAME>>\n"
 

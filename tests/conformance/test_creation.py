@@ -18,10 +18,11 @@ from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
 from activities.kube.tokens import PLACEHOLDER_NAME, PLACEHOLDER_TOKEN, render
-from planners.creation import after_failed_create, token_of
+from planners.machine.creation import after_failed_create, token_of
+from resources.calls.cloud import CreateOutput, StatusOutput
+from resources.calls.machine import MachineRef
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
-from resources.machine import OperationState, OperationType, Phase
-from resources.messages import CreateOutput, MachineRef, StatusOutput
+from resources.machine.state import OperationState, OperationType, Phase
 from resources.timings import Timings
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow

@@ -11,9 +11,9 @@ from casekit import operation, state
 from lifekit import eventually
 from stubs import NODE, VM, Machines, classified
 
+from resources.calls.cloud import CreateOutput, UpdateOutput
 from resources.errors import ErrorClass
-from resources.machine import MachineState, OperationState, OperationType, Phase
-from resources.messages import CreateOutput, UpdateOutput
+from resources.machine.state import MachineState, OperationState, OperationType, Phase
 from workflows.machine import MachineWorkflow
 
 CREATE, UPDATE = OperationType.CREATE, OperationType.UPDATE

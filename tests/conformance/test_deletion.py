@@ -32,9 +32,10 @@ from temporalio.worker import Worker
 
 import worker
 from activities.cluster.node import NodeActivities
+from resources.calls.cloud import DeleteOutput
+from resources.calls.cluster import ForgetInput
 from resources.errors import ErrorClass
-from resources.machine import ApplyIntent, LastOperation, OperationState, OperationType, Phase
-from resources.messages import DeleteOutput, ForgetInput
+from resources.machine.state import ApplyIntent, LastOperation, OperationState, OperationType, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -14,7 +14,7 @@ from drainkit import CLAIMS, VOLUMES, Drain
 from kube_wire import PODS
 
 from activities.drain.budgets import misconfigured
-from resources.messages import DrainOutput
+from resources.calls.drain import DrainOutput
 
 OTHER = "n-2"
 IN_USE: dict[str, Any] = {

@@ -32,9 +32,9 @@ from stubs import Machines, classified, not_yet
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import WorkflowEnvironment
 
+from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import Code, ErrorClass
-from resources.machine import OperationState, OperationType, Phase
-from resources.messages import DrainInput, DrainOutput
+from resources.machine.state import OperationState, OperationType, Phase
 from resources.timings import Timings
 from simulator.frame import FaultRule
 

@@ -26,14 +26,17 @@ from activities.deps import Deps
 from activities.temporal.orphans import OrphanActivities
 from drivers.base import Evidence
 from drivers.errors import DriverError
-from planners.creation import after_failed_create
-from planners.health import Outcome, confirm
+from planners.machine.creation import after_failed_create
+from planners.machine.health import Outcome, confirm
 from planners.waits import wait_after
+from resources.calls.cloud import VmLook
+from resources.calls.cluster import JoinInput, ReadyInput
 from resources.errors import Code, ErrorClass
-from resources.machine import Look, Phase
-from resources.manifests import NodeTemplate
-from resources.messages import JoinInput, OwnedVm, OwnersInput, ReadyInput, VmFacts, VmLook
+from resources.machine.facts import VmFacts
+from resources.machine.manifest import NodeTemplate
+from resources.machine.state import Look, Phase
 from resources.names import INSTANCE_NOT_READY_TAINT, STARTUP_TAINTS
+from resources.orphans import OwnedVm, OwnersInput
 from resources.settings import Settings
 from resources.timings import Timings
 from simulator.frame import FaultRule

@@ -20,11 +20,15 @@ from temporalio.testing import WorkflowEnvironment
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
 import worker
-from planners.health import Health, Outcome, confirm, fails_at, fall_ill, judge, plan_health
+from planners.machine.health import Health, Outcome, confirm, fails_at, fall_ill, judge, plan_health
+from resources.calls.cloud import VmLook
+from resources.calls.cluster import LookInput, NodeLook
+from resources.cluster.news import Reachability
 from resources.errors import ErrorClass
-from resources.machine import Illness, Look, MachineState, Phase
-from resources.manifests import DEFAULT_NODE_CONDITIONS
-from resources.messages import LookInput, NodeFacts, NodeLook, Reachability, RecreateIntent, VmLook
+from resources.machine.facts import NodeFacts
+from resources.machine.intents import RecreateIntent
+from resources.machine.manifest import DEFAULT_NODE_CONDITIONS
+from resources.machine.state import Illness, Look, MachineState, Phase
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 

@@ -19,18 +19,11 @@ from activities.cloud.machine import MachineActivities
 from activities.cluster.node import NodeActivities
 from activities.kube import looks
 from resources.attributes import PHASE
+from resources.calls.cloud import CreateOutput, DeleteInput, DeleteOutput, FoundVm
+from resources.calls.cluster import ForgetInput, ForgetOutput, ReadyOutput
 from resources.errors import NOT_WANTED, ErrorClass, ErrorInfo
-from resources.machine import MachineState, Phase
-from resources.messages import (
-    CreateOutput,
-    DeleteInput,
-    DeleteOutput,
-    ForgetInput,
-    ForgetOutput,
-    FoundVm,
-    NodeFacts,
-    ReadyOutput,
-)
+from resources.machine.facts import NodeFacts
+from resources.machine.state import MachineState, Phase
 from resources.names import MACHINE_NAME_LABEL
 from resources.timings import Timings
 from simulator.frame import FaultRule

@@ -16,9 +16,13 @@ from temporalio.common import WorkflowIDConflictPolicy
 from temporalio.service import RPCError
 from temporalio.worker import Worker
 
+from resources.calls.cloud import CreateOutput, VmLook
+from resources.calls.cluster import ForgetOutput, StaleNodeOutput
+from resources.calls.drain import DrainOutput
+from resources.calls.machine import StaleNode
 from resources.errors import ErrorClass
-from resources.machine import MachineResult, MachineState, Phase
-from resources.messages import CreateOutput, DrainOutput, ForgetOutput, NodeFacts, StaleNode, StaleNodeOutput, VmLook
+from resources.machine.facts import NodeFacts
+from resources.machine.state import MachineResult, MachineState, Phase
 from resources.names import class_id, cluster_queue
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow

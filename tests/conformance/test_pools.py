@@ -22,12 +22,12 @@ from stubs import Machines, classified, looked, phase, reason, state
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.machine import Phase
-from resources.machine_deployment import MachineDeploymentSpec
+from resources.machine.intents import DeleteIntent
+from resources.machine.state import Phase
 from resources.manifests import ManifestError, load_manifests
-from resources.messages import DeleteIntent
 from resources.names import MACHINE_NAME_LABEL, MARKED_ANNOTATION, PRIORITY_ANNOTATION
-from resources.rollout import Outcome
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.rollout import Outcome
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow
 

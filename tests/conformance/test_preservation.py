@@ -12,15 +12,16 @@ import pytest
 from preserveplay import ASKED, AUTO, FULL, NOBODY, F, R, U, machine, settle
 
 from activities.cluster.preserve import preserve_patch
-from planners.preservation import AskPool, Preserve
-from resources.messages import MachineRef, PreserveInput
+from planners.machine.preservation import AskPool, Preserve
+from resources.calls.cluster import PreserveInput
+from resources.calls.machine import MachineRef
+from resources.machine.preservation import PreservedBy
 from resources.names import (
     CORDON_ANNOTATION,
     PRESERVE_ANNOTATION,
     SCALE_DOWN_DISABLED,
     SCALE_DOWN_DISABLED_BY_PRESERVATION,
 )
-from resources.preservation import PreservedBy
 from simulator.kube.patches import merge
 
 MACHINE = MachineRef(cluster="demo", name="m-1", uid="u-1")

@@ -20,8 +20,10 @@ from activities.deps import Deps
 from activities.drain.nodes import DrainActivities
 from activities.kube.client import Kube
 from activities.kube.tokens import ensure_token, revoke_tokens, token_id
-from resources.manifests import NodeTemplate
-from resources.messages import Happening, JoinInput, MachineRef, ReadyInput
+from resources.calls.cluster import JoinInput, ReadyInput
+from resources.calls.machine import MachineRef
+from resources.journal import Happening
+from resources.machine.manifest import NodeTemplate
 from resources.names import CORDON_ANNOTATION, INSTANCE_NOT_READY_TAINT
 from resources.settings import ClusterSettings, Settings
 

@@ -14,7 +14,7 @@ from activities.kube.client import Kube
 from activities.kube.looks import find_node, lease_renewed
 from activities.kube.tokens import ensure_token, keep_token, revoke_tokens
 from activities.kube.whose import ready_status
-from resources.messages import MachineRef
+from resources.calls.machine import MachineRef
 from resources.names import MACHINE_NAME_LABEL
 from resources.settings import ClusterSettings
 

@@ -14,7 +14,7 @@ from activities import boundary
 from activities.cluster.marks import MarkActivities, marks_patch
 from activities.deps import Deps
 from activities.kube.client import Kube
-from resources.membership import MarkNodesInput
+from resources.fleet.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
 
 MARK = {"key": ROLLOUT_TAINT, "value": "True", "effect": "PreferNoSchedule"}

@@ -13,7 +13,9 @@ from temporalio.testing import ActivityEnvironment
 from activities.cluster.preserve import PreserveActivities
 from activities.deps import Deps
 from activities.kube.client import Kube
-from resources.messages import Happening, MachineRef, PreserveInput
+from resources.calls.cluster import PreserveInput
+from resources.calls.machine import MachineRef
+from resources.journal import Happening
 from resources.names import (
     CORDON_ANNOTATION,
     PRESERVE_ANNOTATION,

@@ -17,9 +17,9 @@ from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
     from planners.waits import wait_after
-    from resources.fleet import FleetState, FleetWait
-    from resources.machine import ClassSnapshot, MachineState
-    from resources.membership import MembersFound, PoolRef, TemplateNews
+    from resources.fleet.membership import MembersFound, PoolRef, TemplateNews
+    from resources.fleet.state import FleetState, FleetWait
+    from resources.machine.state import ClassSnapshot, MachineState
     from resources.owner import Owner
 
 P = TypeVar("P")

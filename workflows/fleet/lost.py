@@ -14,7 +14,7 @@ from workflows.fleet.entity import PATIENCE, FleetEntity
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
     from planners.words import named, some
-    from resources.membership import MembersFound
+    from resources.fleet.membership import MembersFound
     from resources.names import workflow_queue
 
 CENSUS = timedelta(minutes=30)

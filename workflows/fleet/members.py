@@ -12,10 +12,9 @@ from workflows.fleet.entity import FleetEntity, chunks
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
     from planners.words import some
-    from resources.machine import Phase
-    from resources.member import Permit as Given
-    from resources.member import Released, Vm
-    from resources.membership import (
+    from resources.fleet.member import Permit as Given
+    from resources.fleet.member import Released, Vm
+    from resources.fleet.membership import (
         Permit,
         PreserveGrant,
         SlotTaken,
@@ -24,9 +23,10 @@ with workflow.unsafe.imports_passed_through():
         TellMachinesInput,
         TellMachinesOutput,
     )
-    from resources.messages import DeleteIntent, RepairIntent
+    from resources.machine.intents import DeleteIntent, RepairIntent
+    from resources.machine.preservation import PreservedBy
+    from resources.machine.state import Phase
     from resources.names import workflow_queue
-    from resources.preservation import PreservedBy
 
 FORGOTTEN = "forgotten"
 """The status of a workflow that ended so long ago that the server no longer knows it: its machine may have a VM."""

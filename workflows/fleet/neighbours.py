@@ -14,7 +14,7 @@ from workflows.fleet.entity import FleetEntity
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from activities.temporal.pools import PoolActivities
-    from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
+    from resources.machine_class.state import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 
 CLASS, REGISTER = "class", "register"

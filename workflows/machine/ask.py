@@ -12,8 +12,8 @@ from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
-    from resources.machine import ClassSnapshot
-    from resources.machine_class import ClassRef
+    from resources.machine.state import ClassSnapshot
+    from resources.machine_class.state import ClassRef
     from resources.names import workflow_queue
 
 

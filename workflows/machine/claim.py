@@ -1,4 +1,4 @@
-"""The cloud's word against a VM that has a Node: fresh looks weigh it before it counts (planners/claims.py).
+"""The cloud's word against a VM that has a Node: fresh looks weigh it before it counts (planners/machine/claims.py).
 
 This goes on beside everything else that the machine does, as hot updates do. What is believed is `state.vm`, for
 everything that asks whether there is a VM; until then the claim stands beside it.
@@ -17,11 +17,11 @@ from workflows.machine.entity import MachineEntity, describe_failure
 from workflows.machine.looks import Seen, begin, seen, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from planners.claims import CONTRADICTION, GONE, Belief, claim_of, due, weigh
-    from planners.health import contradiction
+    from planners.machine.claims import CONTRADICTION, GONE, Belief, claim_of, due, weigh
+    from planners.machine.health import contradiction
     from resources.base import format_duration
-    from resources.machine import Look, VmClaim
-    from resources.messages import VmFacts
+    from resources.machine.facts import VmFacts
+    from resources.machine.state import Look, VmClaim
 
 CLAIMS = "vm-claims"
 """The patch by which the news that a VM is gone is weighed before it is believed."""

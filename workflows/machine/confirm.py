@@ -17,15 +17,17 @@ from workflows.machine.entity import MachineEntity, describe_failure
 from workflows.machine.looks import look, take_node
 
 with workflow.unsafe.imports_passed_through():
-    from planners.claims import GONE, WELL, doubtful
-    from planners.health import Confirmation, Outcome, confirm, judge_joining
-    from planners.membership import has_vm, keep_of
+    from planners.machine.claims import GONE, WELL, doubtful
+    from planners.machine.health import Confirmation, Outcome, confirm, judge_joining
+    from planners.machine.membership import has_vm, keep_of
     from planners.waits import REASON
+    from resources.calls.cloud import VmLook
+    from resources.calls.cluster import NodeLook
     from resources.errors import PASSING
-    from resources.machine import Deletion, Look, OperationState, OperationType
-    from resources.member import Keep
-    from resources.messages import NodeLook, VmFacts, VmLook
-    from resources.preservation import PreservedBy
+    from resources.fleet.member import Keep
+    from resources.machine.facts import VmFacts
+    from resources.machine.preservation import PreservedBy
+    from resources.machine.state import Deletion, Look, OperationState, OperationType
 
 UNSETTLED = "unsettled"
 """The patch by which a machine that is healthy for a moment keeps its health clock and its first look until it has

@@ -15,8 +15,8 @@ from workflows.machine.report import account_of, report, said
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.claims import GONE
-    from planners.creation import (
+    from planners.machine.claims import GONE
+    from planners.machine.creation import (
         Retry,
         after_failed_create,
         after_lost_token,
@@ -27,11 +27,12 @@ with workflow.unsafe.imports_passed_through():
     )
     from planners.provider_spec import spec_hash
     from resources.base import later
+    from resources.calls.cloud import CreateInput, CreateOutput
     from resources.clouds import provider_key
     from resources.errors import IDEMPOTENCY, IN_PROGRESS, NAME_TAKEN, NOT_WANTED
-    from resources.machine import AppliedSpec, Attempt, OperationState, OperationType, Phase
-    from resources.machine_class import UpdateState
-    from resources.messages import CreateInput, CreateOutput, NodeFacts, VmFacts
+    from resources.machine.facts import NodeFacts, VmFacts
+    from resources.machine.state import AppliedSpec, Attempt, OperationState, OperationType, Phase
+    from resources.machine_class.state import UpdateState
 
 HEEDED = "deletion-heeded"
 """The patch by which a deletion that is requested while the create call is in flight makes the machine Terminating at

@@ -7,11 +7,11 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from planners.preservation import effective
-    from resources.machine import Condition, MachineState, Phase
+    from planners.machine.preservation import effective
+    from resources.calls.cloud import ResourceUpdate
+    from resources.machine.preservation import Preservation
+    from resources.machine.state import Condition, MachineState, Phase
     from resources.markdown import Markdown, heading, items, join, page, plain, prose, strong
-    from resources.messages import ResourceUpdate
-    from resources.preservation import Preservation
     from resources.reasons import next_step, nothing_to_do
     from resources.reasons.times import TIMES
 

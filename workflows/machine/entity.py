@@ -17,14 +17,19 @@ from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.node import NodeActivities
-    from planners.claims import CONTRADICTION
-    from planners.creation import Retry
+    from planners.machine.claims import CONTRADICTION
+    from planners.machine.creation import Retry
     from planners.waits import REASON, Tries, wait_after
     from resources import attributes as at
     from resources.base import format_duration
+    from resources.calls.cloud import UpdateOutput, VmLook
+    from resources.calls.cluster import NodeLook, PreserveOutput, TellInput
+    from resources.calls.machine import MachineRef, Target
     from resources.clouds import UnknownScope, indexed
+    from resources.cluster.accounts import Account
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
-    from resources.machine import (
+    from resources.machine.manifest import SecretRef
+    from resources.machine.state import (
         ATTEMPTED_KEPT,
         FORMER_KEPT,
         AppliedSpec,
@@ -38,17 +43,6 @@ with workflow.unsafe.imports_passed_through():
         Status,
         Trouble,
         WaitingFor,
-    )
-    from resources.manifests import SecretRef
-    from resources.messages import (
-        Account,
-        MachineRef,
-        NodeLook,
-        PreserveOutput,
-        Target,
-        TellInput,
-        UpdateOutput,
-        VmLook,
     )
     from resources.names import cloud_queue, cluster_queue
 

@@ -15,10 +15,12 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.claims import GONE
-    from planners.creation import plan_attempt
+    from planners.machine.claims import GONE
+    from planners.machine.creation import plan_attempt
+    from resources.calls.cloud import FindInput, FoundVm
+    from resources.calls.cluster import LookInput
     from resources.clouds import provider_key
-    from resources.messages import FindInput, FoundVm, LookInput, VmFacts
+    from resources.machine.facts import VmFacts
     from resources.names import cluster_queue
 
 

@@ -10,10 +10,10 @@ from temporalio import workflow
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hooks import CONDITION, HELD, NAMED, forget, kind_of, names, refusal, remove_command, taken
-    from resources.hooks import HookIntent
-    from resources.machine import Deletion, OperationState, OperationType, Phase
-    from resources.machine_manifest import Hook, HookKind
+    from planners.machine.hooks import CONDITION, HELD, NAMED, forget, kind_of, names, refusal, remove_command, taken
+    from resources.machine.hooks import HookIntent
+    from resources.machine.manifest import Hook, HookKind
+    from resources.machine.state import Deletion, OperationState, OperationType, Phase
 
 Wait = Callable[[Callable[[], bool]], Awaitable[None]]
 """Waits until the condition holds; it may end earlier."""

@@ -19,11 +19,12 @@ from workflows.machine.report import NO_VM, differs, fields_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.hot_update import Difference, applied_after, compare, may_carry
+    from planners.machine.hot_update import Difference, applied_after, compare, may_carry
     from planners.provider_spec import spec_hash
     from planners.waits import wait_after_update
+    from resources.calls.cloud import ResourceUpdate, UpdateInput, UpdateOutput
     from resources.errors import Code, ErrorClass
-    from resources.machine import (
+    from resources.machine.state import (
         AppliedSpec,
         ClassSnapshot,
         MachineState,
@@ -32,7 +33,6 @@ with workflow.unsafe.imports_passed_through():
         Phase,
         UpdateTrouble,
     )
-    from resources.messages import ResourceUpdate, UpdateInput, UpdateOutput
     from resources.orders import is_older
 
 

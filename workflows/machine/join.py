@@ -16,19 +16,13 @@ from workflows.machine.report import class_news, report
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.claims import GONE, has_node
-    from planners.health import judge_joining
-    from resources.machine import OperationState, OperationType, Phase
-    from resources.messages import (
-        Happening,
-        JoinInput,
-        NodeFacts,
-        ReadyInput,
-        ReadyOutput,
-        StatusInput,
-        StatusOutput,
-        VmFacts,
-    )
+    from planners.machine.claims import GONE, has_node
+    from planners.machine.health import judge_joining
+    from resources.calls.cloud import StatusInput, StatusOutput
+    from resources.calls.cluster import JoinInput, ReadyInput, ReadyOutput
+    from resources.journal import Happening
+    from resources.machine.facts import NodeFacts, VmFacts
+    from resources.machine.state import OperationState, OperationType, Phase
     from resources.names import INSTANCE_NOT_READY_TAINT, cluster_queue
 
 VmWatch = workflow.ActivityHandle[StatusOutput]

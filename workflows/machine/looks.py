@@ -15,7 +15,9 @@ from workflows.machine.entity import Looking, MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from resources.messages import LookInput, NodeFacts, NodeLook, VmLook, VmLookInput
+    from resources.calls.cloud import VmLook, VmLookInput
+    from resources.calls.cluster import LookInput, NodeLook
+    from resources.machine.facts import NodeFacts
     from resources.names import cluster_queue
 
 T = TypeVar("T")

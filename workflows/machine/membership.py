@@ -14,12 +14,12 @@ from workflows.machine import preserve
 from workflows.machine.entity import CONTRADICTIONS, MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.membership import digest_of, mark_of, report_of, template_applied, with_revision
+    from planners.machine.membership import digest_of, mark_of, report_of, template_applied, with_revision
     from resources.base import later, read_time
-    from resources.machine import OperationState, OperationType
-    from resources.manifests import MachineSpec
-    from resources.membership import MemberReport, TemplateNews
-    from resources.messages import NodeFacts
+    from resources.fleet.membership import MemberReport, TemplateNews
+    from resources.machine.facts import NodeFacts
+    from resources.machine.manifest import MachineSpec
+    from resources.machine.state import OperationState, OperationType
     from resources.names import MARKED_ANNOTATION
     from resources.orders import in_ms
 

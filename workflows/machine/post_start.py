@@ -12,11 +12,12 @@ from workflows.machine.report import report
 
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
-    from planners.claims import GONE, has_node
-    from planners.creation import Retry, after_failed_update, again_after_update, may_update_after_start
+    from planners.machine.claims import GONE, has_node
+    from planners.machine.creation import Retry, after_failed_update, again_after_update, may_update_after_start
+    from resources.calls.cloud import UpdateInput, UpdateOutput
     from resources.errors import ErrorInfo
-    from resources.machine import OperationState, OperationType
-    from resources.messages import UpdateInput, UpdateOutput, VmFacts
+    from resources.machine.facts import VmFacts
+    from resources.machine.state import OperationState, OperationType
 
 
 async def post_start(m: MachineEntity) -> None:

@@ -16,9 +16,9 @@ from workflows.machine.entity import KEPT, MachineEntity, NodeCall, reason_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.preserve import PreserveActivities
-    from planners.health import judge, plan_health
-    from planners.membership import has_vm, is_drained
-    from planners.preservation import (
+    from planners.machine.health import judge, plan_health
+    from planners.machine.membership import has_vm, is_drained
+    from planners.machine.preservation import (
         WARN_BEFORE,
         AskPool,
         Decision,
@@ -33,10 +33,11 @@ with workflow.unsafe.imports_passed_through():
         effective,
         on_node,
     )
-    from resources.machine import Deletion, OperationState, OperationType, Phase
-    from resources.messages import NodeFacts, PreserveInput
+    from resources.calls.cluster import PreserveInput
+    from resources.machine.facts import NodeFacts
+    from resources.machine.preservation import Preservation, PreservedBy, PreserveValue, Request
+    from resources.machine.state import Deletion, OperationState, OperationType, Phase
     from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
-    from resources.preservation import Preservation, PreservedBy, PreserveValue, Request
 
 
 def give_up(m: MachineEntity) -> None:

@@ -9,7 +9,7 @@ from workflows.machine import membership, preserve
 from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.intents import (
+    from planners.machine.intents import (
         PreservationIntent,
         can_be_extended,
         has_effect,
@@ -17,13 +17,12 @@ with workflow.unsafe.imports_passed_through():
         preservation,
         refusal,
     )
-    from planners.preservation import moment
+    from planners.machine.preservation import moment
     from resources.base import later
     from resources.errors import NOT_PRESERVED
-    from resources.machine import Phase
-    from resources.membership import PreserveGrant, SlotTaken
-    from resources.messages import RepairIntent
-    from resources.preservation import (
+    from resources.fleet.membership import PreserveGrant, SlotTaken
+    from resources.machine.intents import RepairIntent
+    from resources.machine.preservation import (
         ExtendIntent,
         Preservation,
         PreservedBy,
@@ -32,6 +31,7 @@ with workflow.unsafe.imports_passed_through():
         Release,
         ReleaseIntent,
     )
+    from resources.machine.state import Phase
 
 
 class NotPreserved(Refusal):

@@ -12,10 +12,10 @@ from workflows.machine.entity import MachineEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
-    from planners.hot_update import compare
-    from resources.machine import ClassSnapshot
-    from resources.machine_class import ClassRef, ClassReport, ReportInput, UpdateState
-    from resources.messages import Account, Announcement
+    from planners.machine.hot_update import compare
+    from resources.cluster.accounts import Account, Announcement
+    from resources.machine.state import ClassSnapshot
+    from resources.machine_class.state import ClassRef, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 
 

@@ -10,9 +10,9 @@ from workflows.machine.join import apply_template, join_again
 from workflows.machine.report import heard, report
 
 with workflow.unsafe.imports_passed_through():
-    from planners.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
+    from planners.machine.health import Health, Verdict, fails_at, fall_ill, judge, plan_health
     from resources.base import format_duration, whole_seconds
-    from resources.machine import OperationState, OperationType, Phase
+    from resources.machine.state import OperationState, OperationType, Phase
 
 
 async def run(m: MachineEntity) -> None:

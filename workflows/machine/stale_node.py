@@ -14,8 +14,10 @@ from workflows.machine.entity import MachineEntity, describe_failure
 with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
-    from planners.claims import GONE
-    from resources.messages import StaleNode, StaleNodeInput, VmLookInput
+    from planners.machine.claims import GONE
+    from resources.calls.cloud import VmLookInput
+    from resources.calls.cluster import StaleNodeInput
+    from resources.calls.machine import StaleNode
     from resources.names import cluster_queue
 
 T = TypeVar("T")

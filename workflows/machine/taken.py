@@ -10,13 +10,14 @@ from datetime import datetime
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from planners import hooks
-    from planners.intents import PreservationIntent, deletion, preservation, refusal
-    from resources.hooks import HookIntent
-    from resources.machine import ApplyIntent, MachineState
-    from resources.messages import DeleteIntent, Intent
+    from planners.machine import hooks
+    from planners.machine.intents import PreservationIntent, deletion, preservation, refusal
+    from resources.intents import Intent
+    from resources.machine.hooks import HookIntent
+    from resources.machine.intents import DeleteIntent
+    from resources.machine.preservation import ExtendIntent, Preservation, PreserveIntent, ReleaseIntent
+    from resources.machine.state import ApplyIntent, MachineState
     from resources.orders import is_older
-    from resources.preservation import ExtendIntent, Preservation, PreserveIntent, ReleaseIntent
 
 
 def taken(s: MachineState, intent: Intent, time: datetime) -> MachineState:

@@ -18,13 +18,15 @@ with workflow.unsafe.imports_passed_through():
     from activities.cloud.machine import MachineActivities
     from activities.cluster.node import NodeActivities
     from activities.drain.nodes import DrainActivities
-    from planners.claims import WELL
-    from planners.deletion import way_out
+    from planners.machine.claims import WELL
+    from planners.machine.deletion import way_out
     from resources.base import later
+    from resources.calls.cloud import DeleteInput
+    from resources.calls.cluster import ForgetInput, ForgetOutput
+    from resources.calls.drain import DrainInput, DrainOutput
     from resources.errors import PASSING
-    from resources.machine import ClassSnapshot, OperationState, OperationType, Phase
-    from resources.machine_manifest import HookKind
-    from resources.messages import DeleteInput, DrainInput, DrainOutput, ForgetInput, ForgetOutput
+    from resources.machine.manifest import HookKind
+    from resources.machine.state import ClassSnapshot, OperationState, OperationType, Phase
     from resources.names import class_id, cluster_id, cluster_queue, drain_queue
 
 

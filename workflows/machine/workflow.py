@@ -34,15 +34,20 @@ from workflows.machine.preserve_requests import Preservable
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
-    from planners.claims import doubtful, newest
-    from planners.creation import uid_of
-    from planners.intents import deletion
+    from planners.machine.claims import doubtful, newest
+    from planners.machine.creation import uid_of
+    from planners.machine.intents import deletion
     from planners.provider_spec import spec_hash
     from resources.base import later
     from resources.clouds import provider_key
+    from resources.cluster.news import AccountNews, Reachability
     from resources.errors import NAME_TAKEN
-    from resources.hooks import HookIntent
-    from resources.machine import (
+    from resources.fleet.membership import Permit, TemplateNews
+    from resources.machine.facts import NodeFacts, VmFacts
+    from resources.machine.hooks import HookIntent
+    from resources.machine.intents import AdoptIntent, DeleteIntent, RecreateIntent
+    from resources.machine.manifest import MachineSpec
+    from resources.machine.state import (
         AppliedSpec,
         ApplyIntent,
         MachineResult,
@@ -51,18 +56,7 @@ with workflow.unsafe.imports_passed_through():
         OperationType,
         Phase,
     )
-    from resources.machine_class import ClassNews
-    from resources.manifests import MachineSpec
-    from resources.membership import Permit, TemplateNews
-    from resources.messages import (
-        AccountNews,
-        AdoptIntent,
-        DeleteIntent,
-        NodeFacts,
-        Reachability,
-        RecreateIntent,
-        VmFacts,
-    )
+    from resources.machine_class.state import ClassNews
     from resources.names import is_label, is_name, machine_id
 
 ABANDON = "; once its VM is gone, its Node is left behind if the cluster does not answer"

@@ -12,7 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.view import View
     from planners.words import named
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
-    from resources.pool import PoolState
+    from resources.pool.state import PoolState
     from resources.reasons import next_step
 
 LINES = 10

@@ -18,12 +18,13 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import undo as wanted_by_undo
     from planners.words import named, some
     from resources.base import read_time
-    from resources.machine_class import concurrency_of
-    from resources.machine_deployment import MachineDeploymentSpec
-    from resources.messages import DeleteIntent, Intent
+    from resources.intents import Intent
+    from resources.machine.intents import DeleteIntent
+    from resources.machine_class.state import concurrency_of
     from resources.names import TRIGGER_DELETION_ANNOTATION
-    from resources.pool import Gate
-    from resources.pool_intents import PoolIntent, ScaleIntent, UndoIntent
+    from resources.pool.intents import PoolIntent, ScaleIntent, UndoIntent
+    from resources.pool.manifest import MachineDeploymentSpec
+    from resources.pool.state import Gate
 
 ORDINARY = ("paused", "hibernated")
 """Fields of the spec that have words of their own."""

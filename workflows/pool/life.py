@@ -20,9 +20,9 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.plan import Plan, plan
     from planners.pool.steps import Step
     from planners.words import named, some
-    from resources.fleet import FleetWait
-    from resources.machine_class import concurrency_of
-    from resources.membership import ForgetPoolInput
+    from resources.fleet.membership import ForgetPoolInput
+    from resources.fleet.state import FleetWait
+    from resources.machine_class.state import concurrency_of
     from resources.names import workflow_queue
 
 AT_ONCE = 500

@@ -14,13 +14,13 @@ from temporalio import workflow
 from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hot_update import applied_after, rolling_hash
+    from planners.machine.hot_update import applied_after, rolling_hash
     from planners.pool.revisions import Wanted, revise
     from planners.pool.template import gone_back_to
     from planners.words import some
-    from resources.machine import ClassSnapshot
-    from resources.machine_deployment import MachineDeploymentSpec, MachineTemplate
+    from resources.machine.state import ClassSnapshot
     from resources.orders import is_older
+    from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
 
 
 class Change(NamedTuple):

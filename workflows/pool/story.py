@@ -18,10 +18,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.plan import complete
     from planners.pool.steps import Step
     from planners.pool.view import View
-    from resources.messages import Happening
+    from resources.journal import Happening
     from resources.names import rollout_id, workflow_queue
-    from resources.pool import Gate, PoolState, Story
-    from resources.rollout import Outcome, RolloutCounts, RolloutEnd, RolloutNews, RolloutState
+    from resources.pool.rollout import Outcome, RolloutEnd, RolloutNews, RolloutState
+    from resources.pool.state import Gate, PoolState, RolloutCounts, Story
 
 UNTOLD_KEPT = 100
 STORIES = "stories"

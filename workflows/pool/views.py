@@ -12,7 +12,7 @@ from temporalio import workflow
 from workflows.pool.revise import but_class
 
 with workflow.unsafe.imports_passed_through():
-    from planners.hot_update import HASH_VERSION, rolling_hash
+    from planners.machine.hot_update import HASH_VERSION, rolling_hash
     from planners.pool import template as hot
     from planners.pool.keep import changed, kept, slots
     from planners.pool.order import preserved
@@ -23,11 +23,11 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.repair import in_flight
     from planners.pool.revisions import Revised, Wanted, revise, undo
     from planners.pool.view import View
-    from resources.machine import ClassSnapshot, Phase
-    from resources.member import Vm
-    from resources.pool import PoolState
-    from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
-    from resources.preservation import PreservedBy
+    from resources.fleet.member import Vm
+    from resources.machine.preservation import PreservedBy
+    from resources.machine.state import ClassSnapshot, Phase
+    from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, RehearsedStep, RevisionSummary
+    from resources.pool.state import PoolState
 
 WORK = 200_000
 """How many machines times plans a rehearsal may look at: a query must answer within a second or two."""

@@ -21,15 +21,17 @@ from workflows.pool.revise import take_class
 with workflow.unsafe.imports_passed_through():
     from planners.pool import hearing, pace
     from planners.words import some
-    from resources.machine import ClassSnapshot
-    from resources.machine_class import ClassNews
-    from resources.machine_deployment import NAME_LENGTH
-    from resources.member import Keep
-    from resources.membership import MemberReport, MembersFound
-    from resources.messages import Answer, ClusterNews, DeleteIntent, Intent
+    from resources.cluster.news import ClusterNews
+    from resources.fleet.member import Keep
+    from resources.fleet.membership import MemberReport, MembersFound
+    from resources.intents import Answer, Intent
+    from resources.machine.intents import DeleteIntent
+    from resources.machine.state import ClassSnapshot
+    from resources.machine_class.state import ClassNews
     from resources.names import is_name
-    from resources.pool import PoolState
-    from resources.pool_intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
+    from resources.pool.intents import PoolIntent, PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
+    from resources.pool.manifest import NAME_LENGTH
+    from resources.pool.state import PoolState
 
 
 @workflow.defn

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.machine import ClassSnapshot
-from resources.machine_class import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
+from resources.machine.state import ClassSnapshot
+from resources.machine_class.state import ClassChange, ClassIntent, ClassPreview, ClassState, concurrency_of
 from resources.manifests import MachineClass
 from resources.names import CLUSTER_ANNOTATION
 from starter.sdk.classes import Classes

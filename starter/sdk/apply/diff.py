@@ -13,11 +13,11 @@ from typing import Any
 from pydantic.alias_generators import to_camel
 
 from resources.effects import Effect, effects
-from resources.machine import ClassSnapshot, MachineState
-from resources.machine_class import ClassPreview, is_pool, users_words
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.manifests import Machine
-from resources.pool_intents import Rehearsal
+from resources.machine.manifest import Machine
+from resources.machine.state import ClassSnapshot, MachineState
+from resources.machine_class.state import ClassPreview, is_pool, users_words
+from resources.pool.intents import Rehearsal
+from resources.pool.manifest import MachineDeploymentSpec
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.apply.plan import Plan, Step
 from starter.sdk.apply.pools import KIND, PoolPlan

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, TypeVar
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.machine import ApplyIntent, ClassSnapshot, MachineState, Phase
-from resources.manifests import Loaded, Machine, MachineClass, MachineDeployment, Secret
+from resources.machine.manifest import Machine
+from resources.machine.state import ApplyIntent, ClassSnapshot, MachineState, Phase
+from resources.manifests import Loaded, MachineClass, Secret
+from resources.pool.manifest import MachineDeployment
 from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, ClassPlanner, own_annotations, same_content
 from starter.sdk.apply.pools import KIND as POOL_KIND

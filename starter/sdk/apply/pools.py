@@ -9,12 +9,11 @@ from functools import partial
 
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.machine_class import pools_of
-from resources.machine_deployment import MachineDeploymentSpec
-from resources.manifests import MachineDeployment
+from resources.machine_class.state import pools_of
 from resources.names import pool_user
-from resources.pool import PoolState
-from resources.pool_intents import PoolIntent, PoolQuestion
+from resources.pool.intents import PoolIntent, PoolQuestion
+from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
+from resources.pool.state import PoolState
 from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.errors import HostlerError, NotFound, Refused

@@ -11,9 +11,9 @@ from __future__ import annotations
 import builtins
 from dataclasses import dataclass
 
-from resources.hooks import HookChange, HookIntent
-from resources.machine import MachineState
-from resources.machine_manifest import HookKind
+from resources.machine.hooks import HookChange, HookIntent
+from resources.machine.manifest import HookKind
+from resources.machine.state import MachineState
 from starter.sdk.machines.shelf import Machines
 from starter.sdk.results import Json, Sent
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from resources.base import LONGEST, format_duration, is_sensible
-from resources.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue
+from resources.machine.preservation import ExtendIntent, Preservation, PreserveIntent, PreserveValue
 from starter.sdk.errors import Refused
 
 VALUES = tuple(map(str, PreserveValue))

@@ -13,10 +13,11 @@ from temporalio.converter import DataConverter, PayloadConverter, decode_typed_s
 
 from resources import histories
 from resources.attributes import PRESERVED_UNTIL
-from resources.hooks import HookIntent
-from resources.machine import ApplyIntent, Attempt, MachineState
-from resources.messages import AdoptIntent, CreateInput, DeleteIntent, Intent, RecreateIntent
-from resources.preservation import (
+from resources.calls.cloud import CreateInput
+from resources.intents import Intent
+from resources.machine.hooks import HookIntent
+from resources.machine.intents import AdoptIntent, DeleteIntent, RecreateIntent
+from resources.machine.preservation import (
     ExtendIntent,
     Preservation,
     PreservedBy,
@@ -24,6 +25,7 @@ from resources.preservation import (
     PreserveValue,
     ReleaseIntent,
 )
+from resources.machine.state import ApplyIntent, Attempt, MachineState
 from starter.sdk.live import folded
 
 IntentCall = tuple[str, Any]

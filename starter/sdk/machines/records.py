@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescription, WorkflowFailureError
 
 from resources import attributes
-from resources.machine import MachineResult
+from resources.machine.state import MachineResult
 from resources.names import TAG_MACHINE, id_parts
 from starter.sdk import live
 from starter.sdk.results import Life, MachineSummary

@@ -10,7 +10,7 @@ from temporalio.client import WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 
 from resources import names
-from resources.machine import MachineState
+from resources.machine.state import MachineState
 from starter.sdk import live, parallel
 from starter.sdk.connection import Connection
 from starter.sdk.errors import NoAnswer, Unreachable, translated

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 
 from resources import names
-from resources.machine import MachineState, Phase
-from resources.messages import DeleteIntent, RecreateIntent
-from resources.preservation import PreserveValue, ReleaseIntent
+from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.preservation import PreserveValue, ReleaseIntent
+from resources.machine.state import MachineState, Phase
 from starter.sdk import history, live
 from starter.sdk.connection import word
 from starter.sdk.entity import EntityClient

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
 from resources.base import format_duration
-from resources.machine import Phase
+from resources.machine.state import Phase
 from starter.sdk.errors import Refused
 from starter.sdk.results import Description, Life, since
 

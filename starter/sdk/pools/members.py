@@ -7,13 +7,13 @@ from typing import Any
 
 from temporalio.service import RPCError
 
-from resources.machine import MachineState, Phase
-from resources.member import Vm
-from resources.membership import MemberReport, member_state
-from resources.messages import OwnedVm
+from resources.fleet.member import Vm
+from resources.fleet.membership import MemberReport, member_state
+from resources.machine.state import MachineState, Phase
 from resources.names import MACHINE_NAME_LABEL, TAG_MACHINE, class_id, pool_id
+from resources.orphans import OwnedVm
 from resources.owner import Owner
-from resources.pool import PoolState
+from resources.pool.state import PoolState
 from starter.sdk.connection import Connection
 from starter.sdk.errors import NotFound, Refused, no_such_workflow, translated
 from starter.sdk.pools.shelf import Pools

@@ -7,11 +7,12 @@ from temporalio.client import Client, WorkflowExecution, WorkflowExecutionDescri
 from temporalio.converter import DataConverter
 
 from resources import attributes, histories
-from resources.machine_class import ClassNews
-from resources.messages import DeleteIntent, Intent
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.machine_class.state import ClassNews
 from resources.names import id_parts
-from resources.pool import PoolState
-from resources.pool_intents import PoolIntent, ScaleIntent
+from resources.pool.intents import PoolIntent, ScaleIntent
+from resources.pool.state import PoolState
 from starter.sdk import live
 from starter.sdk.pools.results import PoolDescription, PoolListed
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from resources.pool_intents import Rehearsal
+from resources.pool.intents import Rehearsal
 from starter.sdk.spelling import machines
 
 

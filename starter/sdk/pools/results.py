@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from resources.names import API_VERSION, CLUSTER_ANNOTATION
-from resources.pool import PoolState
-from resources.pool_intents import PoolSummary
-from resources.rollout import RolloutResult, RolloutState
+from resources.pool.intents import PoolSummary
+from resources.pool.rollout import RolloutResult, RolloutState
+from resources.pool.state import PoolState
 from starter.sdk.results import Json, MachineSummary, PendingActivity
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from resources.pool_intents import PoolSummary
-from resources.rollout import Outcome, RolloutResult
+from resources.pool.intents import PoolSummary
+from resources.pool.rollout import Outcome, RolloutResult
 from starter.sdk.errors import NotFound, Refused, translated
 from starter.sdk.machines.records import summary_of
 from starter.sdk.pools.rollout_status import Look, Stand, Verdict, judge, unwell_of

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import NamedTuple
 
-from resources.fleet import FleetWait
-from resources.machine import Phase
-from resources.messages import Happening
-from resources.pool_intents import PoolSummary
+from resources.fleet.state import FleetWait
+from resources.journal import Happening
+from resources.machine.state import Phase
+from resources.pool.intents import PoolSummary
+from resources.pool.rollout import RolloutResult, RolloutState
 from resources.reasons import next_step
-from resources.rollout import RolloutResult, RolloutState
 from starter.sdk.machines.records import machines_of
 from starter.sdk.pools.results import PoolDescription, RolloutDescription
 from starter.sdk.results import MachineSummary, since

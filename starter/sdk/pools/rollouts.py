@@ -9,7 +9,7 @@ from typing import Any
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus, WorkflowFailureError
 
 from resources import attributes, names
-from resources.rollout import RolloutResult, RolloutState
+from resources.pool.rollout import RolloutResult, RolloutState
 from starter.sdk import live, parallel
 from starter.sdk.errors import NoAnswer, Refused
 from starter.sdk.pools.results import RolloutListed

@@ -17,10 +17,11 @@ from temporalio.client import WorkflowExecution, WorkflowQueryRejectedError
 from temporalio.common import QueryRejectCondition
 
 from resources import names
-from resources.messages import DeleteIntent, Intent
-from resources.pool import PoolState
-from resources.pool_intents import PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
-from resources.rollout import RolloutResult
+from resources.intents import Intent
+from resources.machine.intents import DeleteIntent
+from resources.pool.intents import PoolQuestion, PoolSummary, Rehearsal, ScaleIntent, UndoIntent
+from resources.pool.rollout import RolloutResult
+from resources.pool.state import PoolState
 from starter.sdk import history, live, parallel
 from starter.sdk.classes import Classes
 from starter.sdk.connection import Connection, word

@@ -1,0 +1,1 @@
+"""Which accounts a cluster watches, and whom it tells what."""

@@ -1,0 +1,1 @@
+"""What a machine does next, and why."""

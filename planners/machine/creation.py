@@ -1,0 +1,161 @@
+"""Decisions about creating a machine: the table of design *Create*, whose rows cite seed 000 (triggerCreationFlow)."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from planners.waits import FIRST, REASON, Tries, wait_after
+from resources.base import later, seconds
+from resources.errors import Code, ErrorClass, ErrorInfo
+from resources.machine.state import Attempt, ClassSnapshot, OperationState, OperationType, Phase
+from resources.timings import Timings
+
+
+def token_of(uid: str, attempt: int) -> str:
+    """The token of an attempt: one per attempt, and the same after any crash."""
+    return str(uuid.uuid5(uuid.UUID(uid), str(attempt)))
+
+
+def uid_of(first_run: str, life: int) -> str:
+    """The uid of one life: its number in a chain of runs, which the id of the first run names.
+
+    A reset keeps that id, so the machine keeps its uid and tokens and finds its VM. A workflow that is started again
+    under the name begins another chain, and `recreate` counts on: both have another uid.
+    """
+    return str(uuid.uuid5(uuid.UUID(first_run), str(life)))
+
+
+def plan_attempt(former: Attempt | None, over: bool, current: ClassSnapshot, uid: str, now: datetime) -> Attempt:
+    """The attempt to go on with. `over`: the former one's token can never serve again.
+
+    A changed class needs a new attempt, because a token is bound to the parameters it was first used with. The caller
+    has waited for the lag window since the former call, and the create activity first looks for a VM of this uid: so a
+    new token never makes a second VM.
+    """
+    if former is not None and not over and former.machine_class == current:
+        return former
+    number = former.number + 1 if former else 1
+    return Attempt(number=number, token=token_of(uid, number), started=now, machine_class=current)
+
+
+@dataclass(frozen=True)
+class Retry:
+    """What a machine becomes after a failed step."""
+
+    phase: Phase
+    operation: OperationType
+    state: OperationState
+    code: Code | None
+    reason: str
+    message: str
+    next_try: datetime
+    attempt_over: bool = False
+
+
+def after_failed_create(
+    info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry:
+    """After GetMachineStatus (other than not found) or CreateMachine failed: CrashLoopBackOff, Create/Failed.
+
+    The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
+    """
+    wait = wait_after(info, timings, tries)
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason=reason or REASON[info.error_class],
+        message=info.message,
+        next_try=now + wait,
+    )
+
+
+def still_making(info: ErrorInfo, now: datetime, phase: Phase) -> Retry:
+    """The cloud is still making the VM; this is no failure, and the same call continues. The creation deadline still
+    counts."""
+    return Retry(
+        phase=phase,
+        operation=OperationType.CREATE,
+        state=OperationState.PROCESSING,
+        code=None,
+        reason="CreatingVM",
+        message=info.message,
+        next_try=later(now, seconds(info.retry_after or 0.0)),
+    )
+
+
+def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: int = 1) -> Retry:
+    """The token is bound to other parameters, or to a VM that is dead: after the lag window, look again by uid and
+    adopt what is found, or else begin a new attempt with a new token.
+
+    Each attempt may have made a VM that somebody has terminated and that no pool can count. So the window doubles with
+    each: where every VM is taken away before its answer arrives, a machine costs a handful, not one a minute (I15).
+    """
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason="AttemptIsOver",
+        message=f"{info.message}; a new attempt follows if no VM of this machine turns up",
+        next_try=now + timings.consistency * (1 << min(attempt - 1, 10)),
+        attempt_over=True,
+    )
+
+
+def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
+    """A living VM has the machine's name and another uid: none is made beside it. It may disappear or be given away."""
+    return Retry(
+        phase=Phase.CRASH_LOOP_BACK_OFF,
+        operation=OperationType.CREATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason="NameTaken",
+        message=info.message,
+        next_try=now + wait_after(info, timings),
+    )
+
+
+def may_update_after_start(
+    phase: Phase, operation: OperationType | None, state: OperationState | None, done: bool
+) -> bool:
+    """Whether the post-start update may run. Seed 000: only in Pending, with Create/Processing or Update/Failed, and
+    never again after success."""
+    if done or phase != Phase.PENDING:
+        return False
+    return (operation, state) in (
+        (OperationType.CREATE, OperationState.PROCESSING),
+        (OperationType.UPDATE, OperationState.FAILED),
+    )
+
+
+def after_failed_update(
+    info: ErrorInfo, made: datetime, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry | None:
+    """After a failed post-start update: Pending, Update/Failed; create is not repeated. None: the VM is gone.
+
+    Not found soon after the creation is a lagging read; later it is the cloud's word, because an id was recorded.
+    """
+    if info.error_class != ErrorClass.NOT_FOUND:
+        return again_after_update(info, now, timings, reason, tries)
+    if now >= made + timings.consistency:
+        return None
+    lagging = min(wait_after(info, timings), timings.poll)
+    return replace(again_after_update(info, now, timings), next_try=now + lagging)
+
+
+def again_after_update(
+    info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
+) -> Retry:
+    return Retry(
+        phase=Phase.PENDING,
+        operation=OperationType.UPDATE,
+        state=OperationState.FAILED,
+        code=info.code,
+        reason=reason or REASON[info.error_class],
+        message=info.message,
+        next_try=now + wait_after(info, timings, tries),
+    )

@@ -1,0 +1,153 @@
+"""What a machine tells its pool: a snapshot of what the pool plans by, made from the machine's state alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import datetime
+
+from planners.machine.claims import CONTRADICTION, GONE
+from planners.machine.hot_update import rolling_hash
+from planners.machine.preservation import ASKED_FOR, effective
+from resources.base import read_time
+from resources.canonical import lasting
+from resources.errors import PASSING, ErrorClass
+from resources.fleet.member import Keep, Trouble, Vm, priority_in
+from resources.fleet.membership import CreateFailure, MemberReport
+from resources.machine.preservation import PreserveValue
+from resources.machine.state import Condition, MachineState, Mark, Phase
+from resources.names import MARKED_ANNOTATION
+
+NOT_ITS_FAULT = PASSING | {ErrorClass.CAPACITY, ErrorClass.QUOTA}
+"""Failures of a create call that say nothing against what the machine was to be made from."""
+UNCLEAR = (ErrorClass.TRANSIENT, ErrorClass.CONFLICT)
+"""Failures of a create call after which a VM may have been made. Throttling and a lack of capacity or quota make
+none."""
+
+
+def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
+    """The report of a machine that has begun to live; the sender numbers it. A failed create call is in one report
+    only, since the pool slows down for each."""
+    assert s.status.phase_since is not None
+    trouble, message = _trouble(s)
+    failure = s.create_failure if s.create_failures > s.failures_told else None
+    return MemberReport(
+        machine=s.name,
+        seq=0,
+        phase=s.status.phase,
+        since=s.status.phase_since,
+        vm=_vm(s),
+        trouble=trouble,
+        message=message,
+        asks=s.asks_permit,
+        drained=s.status.phase is Phase.FAILED and is_drained(s),
+        keep=keep_of(s),
+        preserved_until=s.status.preserve.expiry_time,
+        preserved_by=s.status.preserve.source,
+        priority=priority_in(s.node.annotations) if s.node else None,
+        marked=s.mark.time if s.mark else None,
+        failure=CreateFailure(error_class=failure.error_class, message=failure.message) if failure else None,
+        failures=s.create_failures,
+        unanswered=trouble is Trouble.CREATE and _unanswered(s),
+        template=s.template_applied,
+        contradicted=s.deletion is None and any(c.type == CONTRADICTION for c in s.status.conditions),
+        ended=ended,
+    )
+
+
+ALWAYS = {
+    *("machine", "seq", "phase", "since", "vm", "trouble", "message", "asks", "drained", "keep", "preserved_until"),
+    *("preserved_by", "priority", "marked", "failures", "unanswered", "template", "ended", "machine_class", "hash"),
+}
+"""The fields that were in a report's digest from the beginning."""
+
+
+def digest_of(report: MemberReport) -> str:
+    """A digest by which a machine sees whether there is anything new to say; its state keeps the last one. A failure is
+    not part of it: it is told once, by its number."""
+    return hashlib.sha256(lasting(report, ALWAYS, never={"failure"}).encode()).hexdigest()[:16]
+
+
+def with_revision(report: MemberReport, s: MachineState) -> MemberReport:
+    """The report with what a pool that does not know the machine needs to find its revision."""
+    made_from = s.attempt.machine_class if s.attempt else s.machine_class
+    if made_from is None:
+        return report
+    of, spec = made_from.provider, made_from.provider_spec
+    hashes = {"hash": rolling_hash(of, spec, version=1), "rolling_hash": rolling_hash(of, spec)}
+    return report.model_copy(update={"machine_class": made_from.name, **hashes})
+
+
+def template_applied(s: MachineState) -> int:
+    """The newest generation of the pool's template that the machine has. Once it has joined, the Node's part counts
+    only when it is on the Node. A machine that has Failed or leaves gets no more updates."""
+    over = s.deletion is not None or s.status.phase is Phase.FAILED
+    carried = not s.joined or over or s.spec.node_template == s.status.last_applied_node_template
+    return s.template if carried else s.template_applied
+
+
+def mark_of(annotations: Mapping[str, str], former: Mark | None, now: datetime) -> Mark | None:
+    """The mark for deletion, from the annotation on the Node. One whose time cannot be read counts from now on:
+    somebody wants the machine to go."""
+    text = annotations.get(MARKED_ANNOTATION)
+    if text is None or (former is not None and former.text == text):
+        return former if text is not None else None
+    return Mark(text=text, time=read_time(text) or now)
+
+
+def is_drained(s: MachineState) -> bool:
+    """Whether nothing is left on its Node that a drain would move."""
+    return s.drained or not s.joined
+
+
+def has_vm(s: MachineState) -> bool:
+    """Whether there is something to look at: a VM that nobody has deleted, and that is not a stale Node's."""
+    failed = _failed(s)
+    lost = failed is not None and failed.reason in ("VMGone", "StaleNode")
+    return s.status.provider_id is not None and not lost and not _seen_gone(s)
+
+
+def keep_of(s: MachineState) -> Keep:
+    p = s.status.preserve
+    if s.status.phase is not Phase.FAILED or not is_drained(s) or p.expiry_time is not None or s.deletion is not None:
+        return Keep.UNDECIDED
+    value = effective(p.node_value, p.own, p.last)
+    if not has_vm(s) or value == PreserveValue.FALSE:
+        return Keep.NEVER
+    return Keep.ASKED if value in ASKED_FOR else Keep.SLOT
+
+
+def _vm(s: MachineState) -> Vm:
+    failed = _failed(s)
+    if s.vm_gone or _seen_gone(s) or (failed is not None and failed.reason == "VMGone"):
+        return Vm.GONE
+    return Vm.LIVES if s.status.provider_id else Vm.UNBORN
+
+
+def _trouble(s: MachineState) -> tuple[Trouble, str]:
+    """The machine's trouble, and words for it. It is classed by when in its life the machine failed, not by what
+    noticed it: a VM that is gone before its machine was ever Running has not joined. Deletion does not make the failure
+    forgotten: the machine is a repair until its VM is gone, which is no news then."""
+    failed = _failed(s)
+    gone = (failed is not None and failed.reason == "VMGone") or (s.deletion is None and _seen_gone(s))
+    if failed is None and not gone:
+        return Trouble.NONE, ""
+    message = failed.message if failed else f"{s.status.provider_id} was deleted by somebody"
+    if s.was_running:
+        return Trouble.GONE if gone else Trouble.HEALTH, message
+    nobodys_fault = s.create_failure is not None and s.create_failure.error_class in NOT_ITS_FAULT
+    return Trouble.CREATE if not s.status.provider_id and nobodys_fault else Trouble.JOIN, message
+
+
+def _unanswered(s: MachineState) -> bool:
+    return s.create_failure is not None and s.create_failure.error_class in UNCLEAR
+
+
+def _seen_gone(s: MachineState) -> bool:
+    """Whether the cloud's word that the VM is gone is believed: what a kubelet may speak against is a claim first
+    (planners/machine/claims.py)."""
+    return s.vm is not None and s.vm.state == GONE
+
+
+def _failed(s: MachineState) -> Condition | None:
+    return next((c for c in s.status.conditions if c.type == "Failed"), None)

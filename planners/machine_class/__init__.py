@@ -1,0 +1,1 @@
+"""How a changed class reaches its users."""

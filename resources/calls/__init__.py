@@ -1,0 +1,1 @@
+"""What activities take and return, by role."""

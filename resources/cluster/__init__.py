@@ -1,0 +1,1 @@
+"""A cluster: its state, its accounts and its news."""

@@ -1,0 +1,77 @@
+"""What of a cluster answers, and the news of it for its pools and machines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from resources.base import Instant, Key, Name, Text, Value
+from resources.machine.manifest import SecretRef
+from resources.orders import OrderTime
+
+
+class AccountNews(Value):
+    """News for each machine that has a VM in an account (signal `account_news`): which one its Secret now opens."""
+
+    opened: Key = ""
+    """The account in the cloud's own words; "": it is the right one again."""
+    owner: Key
+    """The account that the VMs are in."""
+    secret_ref: SecretRef
+
+
+class Reachability(Value):
+    reachable: bool
+    message: Text = ""
+    time: Instant
+    """When it was found."""
+    since: Instant | None = None
+    """For an outage: the last time there was an answer, as far as its finder knows."""
+    refused: bool = False
+    """There are answers, but they say that our credentials are not accepted."""
+
+    @property
+    def began(self) -> datetime:
+        """When it began. An outage lasts as long as nothing was heard, not as long as it is known."""
+        return self.since or self.time
+
+    @property
+    def words(self) -> str:
+        if self.reachable:
+            return "answers"
+        return f"answers, and refuses: {self.message}" if self.refused else f"cannot be reached: {self.message}"
+
+
+class CloudReachability(Reachability):
+    account: Key
+    """Account.key"""
+
+
+class NewsInput(Value):
+    cluster: Name
+    api: Reachability
+
+
+class ClusterNews(Value):
+    """A cluster's news to its pools (signal `cluster_news`): whether it can be seen, whether a person has paused it."""
+
+    reachable: bool = True
+    """Whether everything answers: the API server and every account. `trouble` says what concerns one pool."""
+    message: Text = ""
+    """Why it is not reachable."""
+    silent: dict[Name, Text] | None = None
+    """Why the VMs of a MachineClass cannot be listed, by its name; "" stands for what concerns every pool, such as the
+    API server. None: an older worker's news, in which everything concerns everybody."""
+    paused: bool = False
+    paused_by: Text = ""
+    reason: Text = ""
+    """Why it is paused, in the person's words."""
+    time: OrderTime
+    """News older than the last changes nothing."""
+
+    def trouble(self, classes: Iterable[str]) -> str:
+        """Why machines of these classes cannot be seen; "" if they can."""
+        if self.silent is None:
+            return "" if self.reachable else self.message or "it cannot be seen"
+        found = [self.silent[name] for name in ("", *sorted(classes)) if name in self.silent]
+        return "; ".join(dict.fromkeys(found))

@@ -1,0 +1,1 @@
+"""What whoever owns machines knows of them, and what both exchange."""

@@ -1,0 +1,185 @@
+"""What a machine and the pool that made it exchange: signals both ways, each a whole snapshot."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from resources.base import Count, Instant, Key, Name, Text, Value, Word
+from resources.errors import ErrorClass
+from resources.fleet.member import Keep, Trouble, Vm
+from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.manifest import MachineSpec
+from resources.machine.preservation import PreservedBy
+from resources.machine.state import MachineState, Phase
+from resources.orders import Order
+from resources.owner import Owner
+from resources.pool.state import KeptTemplate, PoolState, Revision
+
+
+def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:
+    """The state with which its pool makes a machine of this revision."""
+    template = revision.template
+    return MachineState(
+        name=name,
+        cluster=pool.cluster,
+        namespace=pool.namespace,
+        labels=template.metadata.labels,
+        annotations=template.metadata.annotations,
+        spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
+        machine_class=revision.machine_class,
+        queue_prefix=pool.queue_prefix,
+        timings=pool.timings,
+        owner=Owner(name=pool.name),
+        revision=revision.counter,
+        template=pool.template_of(revision.counter),
+        life=1,
+    )
+
+
+class CreateFailure(Value):
+    """The failure of a create call; the pool slows down for it."""
+
+    error_class: ErrorClass
+    message: Text
+
+
+class MemberReport(Value):
+    """A machine's report to its pool (signal `report`), when something has changed."""
+
+    machine: Name
+    seq: Order
+    """The report's number, which grows with each; one that was overtaken on its way changes nothing."""
+    phase: Phase
+    since: Instant
+    """When it entered the phase."""
+    vm: Vm = Vm.UNBORN
+    trouble: Trouble = Trouble.NONE
+    message: Text = ""
+    """The trouble's words, for people."""
+    asks: bool = False
+    """Two fresh looks after healthTimeout found it ill: it waits for the permit to be Failed."""
+    drained: bool = False
+    """Failed, and nothing is left on its Node that a drain would move."""
+    priority: Count | None = None
+    """The priority from the annotation on its Node; None: the template's."""
+    marked: Instant | None = None
+    """When it was marked for deletion, by the annotation on its Node."""
+    preserved_until: Instant | None = None
+    preserved_by: PreservedBy = PreservedBy.NOBODY
+    keep: Keep = Keep.UNDECIDED
+    """What it says is to become of it once it has Failed and is drained. The pool answers with `preserve_granted`, or
+    deletes it."""
+    failure: CreateFailure | None = None
+    """The failure of the last create call, while there is no VM."""
+    failures: Count = 0
+    """How many create calls failed: the same error twice is two failures."""
+    unanswered: bool = False
+    """It got no VM within its creationTimeout, and its last create call had no clear answer: each may have made one
+    that somebody has terminated since."""
+    template: Order = 0
+    """The newest generation of the pool's template that its spec and its Node have."""
+    contradicted: bool = False
+    """Whether the cloud says that its VM is gone or does not run, while its kubelet lives."""
+    ended: bool = False
+    """Nothing is left of it; the last report of all."""
+    machine_class: Name = ""
+    """The class that its VM was or will be made from. This and the hash are only there after `report_again`: a pool
+    that does not know the machine finds its revision by them."""
+    hash: Key = ""
+    """planners.hot_update.rolling_hash of that class in version 1, for a pool on an older worker."""
+    rolling_hash: Key = ""
+    """The same in the newest version, which counts where it is given."""
+
+
+class Permit(Value):
+    """A pool's message to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
+
+    reason: Text
+
+
+class PreserveGrant(Value):
+    """A pool's message to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved. The
+    machine's own clock and timeout set the expiry."""
+
+    by: PreservedBy
+    reason: Text
+
+
+class SlotTaken(Value):
+    """A pool's message to a machine that it had preserved on its own (signal `slot_taken`): autoPreserveFailedMax is
+    lower now."""
+
+    reason: Text
+
+
+class TemplateNews(Value):
+    """A pool's message to a machine (signal `template_changed`): the template as it is; an older generation is
+    dropped."""
+
+    generation: Order
+    template: KeptTemplate
+    requested_by: Text = ""
+
+
+# -- activities of a pool ---------------------------------------------------------------------------------------------
+
+
+class PoolRef(Value):
+    cluster: Name
+    name: Name
+
+
+class StartMachinesInput(Value):
+    """Machines to be started, which only differ in their names."""
+
+    names: list[Name]
+    state: MachineState
+    """The state that each begins with; its name is one of those above."""
+
+
+class StartMachinesOutput(Value):
+    used: list[Name] = Field(default_factory=list)
+    """Names that belonged to a machine that is gone: its workflow is not started again."""
+
+
+class TellMachinesInput(Value):
+    """One signal for many machines; at most one of the messages is given. Without any they are asked to report."""
+
+    cluster: Name
+    names: list[Name]
+    delete: DeleteIntent | None = None
+    repair: RepairIntent | None = None
+    permit: Permit | None = None
+    preserve: PreserveGrant | None = None
+    slot_taken: SlotTaken | None = None
+    template: TemplateNews | None = None
+
+
+class TellMachinesOutput(Value):
+    gone: list[Name] = Field(default_factory=list)
+    """Machines whose workflow has ended in order: nothing is left of them."""
+    lost: dict[Name, Word] = Field(default_factory=dict)
+    """Machines whose workflow was ended from outside, with its status, or was never started (""): there may be a VM."""
+
+
+class MembersFound(Value):
+    names: list[Name] = Field(default_factory=list)
+    """Running machines that say they are the pool's."""
+    rollouts: list[Count] = Field(default_factory=list)
+    """Revisions of the pool's rollouts whose stories run."""
+
+
+class MarkNodesInput(Value):
+    """Marks of a rollout on the Nodes of these machines; taken off where `on` is False."""
+
+    cluster: Name
+    pool: Name
+    machines: list[Name]
+    on: bool
+
+
+class ForgetPoolInput(Value):
+    cluster: Name
+    name: Name
+    classes: list[Name] = Field(default_factory=list)
+    """Names of the classes that no longer have it as a user."""

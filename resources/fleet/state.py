@@ -1,0 +1,130 @@
+"""What the states of all owners of machines have in common: their machines as they know them, what they wait for, what
+their class and their cluster said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import (
+    Field,
+    SerializerFunctionWrapHandler,
+    computed_field,
+    field_serializer,
+    model_validator,
+)
+
+from resources.base import Count, Instant, Key, Model, Name, Text, Value, Word
+from resources.cluster.news import ClusterNews
+from resources.fleet.member import Member
+from resources.journal import Happening
+from resources.machine.state import ClassSnapshot
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
+from resources.timings import Timings
+
+_KNOWN = Member._fields.index("keep")
+"""How many fields an older worker reads; the others travel separately, as text: five that a worker of the last version
+reads, and each of the last two separate from those, one digit per member."""
+_NOTHING = ",,,0,0"
+"""Those five, for a member of which they say nothing."""
+
+
+def _digits(members: Mapping[str, Member], field: str) -> str:
+    """A flag of the members by name, a digit each; "" where none has it."""
+    found = "".join(f"{getattr(members[name], field):d}" for name in sorted(members))
+    return found if "1" in found else ""
+
+
+class FleetWait(Value):
+    """Something that an owner of machines wants but does not do now."""
+
+    reason: Word
+    """CamelCase, from resources.reasons."""
+    message: Text
+    since: Instant
+
+
+class FleetState(Model):
+    """The base of the states of pools, and of any other owner of machines."""
+
+    name: Name
+    cluster: Name = DEFAULT_CLUSTER
+    namespace: Name = "default"
+    machine_class: ClassSnapshot | None = None
+    """The newest generation that the owner knows; without one it asks the class. Machines are made from their
+    revision's."""
+    queue_prefix: Name = DEFAULT_QUEUE
+    timings: Timings = Field(default_factory=Timings)
+
+    requested_by: Text = ""
+    """The one who applied it first."""
+    reason: Text = ""
+
+    created: Instant | None = None
+    template: Count = Field(default=1, ge=1)
+    """The generation of what may change in the template without new machines."""
+    told: dict[Key, Instant] = Field(default_factory=dict)
+    """When machines that have not taken it were told of it."""
+    template_by: Text = ""
+    """The one who changed the template last."""
+    members: dict[Key, Member] = Field(default_factory=dict)
+    """Members by machine name. On the wire their last fields are in `apart`."""
+    news: ClusterNews | None = None
+    """What the cluster said last."""
+    waits: list[FleetWait] = Field(default_factory=list)
+    """The waits of the last plan."""
+    unstarted: list[Name] = Field(default_factory=list)
+    """Machines whose start is not confirmed."""
+    registered: bool = False
+    """Whether the cluster knows the owner, and sends it its news."""
+    classes: list[Name] = Field(default_factory=list)
+    """Names of the classes that count the owner among their users."""
+    class_told: Key = ""
+    """What its class was told last: name and generation."""
+    searched: bool = False
+    """Whether machines of the owner that were there before this workflow have been looked for."""
+    expected: list[Name] = Field(default_factory=list)
+    """Machines that were found and have not yet said how they are: nothing is decided without them."""
+    lost: dict[Name, Word] = Field(default_factory=dict)
+    """Members whose workflow was ended from outside, with its status. They may have a VM, and count."""
+    journal: list[Happening] = Field(default_factory=list)
+    intents: dict[Key, Text] = Field(default_factory=dict)
+    deadlines: dict[Key, Instant] = Field(default_factory=dict)
+    deleted: bool = False
+    force: bool = False
+    """Whether the deletion is forced: drains are short."""
+    parked: Text | None = None
+    messages: Count = 0
+    """Messages since the last continue-as-new."""
+
+    @field_serializer("members", mode="wrap", when_used="json")
+    def _known(self, members: dict[str, Member], write: SerializerFunctionWrapHandler) -> dict[str, list[Any]]:
+        return {name: fields[:_KNOWN] for name, fields in write(members).items()}
+
+    @computed_field
+    def apart(self) -> list[str]:
+        """What an older worker does not know and drops, of the members by name; [] where it is nothing."""
+        members = [self.members[name] for name in sorted(self.members)]
+        found = [f"{m.keep},{m.kept},{m.released},{m.repair:d},{m.removed:d}" for m in members]
+        return found if set(found) - {_NOTHING} else []
+
+    @computed_field
+    def lasted(self) -> str:
+        """Which members have lasted, by name, a digit each; "" where none has."""
+        return _digits(self.members, "lasted")
+
+    @computed_field
+    def contradicted(self) -> str:
+        """Which members are contradicted, likewise."""
+        return _digits(self.members, "contradicted")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _together(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or not any(given.get(field) for field in ("apart", "lasted", "contradicted")):
+            return given
+        members = given["members"]
+        apart = given.get("apart") or [_NOTHING] * len(members)
+        digits = (given.get(field) or "0" * len(members) for field in ("lasted", "contradicted"))
+        more = {n: [*a.split(","), *d] for n, a, *d in zip(sorted(members), apart, *digits, strict=True)}
+        return {**given, "members": {n: [*m[:_KNOWN], *more[n]] for n, m in members.items()}}

@@ -1,0 +1,1 @@
+"""A machine: its manifest, its state, its intents and the facts about it."""

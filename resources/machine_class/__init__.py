@@ -1,0 +1,1 @@
+"""A machine class: its state, and what travels between it and its users."""

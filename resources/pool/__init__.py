@@ -1,0 +1,1 @@
+"""A pool: its manifest, its state, its intents and its rollouts."""

@@ -1,0 +1,140 @@
+"""What people ask of a pool, and what it answers. Each intent is an update and a signal of the same name."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from resources.base import Annotations, Count, Instant, Labels, Name, Text, Value
+from resources.fleet.state import FleetWait
+from resources.intents import Intent
+from resources.machine.state import ClassSnapshot, Phase
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Rollout
+
+
+class PoolIntent(Intent):
+    """The manifest as applied (`apply`)."""
+
+    spec: MachineDeploymentSpec
+    machine_class: ClassSnapshot
+    """The class that the template names, as it is now."""
+    namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+
+
+class ScaleIntent(Intent):
+    """The intent `scale`."""
+
+    replicas: Count | None = Field(default=None, ge=0, le=5000)
+    """None: the replicas stay."""
+    current: Count | None = None
+    """Only if the replicas are this many now (`kubectl scale --current-replicas`)."""
+    remove: list[Name] = Field(default_factory=list, max_length=5000)
+    """Machines that go first."""
+
+
+class UndoIntent(Intent):
+    """The intent `undo`: back to a former revision."""
+
+    to: Count | None = None
+    """None: the one before the newest."""
+
+
+# The other intents are plain ones: pause, resume, abort (of a rollout), restart, hibernate, wake, delete, renew.
+
+
+class PoolQuestion(Value):
+    """A question: what would the pool do (query `rehearse`)? What is not given stays as it is. Asking changes
+    nothing."""
+
+    spec: MachineDeploymentSpec | None = None
+    machine_class: ClassSnapshot | None = None
+    replicas: Count | None = None
+    undo: bool = False
+    to: Count | None = None
+    """For undo: the revision."""
+    restart: bool = False
+    remove: list[Name] = Field(default_factory=list, max_length=5000)
+    """Machines that go first, as in scale."""
+    delete: bool = False
+
+
+class RehearsedStep(Value):
+    reason: Text
+    message: Text
+
+
+class Rehearsal(Value):
+    """The plans to come if all goes well, each as its steps, from the pool's own planner."""
+
+    refused: Text = ""
+    """Why it would not be taken at all."""
+    revision: Count = 0
+    rolls: Count = 0
+    """How many machines a new revision replaces."""
+    hot: Count = 0
+    """How many machines are changed and stay."""
+    plans: list[list[RehearsedStep]] = Field(default_factory=list)
+    waits: list[RehearsedStep] = Field(default_factory=list)
+    """What it ends up waiting for: a canary, a pause."""
+
+
+class RevisionSummary(Value):
+    """One line of `hostler rollout history`."""
+
+    revision: Count
+    created: Instant
+    machine_class: Name
+    generation: Count
+    """The generation of the class."""
+    machines: Count
+    requested_by: Text = ""
+    reason: Text = ""
+
+
+class PoolSummary(Value):
+    """A pool in numbers (query `summary`): small, whatever the pool's size."""
+
+    name: Name
+    cluster: Name
+    created: Instant | None = None
+    machine_class: Name
+    replicas: Count
+    """The number wanted now: 0 while it is hibernated."""
+    hibernated: bool = False
+    paused: bool = False
+    """Whether its rollouts are paused, by the manifest or by a person."""
+    deleted: bool = False
+    revision: Count = 0
+    machines: Count = 0
+    """Machines whose VM is not confirmed gone."""
+    updated: Count = 0
+    """Machines of the newest revision that stay."""
+    available: Count = 0
+    """Machines that have been Running for minReadySeconds, and stay."""
+    unhealthy: Count = 0
+    """Machines that are Unknown, or Failed."""
+    preserved: Count = 0
+    """Preserved machines, including Running ones, and Failed ones that are about to be."""
+    preserved_auto: Count = 0
+    """Those of them that nobody has asked for."""
+    slots_used: Count = 0
+    """Failed ones, no matter who asked for them: with those on request there may be more than there are slots."""
+    slots: Count = 0
+    """autoPreserveFailedMax."""
+    leaving: Count = 0
+    repairs: Count = 0
+    """How many are in flight."""
+    phases: list[tuple[Count, Phase, Count]] = Field(default_factory=list)
+    """Revision, phase, and how many machines are in it."""
+    rollout: Rollout | None = None
+    rolled_out: bool = False
+    """Whether there are as many machines as wanted, all available and of the newest revision, and nothing is left of
+    older ones."""
+    template_pending: Count = 0
+    """Machines that have not taken the newest node template and timeouts."""
+    revisions: list[RevisionSummary] = Field(default_factory=list)
+    """Oldest first."""
+    waits: list[FleetWait] = Field(default_factory=list)
+    parked: Text | None = None

@@ -1,0 +1,241 @@
+"""MachineDeployment, a pool of machines, as Gardener writes it (machine.sapcloud.io/v1alpha1,
+machinedeployment_types.go): its names and defaults, and what Hostler adds to it (`repair`, `pauseAfter`, `hibernated`,
+the limits of preservation of seed 003)."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from resources.base import LONGEST_SECONDS, Count, Duration, Key, Labels, Manifest, Name
+from resources.effects import Effect
+from resources.machine.manifest import ClassRef, MachineSpec, ObjectMeta, TemplateMeta
+from resources.names import is_label
+
+NAME_LENGTH = 51
+"""The longest name of a pool, so that its machines' names (`<pool>-<5 characters of the revision>-<5 characters>`) fit
+into a label."""
+AMOUNT_MOST = 999_999
+_PERCENT = re.compile(r"(0|[1-9][0-9]{0,3})%")
+_COUNT = re.compile(r"[0-9]{1,6}")
+
+
+def parse_amount(value: Any) -> int | str:
+    """A count or a percentage (Kubernetes' IntOrString). Raises ValueError with the accepted forms."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= AMOUNT_MOST:
+        return value
+    if isinstance(value, str) and _COUNT.fullmatch(value.strip()):
+        return int(value)
+    if isinstance(value, str) and _PERCENT.fullmatch(value.strip()):
+        return value.strip()
+    raise ValueError("neither a count nor a percentage; write it like 2 or 20%")
+
+
+Amount = Annotated[Count | Name, BeforeValidator(parse_amount)]
+"""A count of machines, or a percentage of the replicas."""
+
+
+def percent_of(amount: int | str) -> int | None:
+    """The number before the sign; None for a count."""
+    return int(amount[:-1]) if isinstance(amount, str) else None
+
+
+class Requirement(Manifest):
+    key: Key
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: list[Name] = Field(default_factory=list)
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        value = labels.get(self.key)
+        match self.operator:
+            case "In":
+                return value in self.values
+            case "NotIn":
+                return value not in self.values
+            case "Exists":
+                return value is not None
+            case "DoesNotExist":
+                return value is None
+
+
+class LabelSelector(Manifest):
+    """Must match the template's labels. Which machines are the pool's is not asked of labels: it made them."""
+
+    match_labels: Labels = Field(default_factory=dict)
+    match_expressions: list[Requirement] = Field(default_factory=list)
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        return self.match_labels.items() <= labels.items() and all(r.matches(labels) for r in self.match_expressions)
+
+
+class TemplateMachineSpec(MachineSpec):
+    """As of a Machine, but without a providerID: each machine of the pool gets its own."""
+
+    class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
+
+    @field_validator("provider_id")
+    @classmethod
+    def no_provider_id(cls, value: str | None) -> None:
+        if value is not None:
+            raise ValueError("a pool makes its own VMs; leave it out, or take one that exists with `hostler adopt`")
+
+
+class MachineTemplate(Manifest):
+    """What each machine of the pool is made from."""
+
+    metadata: TemplateMeta = Field(default_factory=TemplateMeta)
+    """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) says which
+    machines are deleted first: those with the lowest."""
+    spec: TemplateMachineSpec
+
+
+class RollingUpdate(Manifest):
+    max_surge: Amount = 1
+    """VMs above the replicas, at most; count or percentage, rounded up."""
+    max_unavailable: Amount = 1
+    """Machines below the replicas that may be unavailable for a rollout; count or percentage, rounded down. Where this
+    and maxSurge come to 0, it is 1."""
+    pause_after: Amount | None = None
+    """A canary: so many machines of a new revision, then the rollout stops until `hostler rollout resume`; count or
+    percentage, rounded up."""
+
+    @field_validator("max_unavailable", "pause_after")
+    @classmethod
+    def a_part(cls, value: int | str | None) -> int | str | None:
+        if value is not None and (percent_of(value) or 0) > 100:
+            raise ValueError(f"{value} of the replicas is more than all; write 100% or less")
+        return value
+
+    @field_validator("pause_after")
+    @classmethod
+    def at_least_one(cls, value: int | str | None) -> int | str | None:
+        if value in (0, "0%"):
+            raise ValueError("after no machine there is nothing to look at; write 1 or more, or `paused: true`")
+        return value
+
+
+class Strategy(Manifest):
+    type: Literal["RollingUpdate", "OnDelete"] = "RollingUpdate"
+    """RollingUpdate replaces machines by itself; OnDelete makes a new one for each old one that somebody deletes."""
+    rolling_update: RollingUpdate | None = None
+
+    @field_validator("type", mode="before")
+    @classmethod
+    def known(cls, value: Any) -> Any:
+        if value not in ("RollingUpdate", "OnDelete"):
+            raise ValueError("not a strategy that there is; write RollingUpdate or OnDelete")
+        return value
+
+    @model_validator(mode="after")
+    def fits(self) -> Strategy:
+        if self.type == "OnDelete" and self.rolling_update is not None:
+            raise ValueError("rollingUpdate has no meaning for OnDelete; leave it out, or set type to RollingUpdate")
+        return self
+
+    @property
+    def rolling(self) -> RollingUpdate | None:
+        """The settings of a rolling update, even where none are given; None for OnDelete."""
+        if self.type == "OnDelete":
+            return None
+        return self.rolling_update or RollingUpdate()
+
+
+class Repair(Manifest):
+    """How machines that were Running and are not healthy any more are replaced."""
+
+    max_concurrent: Amount = 1
+    """So many at the same time; count or percentage, rounded up, at least 1. With 0 none is replaced."""
+    pause_above_unhealthy: Amount = "40%"
+    """Are more unhealthy than this, nothing is replaced: then it is the network or the cluster, not a machine. Count,
+    or percentage of the replicas, rounded down; a percentage never comes to less than 2 machines."""
+
+
+class MachineDeploymentSpec(Manifest):
+    replicas: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=5000)
+    """How many machines there shall be."""
+    selector: Annotated[LabelSelector | None, Effect.POOL] = None
+    template: Annotated[MachineTemplate, Effect.HOT]
+    strategy: Annotated[Strategy, Effect.POOL] = Field(default_factory=Strategy)
+    """How machines come to a new revision."""
+    min_ready_seconds: Annotated[Count, Effect.POOL] = Field(default=0, ge=0, le=LONGEST_SECONDS)
+    """A machine counts as available when it has been Running for so long."""
+    revision_history_limit: Annotated[Count, Effect.POOL] = Field(default=10, ge=0)
+    """Revisions without a machine that are kept, to go back to with `hostler rollout undo`; 50 at most, and as many as
+    have 256 KiB."""
+    paused: Annotated[bool, Effect.POOL] = False
+    """No rollout begins or goes on. Replicas are kept up and machines that fail are replaced all the same."""
+    progress_deadline_seconds: Annotated[Count | None, Effect.POOL] = Field(default=None, gt=0, le=LONGEST_SECONDS)
+    """A rollout whose new machines bring no progress for so long stops, with the old machines kept. Without it, it
+    waits for them for ever."""
+    repair: Annotated[Repair, Effect.POOL] = Field(default_factory=Repair)
+    auto_preserve_failed_max: Annotated[Count, Effect.POOL] = Field(default=0, ge=0)
+    """Failed machines that are kept for a look by themselves, at most. Gardener's autoPreserveFailedMachineMax is the
+    same."""
+    machine_preserve_timeout: Annotated[Duration, Effect.POOL] = Field(default=timedelta(hours=72), gt=timedelta(0))
+    """How long a preserved machine is kept. A change counts for those that are preserved later."""
+    hibernated: Annotated[bool, Effect.POOL] = False
+    """No machines for now, whatever replicas says; set back to false, they come again."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def other_names(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        if "rollbackTo" in data:
+            raise ValueError("rollbackTo: a manifest is a state, not a command; use `hostler rollout undo`")
+        if "autoPreserveFailedMachineMax" not in data:
+            return data
+        theirs = data["autoPreserveFailedMachineMax"]
+        if data.get("autoPreserveFailedMax", theirs) != theirs:
+            raise ValueError("autoPreserveFailedMax and autoPreserveFailedMachineMax are the same and differ; give one")
+        rest = {k: v for k, v in data.items() if k != "autoPreserveFailedMachineMax"}
+        return rest | {"autoPreserveFailedMax": theirs}
+
+    @field_validator("strategy", "repair", mode="before")
+    @classmethod
+    def nothing_is_the_default(cls, value: Any) -> Any:
+        return {} if value is None else value
+
+    @model_validator(mode="after")
+    def one_preserve_timeout(self) -> MachineDeploymentSpec:
+        """Gives the timeout to the machines, which have it from their template; a template that gives its own keeps
+        that."""
+        machine = self.template.spec
+        if "machine_preserve_timeout" not in machine.model_fields_set:
+            machine.machine_preserve_timeout = self.machine_preserve_timeout
+        return self
+
+    @model_validator(mode="after")
+    def fits_together(self) -> MachineDeploymentSpec:
+        labels = self.template.metadata.labels
+        if self.selector is not None and not self.selector.matches(labels):
+            raise ValueError("selector does not match template.metadata.labels; give the template the same labels")
+        deadline = self.progress_deadline_seconds
+        if deadline is not None and deadline <= self.min_ready_seconds:
+            raise ValueError(
+                f"progressDeadlineSeconds ({deadline}) must be more than minReadySeconds ({self.min_ready_seconds}): "
+                "no machine could be available before the rollout is stopped"
+            )
+        return self
+
+
+class MachineDeployment(Manifest):
+    """A pool: so many machines of one template, kept up, rolled and repaired."""
+
+    api_version: Literal["machine.sapcloud.io/v1alpha1"] = Field(default="machine.sapcloud.io/v1alpha1")
+    kind: Literal["MachineDeployment"] = "MachineDeployment"
+    metadata: ObjectMeta
+    spec: MachineDeploymentSpec
+
+    @field_validator("metadata")
+    @classmethod
+    def room_for_machines(cls, value: ObjectMeta) -> ObjectMeta:
+        if not is_label(value.name) or len(value.name) > NAME_LENGTH:
+            raise ValueError(
+                f"name: {len(value.name)} characters; its machines' names are 12 longer and labels of their Nodes, so "
+                f"at most {NAME_LENGTH}"
+            )
+        return value
