@@ -14,11 +14,11 @@ PYTHON := python3
 endif
 endif
 
-.PHONY: help install demo up test faults histories kube lint format bench constraints runbook clean
+.PHONY: help install demo up check test test-all faults histories kube lint format bench constraints runbook clean
 .DEFAULT_GOAL := help
 
 help:  ## What can be made
-	@grep -hE '^[a-z]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*  ## (.*)/make \1|\2/' | \
+	@grep -hE '^[a-z-]+:.*  ## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*  ## (.*)/make \1|\2/' | \
 		while IFS='|' read -r target words; do printf '%-18s %s\n' "$$target" "$$words"; done
 
 $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
@@ -30,7 +30,7 @@ $(STAMP): pyproject.toml constraints.txt tools/bootstrap.py
 install: $(STAMP)  ## The virtual environment in .venv
 
 demo: $(STAMP)  ## One machine's life in two minutes, with everything it needs; KUBE=real after `make kube`
-	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/realkube.py $(BIN)/python) -m starter.local.demo
+	@$(BIN)/python $(if $(filter real,$(KUBE)),tests/kits/realkube.py $(BIN)/python) -m starter.local.demo
 
 up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until Ctrl-C
 	@$(BIN)/hostler up $(ARGS)
@@ -38,11 +38,19 @@ up: $(STAMP)  ## Temporal, the simulated cloud and cluster, and a worker, until 
 # Most tests wait for time to pass: two processes take half as long.
 JOBS ?= 2
 
-test: $(STAMP)  ## All tests; ARGS="tests/test_up.py -x" for some, JOBS=0 in one process
-	@$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder
+
+check: $(STAMP)  ## Tests that need no server, within a minute
+	@$(PYTEST) tests/unit $(ARGS)
+
+test: $(STAMP)  ## What a change should pass; ARGS="tests/system/test_up.py -x" for some, JOBS=0 in one process
+	@$(PYTEST) $(or $(ARGS),-m "not system or core")
+
+test-all: $(STAMP)  ## All tests
+	@$(PYTEST) $(ARGS)
 
 kube: $(STAMP)  ## A real control plane for the tests, built with Go (ten minutes, once) into .cache/kube
-	@$(BIN)/python tests/realkube_build.py
+	@$(BIN)/python tests/kits/realkube_build.py
 
 lint: $(STAMP)  ## ruff and mypy
 	@$(BIN)/ruff check .
@@ -54,7 +62,7 @@ format: $(STAMP)  ## Let ruff write
 	@$(BIN)/ruff format .
 
 faults: $(STAMP)  ## Every fault at every boundary of every flow
-	@HOSTLER_FAULTS=all $(BIN)/python -m pytest tests/faults $(ARGS)
+	@HOSTLER_FAULTS=all $(BIN)/python -m pytest tests/system/faults $(ARGS)
 
 bench: $(STAMP)  ## Every program in bench/
 	@for program in bench/[a-z]*.py; do \
@@ -72,4 +80,4 @@ clean:  ## Remove the environment and caches. The state of `make up` stays: `hos
 	find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 histories: $(STAMP)  ## Record the histories that the replay test replays
-	@$(BIN)/python tests/record_histories.py
+	@$(BIN)/python tests/kits/record_histories.py

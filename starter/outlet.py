@@ -2,8 +2,8 @@
 
 Consoles, kubelets, API servers and people who give a reason decide what messages contain. What would act on a terminal
 is written as an escape (resources/visible.py). Separate lines are separate arguments: a newline within one comes from a
-stranger who would like to write a line of ours. Nothing else in this folder prints; tests/test_outlet.py ensures that.
-What rich draws goes through starter/screen.py.
+stranger who would like to write a line of ours. Nothing else in this folder prints;
+tests/component/test_outlet.py ensures that. What rich draws goes through starter/screen.py.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ import hypothesis
 import pytest
 import pytest_asyncio
 from lifekit import Stack, new_stack
+from paths import TESTS
 from realkube import assets
 from temporalio.testing import TimeSkippingConfig, WorkflowEnvironment
 from temporalio.worker import _workflow
@@ -33,6 +34,8 @@ KNOBS = {
     "frontend.keepAliveMaxConnectionAge": '"24h"',
 }
 
+
+SYSTEM = TESTS / "system"
 
 LIMIT = 900
 """Seconds for one test. The longest, a flow of the complete fault matrix, take a third of it."""
@@ -71,6 +74,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         order[place:place] = [f for f in files if f.name == name]
     items.sort(key=lambda item: order.index(item.path))
     for item in items:
+        if SYSTEM in item.path.parents:
+            item.add_marker("system")
         if isinstance(item, pytest.Function) and inspect.iscoroutinefunction(item.obj):
             item.obj = _bounded(item.obj)
 

@@ -2,7 +2,7 @@
 
     python tools/runbook.py > docs/runbook.md
 
-tests/test_reasons.py holds the file to it.
+tests/unit/test_reasons.py holds the file to it.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 A worker that was away may get a query before the task that waits for the same workflow. The SDK then lets the workflow
 take that task's news at once, without the time at which the task starts: `workflow.now()` is that of the last task,
 minutes or days ago. A replay at the right time decides otherwise, and the workflow is stuck with a nondeterminism error
-(temporalio 1.15 to 1.35; tests/test_runner.py shows it). So the news is refused: the query fails, its caller asks
-again, and the waiting task is done with its own time.
+(temporalio 1.15 to 1.35; tests/component/test_runner.py shows it). So the news is refused: the query fails, its caller
+asks again, and the waiting task is done with its own time.
 
 The module also watches the threads: one that never returns from a task, and a workflow that cannot be evicted from the
 cache, keep their slot forever, because the SDK tries and waits without end.

@@ -1,6 +1,6 @@
 """The clouds: what the rest of Hostler must know of each without its driver.
 
-The registry below is the only place that names clouds, except for their own packages (tests/test_house.py).
+The registry below is the only place that names clouds, except for their own packages (tests/unit/test_house.py).
 """
 
 from __future__ import annotations

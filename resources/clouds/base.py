@@ -97,9 +97,10 @@ class TagRules:
 class ProviderSpec(Manifest):
     """`providerSpec` of a MachineClass, as one cloud has it.
 
-    Every field carries its Effect, also within lists and objects; what is not marked is `hash`. planners/hot_update
-    goes by these marks alone. tests/test_clouds.py holds each model to what that needs: an object or a list's item that
-    has hot fields beside others is always there, or has a field that must be given and is not hot.
+    Every field carries its Effect, also within lists and objects; what is not marked is `hash`. The hot update
+    (planners/machine/hot_update.py) goes by these marks alone. tests/unit/test_clouds.py holds each model to what that
+    needs: an object or a list's item that has hot fields beside others is always there, or has a field that must
+    be given and is not hot.
     """
 
     SCOPE: ClassVar[tuple[str, ...]] = ()

@@ -3,7 +3,7 @@ and when to worry.
 
 A reason stands in waitingFor, in a condition, in the journal, in a Node's Events and in `hostler events`. There are no
 other words for it: describe, the web UI and doctor read them here, and tools/runbook.py makes docs/runbook.md of them.
-tests/test_reasons.py ensures that the registry, the runbook and the code have the same reasons.
+tests/unit/test_reasons.py ensures that the registry, the runbook and the code have the same reasons.
 """
 
 from __future__ import annotations

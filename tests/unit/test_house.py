@@ -1,0 +1,272 @@
+"""The arrows of the house: which module may import which. See docs/architecture.md."""
+
+from __future__ import annotations
+
+import ast
+import re
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+
+import pytest
+from paths import ROOT
+
+HOUSE = ("starter", "workflows", "planners", "activities", "drivers", "resources", "simulator")
+MAY = {
+    "resources": set(),
+    "planners": {"resources"},
+    "drivers": {"resources"},
+    "activities": {"drivers", "resources"},
+    "workflows": {"planners", "resources", "activities"},
+    "starter": {"resources", "workflows", "activities"},  # among the activities only kube/
+    "simulator": {"resources"},
+    "worker": set(HOUSE) - {"simulator"},
+}
+# A cluster is reached in the same way by the worker and by the command line.
+THE_COMMAND_LINES_TOO = "activities.kube."
+# Within activities: two libraries, and what stands beside the folders (""); a role's folder knows no other role's.
+MAY_WITHIN = {
+    "kube": set(),
+    "": {"kube"},
+    "temporal": {""},
+    "cloud": {"", "kube", "temporal"},
+    "cluster": {"", "kube", "temporal"},
+    "watch": {"", "kube", "temporal"},
+    "drain": {"", "kube"},
+    "census": {"", "temporal"},
+}
+# Planners are pure: they may not even reach for a clock, a network or Temporal.
+IMPURE = {"temporalio", "asyncio", "aiohttp", "boto3", "kubernetes", "random", "socket", "time", "os", "subprocess"}
+
+# An activity decides by the server's clock (activities/clock.py); the worker's own is for what people read.
+WALL_CLOCKS = {"time.time", "time.time_ns", "datetime.now", "datetime.utcnow", "datetime.today", "date.today"}
+MAY_READ_IT = {
+    "census.py": "when machines were counted, for metrics",
+    "credentialplugin.py": "when the credentials expire that a program on this very machine has given",
+}
+
+
+def imports(source: str) -> set[str]:
+    """The first parts of every imported module's name."""
+    return {module.partition(".")[0] for module in modules(source)}
+
+
+def modules(source: str, members: bool = False) -> set[str]:
+    """Imported modules, including imports inside functions. `members`: what is imported from a package counts by its
+    own name, which may be a module of it."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} if members else {node.module}
+    return found
+
+
+# A cloud's name stands in its own packages and in one registry row: other code that knows one would have to be written
+# again for each cloud. This holds for code, and for what people are told; explanations may name any cloud.
+CLOUD_NAMES = re.compile(r"aws|ec2|amazon|boto|azure|\bgce\b|\bgcp\b|google", re.IGNORECASE)
+THEIR_OWN = ("drivers/aws/", "resources/clouds/aws.py", "resources/clouds/azure.py", "simulator/clouds/ec2/")
+MAY_NAME_A_CLOUD = {  # room, and the end of the file's path
+    ("resources", "clouds/__init__.py"): "the registry",
+    ("activities", "volumes.py"): "fields of the Kubernetes API: the in-tree volumes of PersistentVolumes",
+    ("resources", "reasons/creating.py"): "an example of a setting, for people",
+    ("simulator", "server.py"): "the one cloud that is simulated: its port and its world are settings",
+    ("simulator", "__main__.py"): "the same, as options",
+    ("starter", "run.py"): "the same, as options of `hostler up`",
+    ("starter", "simulator.py"): "the same: the services of fault rules",
+    ("starter", "stack.py"): "what `hostler up` starts",
+    ("starter", "up.py"): "what `hostler up` has started",
+    ("starter", "demo.py"): "the demo counts what is left at the cloud",
+}
+
+
+def names_of_clouds(source: str) -> set[str]:
+    """Names of clouds in identifiers and in texts, without docstrings and comments."""
+    tree = ast.parse(source)
+    docs = {
+        statement.value
+        for node in ast.walk(tree)
+        for statement in (getattr(node, "body", None) if isinstance(getattr(node, "body", None), list) else ())
+        if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+    }
+    said = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and node not in docs:
+            said.add(str(node.value))
+        said |= {str(getattr(node, field, None) or "") for field in ("id", "attr", "arg", "name", "module", "asname")}
+    return {words for words in said if CLOUD_NAMES.search(words)}
+
+
+def exception_of(room: str, file: Path) -> tuple[str, str] | None:
+    return next((e for e in MAY_NAME_A_CLOUD if e[0] == room and str(file).endswith(f"/{e[1]}")), None)
+
+
+def test_a_clouds_name_stands_in_its_own_packages() -> None:
+    found = [(room, f) for room in (*HOUSE, "worker") for f in files(room) if names_of_clouds(f.read_text())]
+    others = [(room, f) for room, f in found if not str(f.relative_to(ROOT)).startswith(THEIR_OWN)]
+    assert len(others) < len(found)
+    assert [f for room, f in others if exception_of(room, f) is None] == []
+    assert {exception_of(room, f) for room, f in others} == {*MAY_NAME_A_CLOUD}  # one that is no longer needed goes
+
+
+def test_a_clouds_name_is_seen() -> None:
+    assert names_of_clouds('def f(x):\n    return x == "AWS"') == {"AWS"}
+    assert names_of_clouds("import drivers.aws.calls as calls") == {"drivers.aws.calls"}
+    assert names_of_clouds("from simulator.clouds.ec2 import World") == {"simulator.clouds.ec2"}
+    assert names_of_clouds("x.awsElasticBlockStore(ec2=1)") == {"awsElasticBlockStore", "ec2"}
+    assert not names_of_clouds('"""AWS has it."""\nx = 1  # as EC2\n"""So has Azure."""')
+
+
+def files(room: str) -> list[Path]:
+    return [ROOT / "worker.py"] if room == "worker" else sorted((ROOT / room).rglob("*.py"))
+
+
+def wrong(room: str, source: str) -> set[str]:
+    return (imports(source) & {*HOUSE, "worker"}) - MAY[room] - {room}
+
+
+@pytest.mark.parametrize("room", sorted(MAY))
+def test_arrows(room: str) -> None:
+    assert files(room), f"{room} is empty: the test would pass on nothing"
+    found = {str(f.relative_to(ROOT)): w for f in files(room) if (w := wrong(room, f.read_text()))}
+    assert not found
+
+
+def test_the_command_line_uses_no_other_activities() -> None:
+    used = {m for f in files("starter") for m in modules(f.read_text()) if m.startswith("activities")}
+    assert used
+    assert all(m.startswith(THE_COMMAND_LINES_TOO) for m in used), used
+
+
+def within(source: str, folder: str) -> set[str]:
+    """The other folders of activities that a module of one imports; "" is what stands beside them."""
+    parts = [m.split(".") for m in modules(source) if m.startswith("activities.")]
+    return {p[1] if p[1] in MAY_WITHIN else "" for p in parts} - {folder}
+
+
+def test_a_role_knows_no_other() -> None:
+    wrong, seen = {}, set()
+    for file in files("activities"):
+        folder = "" if file.parent.name == "activities" else file.parent.name
+        seen.add(folder)
+        if more := within(file.read_text(), folder) - MAY_WITHIN[folder]:
+            wrong[str(file.relative_to(ROOT))] = more
+    assert not wrong
+    assert seen == set(MAY_WITHIN)
+    assert within("from activities.cluster.node import NodeActivities\nimport activities.deps", "cloud") == {
+        "cluster",
+        "",
+    }
+
+
+def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
+    used = {m for f in files("workflows/fleet") for m in modules(f.read_text())}
+    assert "workflows.entity" in used
+    assert not {m for m in used if m.startswith(("workflows.pool", "planners.pool", "resources.pool"))}
+
+
+def test_a_wrong_arrow_is_seen() -> None:
+    assert wrong("planners", "def f():\n    from activities.kube.client import Kube\n") == {"activities"}
+    assert wrong("starter", "import drivers.base") == {"drivers"}
+    assert wrong("resources", "import worker") == {"worker"}
+
+
+def test_planners_are_pure() -> None:
+    found = {f.name: w for f in files("planners") if (w := imports(f.read_text()) & IMPURE)}
+    assert not found
+    assert imports("from datetime import datetime\nimport time") & IMPURE == {"time"}
+
+
+def wall_clocks(source: str) -> set[str]:
+    """Readings of the worker's clock, e.g. `datetime.now(UTC)`, `datetime.datetime.now()`, `from time import time`."""
+    found = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute):
+            found.add(".".join(ast.unparse(node).split(".")[-2:]))
+        elif isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found & WALL_CLOCKS
+
+
+def test_no_activity_decides_by_the_wall_clock_of_its_machine() -> None:
+    found = {f.name: w for f in files("activities") if (w := wall_clocks(f.read_text()))}
+    assert set(found) == set(MAY_READ_IT), found  # one that no longer needs its exception loses it
+
+
+def test_a_look_at_the_wall_clock_is_seen() -> None:
+    assert wall_clocks("import datetime\nx = datetime.datetime.now()") == {"datetime.now"}
+    assert wall_clocks("from time import time as t") == {"time.time"}
+    assert wall_clocks("x = datetime.now(UTC) - activity.info().started_time") == {"datetime.now"}
+    assert not wall_clocks("x = time.monotonic() + datetime.fromisoformat(s).timestamp() + clock.now()")
+
+
+# -- circles ----------------------------------------------------------------------------------------------------------
+
+
+def arrows(sources: dict[str, str]) -> dict[str, set[str]]:
+    """The modules that each module imports among `sources` (by dotted name), also inside functions and only for type
+    checking: a deferred import makes a cycle all the same."""
+    return {
+        name: {m for named in modules(source, members=True) if (m := _nearest(named, sources)) and m != name}
+        for name, source in sources.items()
+    }
+
+
+def _nearest(named: str, sources: dict[str, str]) -> str | None:
+    """`a.b.C` is of module a.b."""
+    while named and named not in sources:
+        named = named.rpartition(".")[0]
+    return named or None
+
+
+def circle(of: dict[str, set[str]]) -> list[str]:
+    """One cycle, from a module back to itself; empty where there is none."""
+    try:
+        TopologicalSorter(of).prepare()
+    except CycleError as e:
+        return list(e.args[1])
+    return []
+
+
+def module_of(file: Path) -> str:
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_no_circles() -> None:
+    every = {module_of(f): f.read_text() for room in MAY for f in files(room)}
+    assert not circle(arrows(every))
+
+
+def test_a_circle_is_seen() -> None:
+    knot = {
+        "a": "from b import c",
+        "b": "",
+        "b.c": "def f():\n    import d.e",
+        "d.e": "if TYPE_CHECKING:\n    from a import X",
+        "f": "from a import Y",
+    }
+    assert set(circle(arrows(knot))) == {"a", "b.c", "d.e"}
+    assert not circle(arrows({**knot, "d.e": "import b"}))
+
+
+ROOMS_OF_THE_STARTER: dict[str, set[str]] = {
+    "sdk": set(),
+    "doctor": {"sdk"},
+    "local": {"sdk"},
+    "commands": {"sdk", "doctor", "local"},
+}
+
+
+@pytest.mark.parametrize("room", sorted(ROOMS_OF_THE_STARTER))
+def test_arrows_within_the_starter(room: str) -> None:
+    """The SDK knows none of its users; what stands beside the rooms (the outlet, the screen) is for all."""
+    may = ROOMS_OF_THE_STARTER[room] | {room}
+    found = {
+        (str(f.relative_to(ROOT)), m)
+        for f in files(f"starter/{room}")
+        for m in modules(f.read_text())
+        if m.startswith("starter.")
+        and (second := m.split(".")[1]) not in may
+        and (room == "sdk" or second in ROOMS_OF_THE_STARTER)
+    }
+    assert not found

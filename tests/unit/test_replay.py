@@ -1,0 +1,115 @@
+"""Recorded histories replay, and hold no secret. A change that breaks one needs a patch marker and a new recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from canaries import found_in
+from paths import ROOT, TESTS
+from record_histories import FLOWS, IDENTITY
+from temporalio.api.history.v1 import History
+from temporalio.client import WorkflowHistory
+from temporalio.worker import Replayer
+
+import worker
+from resources.converter import data_converter
+from workflows import rollout
+from workflows.cluster import workflow as cluster
+from workflows.machine import create, hot_update, membership, terminate
+from workflows.machine import workflow as life
+from workflows.machine_class import workflow as machine_class
+from workflows.pool import carry_out
+from workflows.pool import life as pool
+
+HISTORIES = sorted((TESTS / "histories").glob("*.json"))
+
+
+def load(file: Path) -> WorkflowHistory:
+    content = json.loads(file.read_text())
+    return WorkflowHistory.from_json(content.pop("workflowId"), content)
+
+
+def replayer(strict: bool) -> Replayer:
+    return Replayer(
+        workflows=worker.WORKFLOWS,
+        data_converter=data_converter,
+        workflow_runner=worker.sandbox(strict),
+    )
+
+
+def test_every_flow_is_recorded() -> None:
+    assert {f.stem for f in HISTORIES} >= {f"{kind}-{flow}" for flow, (_, kinds) in FLOWS.items() for kind in kinds}
+
+
+@pytest.mark.parametrize(
+    "life", ["machine-hot-life", "class-hot-life", "pool-pool-life", "machine-preserved-life", "pool-slot"]
+)
+def test_a_run_that_goes_on_in_another_is_recorded(life: str) -> None:
+    """It is recorded with the state that it hands over, and what the next run makes of it."""
+    first, second = (load(HISTORIES[0].with_name(f"{life}{n}.json")) for n in ("", "-2"))
+    handed = first.events[-1].workflow_execution_continued_as_new_event_attributes
+    taken = second.events[0].workflow_execution_started_event_attributes
+    assert handed.new_execution_run_id == taken.original_execution_run_id
+    assert handed.input == taken.input
+    assert handed.input.payloads
+
+
+@pytest.mark.parametrize("strict", [True, False], ids=["strict", "passed through"])
+@pytest.mark.parametrize("file", HISTORIES, ids=lambda f: f.stem)
+async def test_replays(file: Path, strict: bool) -> None:
+    await replayer(strict).replay_workflow(load(file))
+
+
+def without(phase: Any, phases: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(p for p in phases if p is not phase)
+
+
+BREAKS = {
+    "machine-whole-life": (life, "BIRTH", without(create.create, life.BIRTH)),
+    "machine-hot-life": (hot_update, "_due", lambda m: False),
+    "machine-hot-life-2": (life, "END", without(terminate.delete, life.END)),
+    "class-hot-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "class-hot-life-2": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "pool-pool-life": (carry_out, "mark", lambda p: None),
+    "pool-pool-life-2": (pool, "decide", lambda p: None),
+    "machine-pool-life": (membership, "_send", lambda m, report: None),
+    "rollout-pool-life": (rollout.RolloutWorkflow, "publish", lambda self: None),
+    "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
+    "cluster-pool-life": (cluster, "untold", lambda s, now: []),
+}
+"""Changes that do not fit the recordings: a life without one of its phases or without hot updates, a class that tells
+nobody; a pool that marks no node or does nothing, a machine that does not report to it, a rollout that does not show in
+lists, a cluster that sends its pools no news."""
+
+
+@pytest.mark.parametrize("recorded", BREAKS)
+async def test_a_breaking_change_is_seen(recorded: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BREAKS[recorded])
+    with pytest.raises(Exception, match=r"TMPRL1100|[Nn]ondeterminism"):
+        await replayer(strict=False).replay_workflow(load(HISTORIES[0].with_name(f"{recorded}.json")))
+
+
+def payloads(file: Path) -> list[bytes]:
+    """Every event as it is kept, payloads decoded from JSON's base64."""
+    history = load(file)
+    return [e.SerializeToString() for e in History(events=history.events).events]
+
+
+@pytest.mark.parametrize("file", HISTORIES, ids=lambda f: f.stem)
+def test_no_secret_is_in_it(file: Path) -> None:
+    """The recorder planted secrets: a line of the user data, and the credentials of the examples."""
+    planted = ["canary-", "hostler-simulator-secret", "token-secret"]
+    texts = payloads(file)
+    assert found_in(planted, texts) == []
+    assert found_in([IDENTITY], texts) == [IDENTITY]  # it has looked at something
+    assert found_in(planted, [*texts, b"user data with canary-1234"]) == ["canary-"]
+
+
+@pytest.mark.parametrize("file", HISTORIES, ids=lambda f: f.stem)
+def test_it_names_no_machine(file: Path) -> None:
+    text = file.read_text()
+    for path in (str(ROOT), str(Path.home())):
+        assert path not in text
