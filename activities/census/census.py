@@ -16,7 +16,7 @@ from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
 from activities.beside import beside
-from activities.census.gauges import Answers, Gauges, Labels, log
+from activities.census.gauges import Answers, GaugeLabels, Gauges, log
 from activities.census.pools import PoolGauges, PoolTally
 from activities.census.preserved import KeptGauges, KeptTally, blocked
 from activities.deps import Deps
@@ -39,12 +39,12 @@ class Tally:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
-        self.machines: Counter[Labels] = Counter()
-        self.near: Counter[Labels] = Counter()
-        self.classes: Counter[Labels] = Counter()
-        self.users: Counter[Labels] = Counter()
-        self.unfinished: Counter[Labels] = Counter()
-        self.asked: dict[str, Labels] = {}
+        self.machines: Counter[GaugeLabels] = Counter()
+        self.near: Counter[GaugeLabels] = Counter()
+        self.classes: Counter[GaugeLabels] = Counter()
+        self.users: Counter[GaugeLabels] = Counter()
+        self.unfinished: Counter[GaugeLabels] = Counter()
+        self.asked: dict[str, GaugeLabels] = {}
         """Classes that can report on their machines: workflow id to cluster and name."""
         self.pools = PoolTally()
         self.kept = KeptTally()
@@ -75,7 +75,7 @@ class Tally:
         # has struck; the attribute is written again with the machine's next news.
         self.near[place] += deadline is not None and self.now <= deadline <= self.now + NEAR
 
-    def add_progress(self, of: Labels, progress: ClassProgress) -> None:
+    def add_progress(self, of: GaugeLabels, progress: ClassProgress) -> None:
         for state, reason, number in progress.states:
             self.users[(*of, ("state", str(state)), ("reason", reason))] += number
         since = progress.unfinished_since

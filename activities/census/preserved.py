@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.census.gauges import ASKED_AT_ONCE, TIMEOUT, Gauges, Labels
+from activities.census.gauges import ASKED_AT_ONCE, TIMEOUT, GaugeLabels, Gauges
 
 DRAINING = "Draining"
 """The reason of a machine whose Node is being drained (workflows.machine.terminate)."""
@@ -25,9 +25,9 @@ class KeptTally:
     series is there before an alert needs it."""
 
     def __init__(self) -> None:
-        self.preserved: Counter[Labels] = Counter()
-        self.ends: Counter[Labels] = Counter()
-        self.drains: Counter[Labels] = Counter()
+        self.preserved: Counter[GaugeLabels] = Counter()
+        self.ends: Counter[GaugeLabels] = Counter()
+        self.drains: Counter[GaugeLabels] = Counter()
         self.draining: dict[str, str] = {}
         """Workflow id to cluster."""
 
@@ -46,7 +46,7 @@ class KeptTally:
             self.drains[_drain(self.draining[workflow_id], BLOCKED if held_up else RUNNING)] += 1
 
 
-def _drain(cluster: str, state: str) -> Labels:
+def _drain(cluster: str, state: str) -> GaugeLabels:
     return (("cluster", cluster), ("state", state))
 
 

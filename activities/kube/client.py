@@ -284,7 +284,7 @@ def secret_path(namespace: str, name: str = "") -> str:
     return f"/api/v1/namespaces/{segment(namespace)}/secrets" + (f"/{segment(name)}" if name else "")
 
 
-class Clusters:
+class ApiServers:
     """The API servers that this worker knows by name, connected on first use."""
 
     def __init__(self, settings: Settings) -> None:

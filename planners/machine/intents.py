@@ -15,10 +15,10 @@ from resources.machine.preservation import (
     ExtendIntent,
     Preservation,
     PreserveIntent,
+    PreserveRequest,
     PreserveValue,
     Release,
     ReleaseIntent,
-    Request,
 )
 from resources.machine.state import Deletion, MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION
@@ -53,7 +53,7 @@ def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> 
     match intent:
         case PreserveIntent():
             release = p.release if intent.value == PreserveValue.FALSE else None
-            return p.model_copy(update={"own": Request.of(intent, now), "release": release})
+            return p.model_copy(update={"own": PreserveRequest.of(intent, now), "release": release})
         case ReleaseIntent():
             made = Release(time=now, requested_by=intent.requested_by, reason=intent.reason)
             return p.model_copy(update={"own": None, "release": made if has_effect(p) else p.release})

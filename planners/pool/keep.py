@@ -15,7 +15,7 @@ from planners.pool import progress, steps
 from planners.pool.steps import TakeSlots
 from planners.pool.view import Draft, View
 from planners.words import named, some
-from resources.fleet.member import Keep, Member, Released, Vm
+from resources.fleet.member import Member, PreserveWish, Released, Vm
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 
@@ -40,15 +40,15 @@ def decide(draft: Draft) -> None:
     if progress.overrides(view):
         return
     undecided = {n: m for n, m in view.active.items() if _undecided(m)}
-    asked = _longest_first(undecided, Keep.ASKED)
+    asked = _longest_first(undecided, PreserveWish.ASKED)
     if asked:
         words = f"Preserving {some(len(asked))} ({named(asked)}) that failed and are drained: somebody asked for it"
-        draft.do(steps.Keep(asked, PreservedBy.ASKED, "PreservedOnRequest", words))
+        draft.do(steps.GrantPreservation(asked, PreservedBy.ASKED, "PreservedOnRequest", words))
     used, most = len(slots(kept(draft.view))), view.spec.auto_preserve_failed_max
-    chosen = _longest_first(undecided, Keep.SLOT)[: max(0, most - used)]
+    chosen = _longest_first(undecided, PreserveWish.SLOT)[: max(0, most - used)]
     if chosen:
         words = f"Preserving {some(len(chosen))} ({named(chosen)}) that failed and are drained: {used} of {_most(view)}"
-        draft.do(steps.Keep(chosen, PreservedBy.AUTO, "PreservedInSlot", f"{words} slots were in use"))
+        draft.do(steps.GrantPreservation(chosen, PreservedBy.AUTO, "PreservedInSlot", f"{words} slots were in use"))
     _say(draft)
 
 
@@ -56,7 +56,7 @@ def _undecided(member: Member) -> bool:
     return member.phase is Phase.FAILED and member.drained and not member.stays and member.vm is not Vm.GONE
 
 
-def _longest_first(members: Mapping[str, Member], wish: Keep) -> tuple[str, ...]:
+def _longest_first(members: Mapping[str, Member], wish: PreserveWish) -> tuple[str, ...]:
     own = [n for n, m in members.items() if m.keep is wish]
     return tuple(sorted(own, key=lambda n: (members[n].since, n)))
 
@@ -84,7 +84,7 @@ def _say(draft: Draft) -> None:
 def no_slot(view: View, names: list[str]) -> str:
     """Why those of them that nobody asked for are not preserved; "" where none could be."""
     most = view.spec.auto_preserve_failed_max
-    if progress.overrides(view) or not most or not any(view.members[n].keep is Keep.SLOT for n in names):
+    if progress.overrides(view) or not most or not any(view.members[n].keep is PreserveWish.SLOT for n in names):
         return ""
     return f"; no slot is free: {len(slots(kept(view)))} of {_most(view)} in use"
 

@@ -23,7 +23,7 @@ _PHASE_RANK = {
     Phase.RUNNING: 5,
 }
 
-Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
+DeletionKey = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
@@ -33,7 +33,7 @@ def preserved(member: Member, now: datetime) -> bool:
     return there and not member.released and (bool(member.kept) or (until is not None and now < until))
 
 
-def deletion_key(name: str, member: Member, now: datetime) -> Key:
+def deletion_key(name: str, member: Member, now: datetime) -> DeletionKey:
     """Smaller goes first: not preserved before preserved, auto-preserved before asked-for, earlier expiry, lower
     priority, marked for deletion first and the earlier mark, without a VM, phase, older, and finally the name, so that
     the order does not depend on the order of the members."""

@@ -11,14 +11,14 @@ from datetime import datetime
 
 from planners.pool import brake, keep, progress, repair, rollout, scale
 from planners.pool.steps import Plan, Wait
-from planners.pool.view import Draft, Observed, View
+from planners.pool.view import Draft, ObservedPool, View
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
 
-__all__ = ["Observed", "Plan", "plan"]
+__all__ = ["ObservedPool", "Plan", "plan"]
 
 
-def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
+def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Plan:
     """What to do now, why, what to wait for, and when to look again. Total: every state of a pool has a plan.
 
     `observed.rollout` and `observed.pace` are what `progress.follow` and `brake.follow` made of the same members.

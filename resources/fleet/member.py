@@ -107,7 +107,7 @@ class Permit(StrEnum):
     GRANTED = "g"
 
 
-class Keep(StrEnum):
+class PreserveWish(StrEnum):
     """What is to become of a machine that Failed and is drained, as it says itself."""
 
     UNDECIDED = ""
@@ -161,7 +161,7 @@ class Member(NamedTuple):
     """The newest generation of the pool's template that its spec and its Node have."""
     seq: Count = 0
     """The number of its last report: an older one that was overtaken changes nothing."""
-    keep: Keep = Keep.UNDECIDED
+    keep: PreserveWish = PreserveWish.UNDECIDED
     kept: PreservedBy = PreservedBy.NOBODY
     """The pool's grant of preservation, which the machine has not yet confirmed in a report: a slot is taken."""
     released: Released = Released.NO

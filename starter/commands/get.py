@@ -112,14 +112,14 @@ def get(
     if which == NODE:
         asyncio.run(_nodes(here, chosen, form, watch))
     else:
-        here.run(lambda client: _machines(client, Wanted(chosen, pool, preserved), form, watch))
+        here.run(lambda client: _machines(client, MachineFilter(chosen, pool, preserved), form, watch))
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MachineFilter:
     """Which machines are shown."""
 
     chosen: Selection
@@ -135,7 +135,7 @@ class Wanted:
         return self.pool in (None, m.pool) and (not self.preserved or m.preserved_until is not None)
 
 
-async def _machines(client: HostlerClient, wanted: Wanted, form: Form, watch: bool) -> None:
+async def _machines(client: HostlerClient, wanted: MachineFilter, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
         found = await _machine_manifests(client, wanted)
         await print_objects(found, form, single=len(wanted.chosen.names) == 1)
@@ -152,7 +152,7 @@ def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
     return (OF, *columns) if chosen.all_clusters else columns
 
 
-async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
+async def _summaries(client: HostlerClient, wanted: MachineFilter) -> list[MachineSummary]:
     """The chosen machines; those named must exist: they are read from the server's records, without visibility's
     delay."""
     from starter.sdk.errors import NotFound
@@ -183,12 +183,12 @@ def _machine_row(m: MachineSummary, chosen: Selection) -> Row:
     return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named, moments)
 
 
-async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list[Selected]:
+async def _selected(client: HostlerClient, wanted: MachineFilter, by: Selector) -> list[Selected]:
     found = await client.select(by, all_clusters=wanted.chosen.all_clusters)
     return [m for m in found if wanted.has(m.summary)]
 
 
-async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
+async def _machine_manifests(client: HostlerClient, wanted: MachineFilter) -> list[Json]:
     from starter.outlet import warn
     from starter.sdk.results import machine_manifest
 

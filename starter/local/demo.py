@@ -19,7 +19,7 @@ from resources.machine.state import MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.names import MACHINE_NAME_LABEL
 from resources.settings import SettingsError
-from starter.local.demo_view import View, view
+from starter.local.demo_view import DemoView, view
 from starter.local.stack import CLUSTER, Options, Ports, Stack
 from starter.local.up import EXAMPLES, cancelled_by_signals, shown, words
 from starter.outlet import complain, speak_for_libraries
@@ -48,7 +48,7 @@ class DemoError(HostlerError):
 
 
 class Demo:
-    def __init__(self, stack: Stack, hostler: HostlerClient, screen: View) -> None:
+    def __init__(self, stack: Stack, hostler: HostlerClient, screen: DemoView) -> None:
         self.stack = stack
         self.hostler = hostler
         self.screen = screen
@@ -198,7 +198,7 @@ def cloud_resources(endpoint: str, credentials: dict[str, bytes]) -> dict[str, l
     }
 
 
-async def demo(screen: View, keep: bool) -> None:
+async def demo(screen: DemoView, keep: bool) -> None:
     joined = os.environ.get(CLUSTER_VARIABLE)
     cluster = Path(joined) if joined else None
     what = f"a simulated cloud beside the cluster of {joined}" if joined else "a simulated cloud and cluster"
@@ -216,7 +216,7 @@ async def demo(screen: View, keep: bool) -> None:
     screen.say("That was a life. To play with it yourself: make up (web UI at http://127.0.0.1:8233), then docs/.")
 
 
-async def run(screen: View, keep: bool) -> int:
+async def run(screen: DemoView, keep: bool) -> int:
     """Runs the demo and returns the exit code. Nothing is left running, whatever happens."""
     with cancelled_by_signals():
         try:

@@ -16,7 +16,7 @@ from test_metrics import Metered, metered, stubbed_machines
 
 from activities.census.census import Census
 from activities.census.preserved import KeptTally, blocked
-from activities.drain.memory import Memory, Refused
+from activities.drain.memory import Memory, RefusedEviction
 from resources import attributes
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.machine.state import Phase
@@ -148,7 +148,7 @@ def drains(memory: Memory) -> Callable[[DrainInput], DrainOutput]:
 
 
 async def test_drains_that_go_on_and_one_that_is_blocked(metered: Metered) -> None:
-    refused = Refused(words="blocked by PDB web", wait=timedelta(seconds=5), again=NOW)
+    refused = RefusedEviction(words="blocked by PDB web", wait=timedelta(seconds=5), again=NOW)
     async with stubbed_machines(metered) as (machines, counting):
         await _drain(machines, "m-1", Memory(pods=1))
         blocked_one = await _drain(machines, "m-2", Memory(pods=1, refused={"uid-1": refused}))

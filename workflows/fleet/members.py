@@ -12,10 +12,9 @@ from workflows.fleet.entity import FleetEntity, chunks
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
     from planners.words import some
-    from resources.fleet.member import Permit as Given
-    from resources.fleet.member import Released, Vm
+    from resources.fleet.member import Permit, Released, Vm
     from resources.fleet.membership import (
-        Permit,
+        PermitGranted,
         PreserveGrant,
         SlotTaken,
         StartMachinesInput,
@@ -90,7 +89,7 @@ def take_slots(f: FleetEntity, names: Sequence[str], reason: str) -> None:
 
 
 def permit(f: FleetEntity, names: Sequence[str], reason: str) -> None:
-    tell(f, names, f"permit {some(len(names))} to be Failed", permit=Permit(reason=reason))
+    tell(f, names, f"permit {some(len(names))} to be Failed", permit=PermitGranted(reason=reason))
 
 
 def template(f: FleetEntity, names: Sequence[str]) -> None:
@@ -162,5 +161,5 @@ def again(f: FleetEntity) -> None:
             preserve(f, granted, by, why)
     if released := [n for n, m in there.items() if m.released is Released.TOLD and not m.leaving]:
         take_slots(f, released, "autoPreserveFailedMax was lowered")
-    if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
+    if waiting := [n for n, m in there.items() if m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN]:
         permit(f, waiting, "")

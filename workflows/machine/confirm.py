@@ -24,7 +24,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.calls.cloud import VmLook
     from resources.calls.cluster import NodeLook
     from resources.errors import PASSING
-    from resources.fleet.member import Keep
+    from resources.fleet.member import PreserveWish
     from resources.machine.facts import VmFacts
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import Deletion, Look, OperationState, OperationType
@@ -135,7 +135,7 @@ async def repair(m: MachineEntity) -> None:
         return
     p = m.status.preserve
     kept = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
-    if kept or keep_of(s) is Keep.ASKED:
+    if kept or keep_of(s) is PreserveWish.ASKED:
         m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
         membership.tell(m, again=True)
     else:

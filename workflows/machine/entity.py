@@ -35,13 +35,13 @@ with workflow.unsafe.imports_passed_through():
         AppliedSpec,
         ClassSnapshot,
         Condition,
+        FailureStreak,
         LastOperation,
         MachineState,
         OperationState,
         OperationType,
         Phase,
         Status,
-        Trouble,
         WaitingFor,
     )
     from resources.names import cloud_queue, cluster_queue
@@ -209,7 +209,7 @@ class MachineEntity(Entity):
         """Counts failures of one kind in a row, since the first: each try in between says that it is in flight."""
         former = self.s.trouble
         if former is None or former.reason != reason:
-            self.s.trouble = Trouble(reason=reason, since=workflow.now())
+            self.s.trouble = FailureStreak(reason=reason, since=workflow.now())
         else:
             self.s.trouble = former.model_copy(update={"failures": former.failures + 1})
 

@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
         AskPool,
         Decision,
         End,
-        Observed,
+        ObservedMachine,
         Preserve,
         Protect,
         Recover,
@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.calls.cluster import PreserveInput
     from resources.machine.facts import NodeFacts
-    from resources.machine.preservation import Preservation, PreservedBy, PreserveValue, Request
+    from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
     from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
 
@@ -106,9 +106,9 @@ def _decide(m: MachineEntity) -> Decision:
     return decide(observed)
 
 
-def _observed(m: MachineEntity) -> Observed:
+def _observed(m: MachineEntity) -> ObservedMachine:
     s, p = m.s, m.status.preserve
-    return Observed(
+    return ObservedMachine(
         named=f"{s.name} --cluster {s.cluster}",
         phase=m.status.phase,
         now=workflow.now(),
@@ -304,6 +304,8 @@ def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
     value = on_node(p.node_value, p.last)
     if value and (p.own is None or p.own.value != value):  # the Node's was stronger
         words = f"node {facts.name} is a new object without the annotation preserve={value}, which goes on to count"
-        p.own = Request(value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node")
+        p.own = PreserveRequest(
+            value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node"
+        )
         m.note("PreserveCarried", words)
         m.tell()

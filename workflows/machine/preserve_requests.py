@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.state import Phase
 
 
-class NotPreserved(Refusal):
+class NothingPreserved(Refusal):
     type = NOT_PRESERVED
 
 
@@ -128,7 +128,7 @@ class Preservable(MachineEntity):
 
     def _no_release(self, intent: PreservationIntent) -> str:
         """Why nothing can be released or extended, of a type that tells programs so."""
-        return NotPreserved(self._no_change(intent))
+        return NothingPreserved(self._no_change(intent))
 
     def _no_extension(self, intent: ExtendIntent) -> str:
         return self._no_change(intent) if can_be_extended(self.s) else self._no_release(intent)

@@ -17,7 +17,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.keep import changed, kept, slots
     from planners.pool.order import preserved
     from planners.pool.pace import of
-    from planners.pool.plan import Observed, complete
+    from planners.pool.plan import ObservedPool, complete
     from planners.pool.rehearsal import LONGEST
     from planners.pool.rehearsal import rehearse as rehearsed
     from planners.pool.repair import in_flight
@@ -102,8 +102,8 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int =
     for name in question.remove:
         members[name] = members[name]._replace(marked=now, removed=True)
     revision = revised.revisions[-1].counter if revised.revisions else 0
-    members, *_ = changed(View(Observed(members, revision), spec, now), s.spec.auto_preserve_failed_max)
-    observed = Observed(
+    members, *_ = changed(View(ObservedPool(members, revision), spec, now), s.spec.auto_preserve_failed_max)
+    observed = ObservedPool(
         members=members,
         revision=revision,
         rollout=s.rollout if not rolls else None,

@@ -295,7 +295,7 @@ class Pools(EntityClient[PoolState]):
 
         return await until_it_is(
             partial(self.look, name, cluster=cluster),
-            waiting.Wait(goal, unheard).reached,
+            waiting.PoolWait(goal, unheard).reached,
             lambda found: waiting.late(found, goal, timeout),
             timeout=timeout,
             progress=progress,

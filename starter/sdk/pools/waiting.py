@@ -24,7 +24,7 @@ Progress = Callable[[PoolDescription], Awaitable[None]]
 
 
 @dataclass
-class Wait:
+class PoolWait:
     """One wait, from look to look."""
 
     goal: Goal
