@@ -81,6 +81,11 @@ class Access:
         self.version = 0
         """It grows whenever the credentials change."""
 
+    @property
+    def server(self) -> str:
+        """The address of the API server; "" until the first `client`."""
+        return self._credentials.server if self._credentials else ""
+
     async def client(self) -> k8s.ApiClient:
         """The client. Raises SettingsError where the settings lead to no credentials, CredentialsError where a plugin
         gives none; both only as long as there have never been any: what is known serves until the server refuses it."""

@@ -17,8 +17,8 @@ from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
 
 if TYPE_CHECKING:
+    from activities.kube.client import Kube
     from starter.sdk.client import HostlerClient
-    from starter.sdk.kube import KubeClient
     from starter.sdk.machines.selectors import Selector
     from starter.sdk.results import ClusterSummary, Json, MachineSummary, Selected
 
@@ -247,10 +247,18 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
         await print_rows(_under(chosen, columns), "STATUS", rows, form, watch, nothing)
 
 
-async def _read_nodes(kube: KubeClient, chosen: Selection) -> list[Json]:
+async def _read_nodes(kube: Kube, chosen: Selection) -> list[Json]:
     """Reads whole objects; those of a list come without apiVersion and kind."""
-    labels = str(chosen.selector) if chosen.selector else None
-    found = [await kube.node(n) for n in chosen.names] if chosen.names else await kube.nodes(labels)
+    from activities.kube.client import node_path
+    from activities.kube.looks import every_node
+    from starter.sdk.kube import explained
+
+    query = {"labelSelector": str(chosen.selector)} if chosen.selector else {}
+    with explained(kube):  # each says for itself what is wrong with it
+        if chosen.names:
+            found = [await kube.get(node_path(n)) for n in chosen.names]
+        else:
+            found = [n async for n in every_node(kube, **query)]
     return [{"apiVersion": "v1", "kind": "Node", **n} for n in found]
 
 

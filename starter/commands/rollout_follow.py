@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from resources.base import format_duration
 from starter.commands.rollout_view import RolloutView
 from starter.sdk.errors import HostlerError, NotFound, Refused, WaitTimeout
-from starter.sdk.patience import patiently, until
+from starter.sdk.patience import look_until, patiently
 from starter.sdk.pools import rollout_look
 from starter.sdk.pools.rollout_status import RolloutLook, RolloutVerdict, Stand
 from starter.sdk.pools.waiting import where
@@ -49,7 +49,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: RolloutView,
 
     with view.running():
         try:
-            await until(look, reached, lambda _: "", timeout=limit)
+            await look_until(look, reached, lambda _: "", timeout=limit)
         except WaitTimeout:
             for found, verdict in (last[name] for name in left):
                 failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(found, limit))

@@ -57,8 +57,8 @@ def up(
 
     The state stays in --dir: the next `hostler up` goes on where this one stopped. A worker that dies is started again.
     """
-    from starter.local import up as running
     from starter.local.stack import Options, Ports
+    from starter.local.up import run_stack
 
     options = Options(
         directory=directory,
@@ -77,7 +77,7 @@ def up(
             metrics=metrics_port,
         ),
     )
-    asyncio.run(running.up(options))
+    asyncio.run(run_stack(options))
 
 
 @command

@@ -15,6 +15,8 @@ import aiohttp
 import boto3
 from botocore.config import Config
 
+from activities.kube.client import node_path
+from activities.kube.looks import every_node
 from resources.machine.state import MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.names import MACHINE_NAME_LABEL
@@ -117,7 +119,7 @@ class Demo:
 
     async def _show_node(self, state: MachineState) -> None:
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
-            node = await kube.node(state.status.node_name or "")
+            node = await kube.get(node_path(state.status.node_name or ""))
         self.screen.say(f"{MACHINE} is Running; kubectl would show its Node so:")
         (machine,) = self.manifests.machines
         for line in node_facts(node, {MACHINE_NAME_LABEL, *machine.spec.node_template.metadata.labels}):
@@ -131,7 +133,7 @@ class Demo:
         for kind, ids in left.items():
             self.screen.say(f"  {kind} left at the cloud: {', '.join(ids) or 'none'}")
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
-            nodes = [n["metadata"]["name"] for n in await kube.nodes()]
+            nodes = [n["metadata"]["name"] async for n in every_node(kube)]
         self.screen.say(f"  nodes left in the cluster: {', '.join(nodes) or 'none'}")
         launches = await self._launches()
         made = {i for call in launches for i in call["result"].get("instanceIds", ())}

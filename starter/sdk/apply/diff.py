@@ -20,7 +20,7 @@ from resources.pool.intents import Rehearsal
 from resources.pool.manifest import MachineDeploymentSpec
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
 from starter.sdk.apply.plan import ApplyPlan, ApplyStep
-from starter.sdk.apply.pools import KIND, PoolPlan
+from starter.sdk.apply.pools import POOL_KIND, PoolPlan
 from starter.sdk.classes import SOME
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
@@ -153,7 +153,7 @@ async def _of_pool(client: HostlerClient, plan: PoolPlan) -> ManifestDiff:
             for c in class_changes(has, of.snapshot, preview, why_not)
         ]
     refusals, more = await _rehearsed(client, plan)
-    return ManifestDiff(KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
+    return ManifestDiff(POOL_KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
 
 
 async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,10 +18,10 @@ from resources.manifests import Loaded, MachineClass, Secret
 from resources.pool.manifest import MachineDeployment
 from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, ClassPlanner, own_annotations, same_content
-from starter.sdk.apply.pools import KIND as POOL_KIND
-from starter.sdk.apply.pools import PoolPlan, PoolPlanner, PoolTouched
+from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner, PoolTouched
 from starter.sdk.classes import Classes
 from starter.sdk.clusters import Clusters
+from starter.sdk.entity import EntityKey
 from starter.sdk.errors import HostlerError, Refused, translated
 from starter.sdk.machines.shelf import Machines
 from starter.sdk.pools.shelf import Pools
@@ -110,10 +110,6 @@ async def _run(step: ApplyStep) -> Applied:
         return step.told() if step.run is None else await step.run()
 
 
-Key = tuple[str, str]
-"""Cluster and name."""
-
-
 class Planner:
     """Makes one Plan. `cluster` overrides what the manifests say."""
 
@@ -200,12 +196,12 @@ class Planner:
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
-    async def _class_step(self, plan: ClassPlan, pools: Mapping[Key, MachineDeployment]) -> ApplyStep:
+    async def _class_step(self, plan: ClassPlan, pools: Mapping[EntityKey, MachineDeployment]) -> ApplyStep:
         run = None if plan.verb is Verb.UNCHANGED else partial(self._classes.carry_out, plan)
         touched = tuple(await self._pools.touched(plan, pools))
         return ApplyStep("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
 
-    def _class_of(self, key: Key, manifest: Machine, state: MachineState | None) -> ClassPlan:
+    def _class_of(self, key: EntityKey, manifest: Machine, state: MachineState | None) -> ClassPlan:
         """The class of a machine. Raises Refused where nothing is known of the class, except by the machine itself."""
         name = manifest.spec.class_.name
         found = self._classes.plans.get((key[0], name))
@@ -217,7 +213,7 @@ class Planner:
 
     # -- pools --------------------------------------------------------------------------------------------------------
 
-    async def _pool_step(self, key: Key, manifest: MachineDeployment) -> ApplyStep:
+    async def _pool_step(self, key: EntityKey, manifest: MachineDeployment) -> ApplyStep:
         """The step of a pool. Raises Refused in the pool's name."""
         cluster, name = key
         of = self._classes.plans.get((cluster, manifest.spec.template.spec.class_.name))
@@ -230,7 +226,7 @@ class Planner:
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
-    async def machine(self, key: Key, manifest: Machine) -> ApplyStep:
+    async def machine(self, key: EntityKey, manifest: Machine) -> ApplyStep:
         """The step of a machine. Raises Refused in the machine's name."""
         cluster, name = key
         try:
@@ -247,7 +243,7 @@ class Planner:
         except Refused as e:
             raise Refused(f"machine {name}: {e}") from None
 
-    def _start_step(self, key: Key, manifest: Machine, former: Life | None) -> ApplyStep:
+    def _start_step(self, key: EntityKey, manifest: Machine, former: Life | None) -> ApplyStep:
         cluster, name = key
         of = self._class_of(key, manifest, None)
         note = _of_former(name, former) if former is not None and former.closed is not None else ""

@@ -19,7 +19,7 @@ from resources.reasons import next_step
 from starter.sdk.machines.records import machines_of
 from starter.sdk.pools.results import PoolDescription, RolloutDescription
 from starter.sdk.results import MachineSummary, since
-from starter.sdk.spelling import machines
+from starter.sdk.spelling import counted
 
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
 """Waits that hold all of a rollout and that only a person ends. A storm or an API that does not answer ends on its
@@ -92,7 +92,7 @@ def judge(found: PoolDescription) -> RolloutVerdict:
     if summary is None:
         return RolloutVerdict(Stand.GOING, f"pool {name} cannot be asked: {found.no_answer}")
     if summary.deleted:
-        return RolloutVerdict(Stand.STANDS, f"pool {name} is being deleted; {machines(summary.machines)} left")
+        return RolloutVerdict(Stand.STANDS, f"pool {name} is being deleted; {counted(summary.machines)} left")
     if summary.parked:
         return RolloutVerdict(Stand.STANDS, _held(summary, "InternalError", summary.parked))
     if summary.rolled_out:
@@ -128,7 +128,7 @@ def _held(s: PoolSummary, reason: str, message: str) -> str:
 def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
         return "no machine, for it is hibernated"
-    return f"{s.available} of {machines(s.replicas)} available"
+    return f"{s.available} of {counted(s.replicas)} available"
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

@@ -20,9 +20,6 @@ class Goal(StrEnum):
     DELETED = "deleted"
 
 
-Progress = Callable[[PoolDescription], Awaitable[None]]
-
-
 @dataclass
 class PoolWait:
     """One wait, from look to look."""
