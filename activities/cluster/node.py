@@ -9,11 +9,11 @@ from temporalio import activity
 from activities.base import Activities
 from activities.clock import ServerClock
 from activities.cluster.merge import template_patch
-from activities.kube.client import Kube, KubeError, node_path
+from activities.kube.client import Kube, KubeError, Object, node_path
 from activities.kube.events import tell
 from activities.kube.facts import project
 from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
-from activities.kube.rewrite import Object, rewrite
+from activities.kube.rewrite import rewrite
 from activities.kube.tokens import revoke_tokens
 from activities.kube.volumes import detach, read_attachments
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
