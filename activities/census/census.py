@@ -18,7 +18,7 @@ from temporalio.common import MetricMeter
 from activities.beside import beside
 from activities.census.gauges import Answers, GaugeLabels, Gauges, log
 from activities.census.pools import PoolGauges, PoolTally
-from activities.census.preserved import KeptGauges, KeptTally, blocked
+from activities.census.preserved import PreservedGauges, PreservedTally, blocked
 from activities.deps import Deps
 from activities.temporal.workflows import CLASS, MACHINE, POOL
 from resources import attributes
@@ -47,7 +47,7 @@ class Tally:
         self.asked: dict[str, GaugeLabels] = {}
         """Classes that can report on their machines: workflow id to cluster and name."""
         self.pools = PoolTally()
-        self.kept = KeptTally()
+        self.preserved = PreservedTally()
         self.asked_pools: list[str] = []
         """Their workflow ids."""
 
@@ -69,7 +69,7 @@ class Tally:
             return
         self.machines[(*place, why)] += 1
         pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
-        self.kept.add(found.id, cluster, pool, phase, reason, until)
+        self.preserved.add(found.id, cluster, pool, phase, reason, until)
         deadline = said.get(attributes.DEADLINE)
         # It is added even when it is 0, so that the series is there before an alert needs it. A deadline in the past
         # has struck; the attribute is written again with the machine's next news.
@@ -110,7 +110,7 @@ class Census:
         )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
-        self.kept = KeptGauges(deps.meter)
+        self.preserved = PreservedGauges(deps.meter)
         self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
         self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
 
@@ -120,8 +120,8 @@ class Census:
         tally = Tally(datetime.now(UTC))
         async for found in self.deps.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
             tally.add(found)
-        tally.kept.add_drains(await blocked(self.deps.client, sorted(tally.kept.draining)))
-        self.kept.show(tally.kept)
+        tally.preserved.add_drains(await blocked(self.deps.client, sorted(tally.preserved.draining)))
+        self.preserved.show(tally.preserved)
         self.machines.show(tally.machines)
         self.near.show(tally.near)
         self.classes.show(tally.classes)

@@ -20,7 +20,7 @@ DRAIN = "drain_node"
 RUNNING, BLOCKED = "running", "blocked"
 
 
-class KeptTally:
+class PreservedTally:
     """Machines by labels at one moment, for one gauge each. Clusters with machines are counted even as 0, so that a
     series is there before an alert needs it."""
 
@@ -50,7 +50,7 @@ def _drain(cluster: str, state: str) -> GaugeLabels:
     return (("cluster", cluster), ("state", state))
 
 
-class KeptGauges:
+class PreservedGauges:
     def __init__(self, meter: MetricMeter) -> None:
         self.preserved = Gauges(
             meter.create_gauge("hostler_machines_preserved", "Preserved machines by pool and phase")
@@ -62,7 +62,7 @@ class KeptGauges:
         )
         self.drains = Gauges(meter.create_gauge("hostler_drains", "Drains, running or blocked"))
 
-    def show(self, tally: KeptTally) -> None:
+    def show(self, tally: PreservedTally) -> None:
         self.preserved.show(tally.preserved)
         self.ends.show(tally.ends)
         self.drains.show(tally.drains)

@@ -102,7 +102,7 @@ def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) ->
     has caused, or what it keeps from being deleted."""
     node = s.node.name if s.node else ""
     then = ", then ask again" if timed else ""
-    if value == PreserveValue.FALSE and kept_failed(s):
+    if value == PreserveValue.FALSE and preserved_failed(s):
         then = "; it has Failed, so its VM is deleted then"
     return (
         f"node {node} carries the annotation preserve={there}, which is stronger; change it there: "
@@ -150,6 +150,6 @@ def can_be_extended(s: MachineState) -> bool:
     return s.deletion is None and s.status.preserve.expiry_time is not None
 
 
-def kept_failed(s: MachineState) -> bool:
+def preserved_failed(s: MachineState) -> bool:
     """Whether the end of its preservation deletes its VM."""
     return s.status.phase is Phase.FAILED and s.status.preserve.expiry_time is not None

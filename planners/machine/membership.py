@@ -41,7 +41,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         message=message,
         asks=s.asks_permit,
         drained=s.status.phase is Phase.FAILED and is_drained(s),
-        keep=keep_of(s),
+        keep=wish_of(s),
         preserved_until=s.status.preserve.expiry_time,
         preserved_by=s.status.preserve.source,
         priority=priority_in(s.node.annotations) if s.node else None,
@@ -107,7 +107,7 @@ def has_vm(s: MachineState) -> bool:
     return s.status.provider_id is not None and not lost and not _seen_gone(s)
 
 
-def keep_of(s: MachineState) -> PreserveWish:
+def wish_of(s: MachineState) -> PreserveWish:
     p = s.status.preserve
     if s.status.phase is not Phase.FAILED or not is_drained(s) or p.expiry_time is not None or s.deletion is not None:
         return PreserveWish.UNDECIDED

@@ -41,7 +41,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         preserved_until=report.preserved_until,
         preserved_by=report.preserved_by,
         keep=report.keep,
-        kept=_kept(member, report),
+        granted=_granted(member, report),
         released=_released(member, report),
         deleting=member.deleting and not _refused(member, report),
         repair=member.repair and not _refused(member, report),
@@ -66,20 +66,21 @@ def _trouble(member: Member, report: MemberReport) -> Trouble:
     return member.trouble if going and member.trouble is Trouble.GONE else report.trouble
 
 
-def _kept(member: Member, report: MemberReport) -> PreservedBy:
+def _granted(member: Member, report: MemberReport) -> PreservedBy:
     """The pool's word stays until the machine is preserved, or no longer can be: it is no longer Failed, leaves, or is
     not to be preserved. A word on request counts only while somebody asks for it: otherwise it would be a slot that
     nobody has granted."""
     open_still = report.phase is Phase.FAILED and report.preserved_until is None and report.vm is not Vm.GONE
-    withdrawn = member.kept is PreservedBy.ASKED and report.keep is PreserveWish.SLOT
-    return member.kept if open_still and report.keep is not PreserveWish.NEVER and not withdrawn else PreservedBy.NOBODY
+    withdrawn = member.granted is PreservedBy.ASKED and report.keep is PreserveWish.SLOT
+    stands = open_still and report.keep is not PreserveWish.NEVER and not withdrawn
+    return member.granted if stands else PreservedBy.NOBODY
 
 
 def _released(member: Member, report: MemberReport) -> Released:
     """Stays until the machine goes, or until the pool no longer preserves it, because it is well again or somebody asks
     for it."""
     still = report.phase is Phase.FAILED and report.preserved_by is not PreservedBy.ASKED
-    about_to_be = _kept(member, report) is PreservedBy.AUTO
+    about_to_be = _granted(member, report) is PreservedBy.AUTO
     return member.released if still and (about_to_be or report.preserved_until is not None) else Released.NO
 
 

@@ -30,7 +30,7 @@ def preserved(member: Member, now: datetime) -> bool:
     """Whether it is preserved or about to be. A machine whose slot was taken, or whose VM is gone, no longer is."""
     until = member.preserved_until
     there = member.vm is not Vm.GONE
-    return there and not member.released and (bool(member.kept) or (until is not None and now < until))
+    return there and not member.released and (bool(member.granted) or (until is not None and now < until))
 
 
 def deletion_key(name: str, member: Member, now: datetime) -> DeletionKey:
@@ -40,7 +40,7 @@ def deletion_key(name: str, member: Member, now: datetime) -> DeletionKey:
     kept = preserved(member, now)
     return (
         kept,
-        kept and PreservedBy.AUTO not in (member.kept, member.preserved_by),
+        kept and PreservedBy.AUTO not in (member.granted, member.preserved_by),
         member.preserved_until if kept and member.preserved_until else _NEVER,
         member.priority,
         member.marked or _NEVER,

@@ -45,7 +45,7 @@ def _carried_out(observed: ObservedPool, made: Plan, now: datetime, numbers: Ite
             case Delete():
                 members |= {n: members[n]._replace(deleting=True) for n in step.names}
             case GrantPreservation():
-                members |= {n: members[n]._replace(kept=step.by) for n in step.names}
+                members |= {n: members[n]._replace(granted=step.by) for n in step.names}
             case TakeSlots():
                 members |= {n: members[n]._replace(deleting=True) for n in step.names}
             case GrantPermit():

@@ -11,9 +11,9 @@ are, and what takes one away may take the next.
 from __future__ import annotations
 
 from planners.pool import progress
-from planners.pool.keep import no_slot
 from planners.pool.order import in_deletion_order
 from planners.pool.pace import backing_off, dead
+from planners.pool.preservation import no_slot
 from planners.pool.steps import GrantPermit, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some

@@ -142,7 +142,7 @@ class Draft:
             case Delete(names=names, repair=repair, permitted=permitted):
                 self._see(names, deleting=True, repair=repair, **({"permit": Permit.GRANTED} if permitted else {}))
             case GrantPreservation(names=names, by=by):
-                self._see(names, kept=by)
+                self._see(names, granted=by)
             case TakeSlots(names=names):
                 self._see(names, released=Released.TOLD)
             case _:

@@ -91,8 +91,8 @@ async def test_two_that_ask_in_one_task_get_one_slot(idle: Pool) -> None:
     for name in (one, two):
         await idle.report(name, seq=50, **FAILED, keep=PreserveWish.SLOT)
     async with idle.worker():
-        found = await idle.when(lambda s: any(m.kept for m in s.members.values()), "one is kept")
-        kept = {n: (m.kept, m.deleting, m.repair) for n, m in found.members.items() if n in (one, two)}
+        found = await idle.when(lambda s: any(m.granted for m in s.members.values()), "one is kept")
+        kept = {n: (m.granted, m.deleting, m.repair) for n, m in found.members.items() if n in (one, two)}
         assert sorted(kept.values()) == [(PreservedBy.NOBODY, True, True), (AUTO, False, False)]
         (first,) = [n for n in kept if kept[n][0]]
         await idle.until_heard(first, "preserve_granted")
@@ -317,7 +317,7 @@ async def test_a_refusal_that_was_on_its_way_when_the_pool_decided(pool: Pool) -
     await fail(pool, name)
     await pool.when(lambda s: s.members[name].repair, "to be deleted")
     await pool.be(name, habits=[ASKED_LATE], keep=PreserveWish.ASKED)
-    found = await pool.when(lambda s: s.members[name].kept, "granted")
+    found = await pool.when(lambda s: s.members[name].granted, "granted")
     assert not found.members[name].deleting
     hold.set()
     await preserved(pool, name)
@@ -347,7 +347,7 @@ async def test_a_person_s_deletion_is_not_taken_back(pool: Pool) -> None:
     await pool.until_heard(name, "delete")
     await pool.report(name, seq=50, **FAILED, keep=PreserveWish.ASKED)
     found = await pool.when(lambda s: s.members[name].seq == 50, "heard")
-    assert (found.members[name].deleting, found.members[name].kept) == (True, PreservedBy.NOBODY)
+    assert (found.members[name].deleting, found.members[name].granted) == (True, PreservedBy.NOBODY)
     assert await pool.heard(name) == ["delete"]
 
 
@@ -360,7 +360,7 @@ async def test_a_grant_that_could_not_be_told_is_told_again(pool: Pool, temporal
     pool.deeds.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
     await fail(pool, name)
     await pool.waits("PoolCallFailed")
-    assert (await pool.state()).members[name].kept is AUTO, "its slot is taken"
+    assert (await pool.state()).members[name].granted is AUTO, "its slot is taken"
     await temporal.fast_forward(pool.handle, timedelta(minutes=10))
     await preserved(pool, name)
     await pool.rolled_out(3)

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from planners.pool import brake, pace, progress
-from planners.pool.keep import kept, lowered, slots
 from planners.pool.plan import ObservedPool, Plan, complete, plan
+from planners.pool.preservation import lowered, slots, staying_failed
 from planners.pool.repair import in_flight
 from planners.pool.revisions import Wanted, revise, undo
 from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
@@ -236,7 +236,7 @@ class World:
                         self.set(name, permit=Permit.GRANTED)
             case GrantPreservation():
                 for name in step.names:
-                    self.set(name, kept=step.by)
+                    self.set(name, granted=step.by)
             case TakeSlots():
                 for name in step.names:
                     self.set(name, released=Released.TOLD)
@@ -259,9 +259,9 @@ class World:
             self._enter(name, Phase.FAILED, trouble=Trouble.HEALTH)
         elif m.phase is Phase.FAILED and not m.drained:
             self.set(name, drained=True, keep=PreserveWish.ASKED if name in self.asked_for else PreserveWish.SLOT)
-        elif m.kept:
-            self.set(name, preserved_until=EVER, preserved_by=m.kept, keep=PreserveWish.UNDECIDED)
-            self.set(name, kept=PreservedBy.NOBODY, permit=Permit.NONE)
+        elif m.granted:
+            self.set(name, preserved_until=EVER, preserved_by=m.granted, keep=PreserveWish.UNDECIDED)
+            self.set(name, granted=PreservedBy.NOBODY, permit=Permit.NONE)
         elif m.released is Released.TOLD or name in self.expired:
             self._enter(name, Phase.TERMINATING, preserved_until=None, deleting=True)
         elif m.vm is Vm.UNBORN and m.phase is not Phase.FAILED:
@@ -280,7 +280,7 @@ class World:
             or m.phase is Phase.PENDING
             or (m.vm is Vm.UNBORN and m.phase is not Phase.FAILED)
             or (m.phase is Phase.FAILED and not m.drained)
-            or bool(m.kept)
+            or bool(m.granted)
             or bool(m.released)
             or name in self.expired
         )
@@ -325,11 +325,11 @@ class World:
             self.must(view.vms <= most, f"I2: {view.vms} VMs > {most}")
         ours = {n for s in made.steps if isinstance(s, Delete) and s.reason not in CHOSEN_BY_PEOPLE for n in s.names}
         if ours & before and limits.replicas:
-            floor = limits.floor - len(kept(view))  # they count as replicas, and are the last to go (MCM S6)
+            floor = limits.floor - len(staying_failed(view))  # they count as replicas, and are the last to go (MCM S6)
             self.must(len(view.available) >= floor, f"I3: {len(view.available)} available < {floor}")
         self.must(len(in_flight(view)) <= limits.repairs, f"I4: {in_flight(view)} > {limits.repairs}")
         if any(isinstance(s, GrantPreservation) and s.by is PreservedBy.AUTO for s in made.steps):
-            used, most = slots(kept(view)), self.spec.auto_preserve_failed_max
+            used, most = slots(staying_failed(view)), self.spec.auto_preserve_failed_max
             self.must(len(used) <= most, f"slots: {sorted(used)} > {most}")
         self.lowest = min(self.lowest, len(view.available))
 

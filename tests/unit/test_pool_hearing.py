@@ -342,7 +342,7 @@ def test_what_shall_become_of_it_is_what_it_says_last() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kept", "phase", "said", "stays"),
+    ("granted", "phase", "said", "stays"),
     [
         (AUTO, FAILED, {"keep": PreserveWish.SLOT}, AUTO),  # the pool's word is on its way
         (AUTO, FAILED, {"keep": PreserveWish.ASKED}, AUTO),  # somebody asked meanwhile: one slot, not two
@@ -358,9 +358,9 @@ def test_what_shall_become_of_it_is_what_it_says_last() -> None:
     ],
 )
 def test_the_pools_word_that_it_is_preserved(
-    kept: PreservedBy, phase: Phase, said: dict[str, Any], stays: PreservedBy
+    granted: PreservedBy, phase: Phase, said: dict[str, Any], stays: PreservedBy
 ) -> None:
-    assert hear(member(phase=FAILED, kept=kept), report(phase, **said), []).kept is stays
+    assert hear(member(phase=FAILED, granted=granted), report(phase, **said), []).granted is stays
 
 
 @pytest.mark.parametrize("had", [Released.TAKEN, Released.TOLD])
@@ -381,8 +381,8 @@ def test_a_slot_that_was_taken(had: Released, phase: Phase, said: dict[str, Any]
 
 
 def test_a_slot_that_was_taken_before_it_was_reported_stays_so() -> None:
-    heard = hear(member(phase=FAILED, kept=AUTO, released=Released.TAKEN), report(FAILED, **PRESERVED), [])
-    assert (heard.kept, heard.released) == (NOBODY, Released.TAKEN)
+    heard = hear(member(phase=FAILED, granted=AUTO, released=Released.TAKEN), report(FAILED, **PRESERVED), [])
+    assert (heard.granted, heard.released) == (NOBODY, Released.TAKEN)
 
 
 REFUSALS: list[tuple[str, Phase, dict[str, Any], bool]] = [

@@ -27,8 +27,8 @@ from planning import (
 )
 from poolkit import EPOCH, World, member, run, spec
 
-from planners.pool.keep import changed, given_back, lowered
 from planners.pool.plan import Plan
+from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Delete
 from planners.pool.view import ObservedPool, View
@@ -70,7 +70,7 @@ SLOTS: list[tuple[str, int, dict[str, Member], list[str], list[str]]] = [
         ["a"],
         [],
     ),
-    ("granted, and not said yet", 1, {"k": drained(kept=AUTO, age=9), "a": drained()}, [], ["a"]),
+    ("granted, and not said yet", 1, {"k": drained(granted=AUTO, age=9), "a": drained()}, [], ["a"]),
     ("use case 4: a slot that was taken is free", 1, {"k": kept(released=Released.TOLD), "a": drained()}, ["a"], []),
     ("one on its way out has none", 1, {"k": kept(deleting=True), "a": drained()}, ["a"], []),
     ("one whose VM is gone has none", 1, {"k": kept(vm=Vm.GONE), "a": drained()}, ["a"], ["k"]),
@@ -117,12 +117,12 @@ def test_the_slot_is_taken_in_the_plan_itself() -> None:
     """Two ask in the same task: what the first plan granted counts for the next one, reported or not."""
     members = pool(0, 4) | {"a": drained()}
     assert preserving(look(members, limited(1)), AUTO) == ["a"]
-    members |= {"a": drained(kept=AUTO), "b": drained()}
+    members |= {"a": drained(granted=AUTO), "b": drained()}
     assert both(look(members, limited(1))) == ([], ["b"])
 
 
 def test_a_decision_carried_out_comes_to_nothing() -> None:
-    members = pool(0, 3) | {"a": drained(kept=AUTO), "b": kept(ASKED)}
+    members = pool(0, 3) | {"a": drained(granted=AUTO), "b": kept(ASKED)}
     made = look(members, limited(1))
     assert (made.steps, waits(made), made.complete) == ((), {"FailedPreserved"}, True)
 
@@ -130,14 +130,14 @@ def test_a_decision_carried_out_comes_to_nothing() -> None:
 # -- what they count for ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("staying", [kept(), drained(kept=AUTO)], ids=["preserved", "granted"])
+@pytest.mark.parametrize("staying", [kept(), drained(granted=AUTO)], ids=["preserved", "granted"])
 def test_point_9_they_count_as_replicas(staying: Member) -> None:
     made = look(pool(0, 2) | {"k": staying}, limited(1, 3))
     assert (created(made), deleted(made), made.complete) == (0, [], True)
     assert created(look(pool(0, 2) | {"k": staying}, limited(1, 4))) == 1
 
 
-@pytest.mark.parametrize("staying", [kept(ASKED), drained(kept=ASKED)], ids=["preserved", "granted"])
+@pytest.mark.parametrize("staying", [kept(ASKED), drained(granted=ASKED)], ids=["preserved", "granted"])
 def test_s4_s6_they_are_the_last_to_go(staying: Member) -> None:
     members = {"run": member(2), "k": staying}
     assert deleted(look(members, limited(1, 1))) == ["run"]
@@ -151,7 +151,7 @@ def test_one_whose_slot_was_taken_is_the_first_to_go() -> None:
 
 def test_they_are_neither_a_storm_nor_a_repair_in_flight() -> None:
     """mcm.md §5: otherwise two preserved machines would stop every repair for three days."""
-    members = pool(0, 2) | {"k1": kept(), "k2": drained(kept=AUTO), "ill": asking()}
+    members = pool(0, 2) | {"k1": kept(), "k2": drained(granted=AUTO), "ill": asking()}
     made = look(members, limited(2))
     assert granted(made) == ["ill"]
     assert "TooManyUnhealthy" in waits(look(members | {"u": member(2, U), "v": member(2, U)}, limited(2, 7)))
@@ -183,7 +183,7 @@ OVERRIDING: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("seen", "given", "reason"), [r[1:] for r in OVERRIDING], ids=[r[0] for r in OVERRIDING])
 def test_no_failed_machine_stays(seen: dict[str, Any], given: dict[str, Any], reason: str) -> None:
     """None does, whether it was preserved before or fails now, whoever asked for it."""
-    failed = {"a": drained(PreserveWish.ASKED), "b": drained(), "k": kept(ASKED), "l": drained(kept=AUTO)}
+    failed = {"a": drained(PreserveWish.ASKED), "b": drained(), "k": kept(ASKED), "l": drained(granted=AUTO)}
     olds = pool(seen.pop("old", 0), 2)
     made = look(olds | failed, limited(9, **{"replicas": len(olds) + 4, **given}), **seen)
     assert (preserving(made, ASKED), preserving(made, AUTO)) == ([], [])
@@ -231,7 +231,7 @@ def test_in_a_paused_cluster_nothing_is_granted_and_nobody_is_deleted() -> None:
 MARKED: list[tuple[str, Member, list[str]]] = [
     ("a mark alone", kept(ASKED, marked=EPOCH), []),
     ("of one in a slot", kept(marked=EPOCH), []),
-    ("granted", drained(kept=ASKED, marked=EPOCH), []),
+    ("granted", drained(granted=ASKED, marked=EPOCH), []),
     ("Running", member(2, marked=EPOCH, preserved_until=at(99), preserved_by=ASKED), []),
     ("removed by name", kept(ASKED, marked=EPOCH, removed=True), ["k"]),
     ("its time is over", kept(ASKED, marked=EPOCH, preserved_until=at(0)), ["k"]),
@@ -265,7 +265,7 @@ def test_what_failed_may_refuse(one: Member, reason: str) -> None:
 
 
 def test_what_is_too_much_may_not() -> None:
-    made = look({"a": drained(kept=ASKED), "b": member(2)}, limited(0, 1))
+    made = look({"a": drained(granted=ASKED), "b": member(2)}, limited(0, 1))
     assert [(s.names, s.repair) for s in made.steps if isinstance(s, Delete)] == [(("b",), False)]
 
 
@@ -297,7 +297,7 @@ LOWERED: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
         1,
         ["a2"],
     ),
-    ("granted a moment ago", {"k": drained(kept=AUTO, age=9)} | of_age(1), 2, 1, ["k"]),
+    ("granted a moment ago", {"k": drained(granted=AUTO, age=9)} | of_age(1), 2, 1, ["k"]),
     ("already taken", {"k": kept(released=Released.TOLD, age=9)} | of_age(1), 1, 0, ["a1"]),
     ("a Running one has no slot", {"k": kept(age=9)._replace(phase=Phase.RUNNING)} | of_age(1), 1, 0, ["a1"]),
 ]
@@ -313,7 +313,7 @@ GIVEN_BACK: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
     ("the last that was chosen first", of_age(1, 2, released=Released.TAKEN), 0, 1, ["a1"]),
     ("as many as there is room for", of_age(1, released=Released.TAKEN) | of_age(2, by=ASKED), 0, 1, []),
     ("it knows already", of_age(1, released=Released.TOLD), 0, 1, []),
-    ("granted", {"k": drained(kept=AUTO, released=Released.TAKEN)}, 0, 1, ["k"]),
+    ("granted", {"k": drained(granted=AUTO, released=Released.TAKEN)}, 0, 1, ["k"]),
     ("not raised", of_age(1, released=Released.TAKEN), 1, 1, []),
 ]
 
@@ -328,7 +328,7 @@ def test_whose_slots_are_given_back(members: dict[str, Member], former: int, mos
 
 
 def test_they_are_told_once_and_when_they_know_that_they_are_preserved() -> None:
-    due = {"k": kept(released=Released.TAKEN), "early": drained(kept=AUTO, released=Released.TAKEN)}
+    due = {"k": kept(released=Released.TAKEN), "early": drained(granted=AUTO, released=Released.TAKEN)}
     made = look(pool(0, 3) | due, limited(0))
     assert (taking(made), deleted(made)) == (["k"], []), "they end by themselves"
     assert made.steps[0].message == "Taking 1 slot back (k): autoPreserveFailedMax was lowered to 0"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from poolkit import EPOCH, member, spec
 
 from planners.pool import pace, progress
-from planners.pool.keep import kept, slots
 from planners.pool.order import preserved
 from planners.pool.plan import ObservedPool, Plan, plan
+from planners.pool.preservation import slots, staying_failed
 from planners.pool.repair import in_flight
 from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
 from planners.pool.view import View
@@ -45,7 +45,7 @@ def any_member(chance: random.Random) -> Member:
         drained=pick((True, False)),
         node_marked=pick((True, False)),
         keep=pick(list(PreserveWish)),
-        kept=pick(list(PreservedBy)),
+        granted=pick(list(PreservedBy)),
         released=pick(list(Released)),
         removed=pick((True, False)),
         lasted=pick((True, False)),
@@ -150,7 +150,7 @@ def carry_out(observed: ObservedPool, made: Plan) -> ObservedPool:
                 if step.permitted:
                     whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case GrantPreservation():
-                whole |= {n: whole[n]._replace(kept=step.by) for n in step.names}
+                whole |= {n: whole[n]._replace(granted=step.by) for n in step.names}
             case TakeSlots():
                 whole |= {n: whole[n]._replace(released=Released.TOLD) for n in step.names}
             case GrantPermit():
@@ -271,7 +271,7 @@ def test_slots_are_never_granted_beyond_the_maximum(seed: int) -> None:
     assert all(observed.members[n].drained and observed.members[n].phase is Phase.FAILED for n in by)
     assert all(observed.members[n].keep is not PreserveWish.NEVER for n in by), "`false` is never preserved"
     if PreservedBy.AUTO in by.values():
-        assert len(slots(kept(view))) <= wanted.auto_preserve_failed_max
+        assert len(slots(staying_failed(view))) <= wanted.auto_preserve_failed_max
     if progress.overrides(View(observed, wanted, EPOCH)):
         assert not by
 

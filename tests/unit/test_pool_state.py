@@ -39,7 +39,7 @@ FULL = member(
     template=12,
     seq=345,
     keep=PreserveWish.NEVER,
-    kept=PreservedBy.ASKED,
+    granted=PreservedBy.ASKED,
     released=Released.TOLD,
     repair=True,
     removed=True,
@@ -80,7 +80,7 @@ def test_every_code_is_read_back() -> None:
             preserved_by=chance.choice(list(PreservedBy)),
             deleting=chance.choice([True, False]),
             keep=chance.choice(list(PreserveWish)),
-            kept=chance.choice(list(PreservedBy)),
+            granted=chance.choice(list(PreservedBy)),
             released=chance.choice(list(Released)),
             repair=chance.choice([True, False]),
             removed=chance.choice([True, False]),
@@ -99,7 +99,7 @@ def test_every_code_is_read_back() -> None:
 
 NOT_APART: dict[str, Any] = {
     "keep": PreserveWish.UNDECIDED,
-    "kept": PreservedBy.NOBODY,
+    "granted": PreservedBy.NOBODY,
     "released": Released.NO,
     "repair": False,
     "removed": False,
@@ -113,7 +113,7 @@ def test_what_was_written_before_there_were_slots_is_read() -> None:
     del state["apart"], state["lasted"], state["contradicted"]
     (found,) = read(state).values()
     assert (found.preserved_by, found.deleting, found.node_marked, found.seq) == (PreservedBy.ASKED, True, False, 345)
-    assert (found.keep, found.kept, found.released) == (PreserveWish.UNDECIDED, PreservedBy.NOBODY, Released.NO)
+    assert (found.keep, found.granted, found.released) == (PreserveWish.UNDECIDED, PreservedBy.NOBODY, Released.NO)
     assert (found.repair, found.removed) == (False, False)
     assert (written({"m": found})["members"], written({"m": found})["apart"]) == ({"m": BEFORE}, [])
 

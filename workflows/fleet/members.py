@@ -157,7 +157,7 @@ def again(f: FleetEntity) -> None:
     if asked := [n for n in going if n not in unheard]:
         repair(f, asked, "")
     for by, why in ((PreservedBy.ASKED, "somebody asked for it"), (PreservedBy.AUTO, "a slot is free")):
-        if granted := [n for n, m in there.items() if m.kept is by and m.stays and not m.leaving]:
+        if granted := [n for n, m in there.items() if m.granted is by and m.stays and not m.leaving]:
             preserve(f, granted, by, why)
     if released := [n for n, m in there.items() if m.released is Released.TOLD and not m.leaving]:
         take_slots(f, released, "autoPreserveFailedMax was lowered")

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.entity import unheard
-from workflows.machine.entity import KEPT, MachineEntity, NodeCall, reason_of
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, NodeCall, reason_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.preserve import PreserveActivities
@@ -64,7 +64,7 @@ def uncordons(m: MachineEntity) -> bool:
 
 def step(m: MachineEntity) -> bool:
     """Decides, and carries it out. Returns whether something has changed: then the caller asks again."""
-    _keep_node(m)
+    _tend_node(m)
     decision = _decide(m)
     match decision:
         case Preserve():
@@ -76,7 +76,7 @@ def step(m: MachineEntity) -> bool:
         case Protect():
             p = m.status.preserve
             p.node_due = True
-            _keep_node(m)
+            _tend_node(m)
         case Warn():
             m.status.preserve.warned = True
             m.note("PreservationEnds", decision.message)
@@ -171,7 +171,7 @@ def _end(m: MachineEntity, decision: End) -> None:
         uncordon=p.uncordon,
         granted=PreservedBy.NOBODY if was else p.granted,  # a given slot is not for a machine that somebody asked for
     )
-    for name in KEPT:
+    for name in PRESERVATION_TIMES:
         m.deadlines.pop(name, None)
     if decision.terminate and m.s.deletion is None:
         m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
@@ -179,7 +179,7 @@ def _end(m: MachineEntity, decision: End) -> None:
         m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
     m.note(decision.reason, decision.message)
     m.tell()
-    _keep_node(m)
+    _tend_node(m)
 
 
 def _recover(m: MachineEntity, decision: Recover) -> None:
@@ -226,7 +226,7 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
 # -- the Node ---------------------------------------------------------------------------------------------------------
 
 
-def _keep_node(m: MachineEntity) -> None:
+def _tend_node(m: MachineEntity) -> None:
     """Takes the answer of the call that is over, and begins the one that is due, without waiting for either."""
     p = m.status.preserve
     if m.due("protect"):

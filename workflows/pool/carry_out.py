@@ -35,7 +35,7 @@ def carry_out(p: PoolEntity, step: Step) -> None:
         case Delete():
             _delete(p, step)
         case GrantPreservation(names=names, by=by, message=message):
-            _change(p, names, kept=by)
+            _change(p, names, granted=by)
             members.preserve(p, names, by, message)
         case TakeSlots(names=names, message=message):
             _change(p, names, released=Released.TOLD)
