@@ -210,7 +210,7 @@ class Stuck(Exception):
     """The worker cannot finish a workflow task, or cannot evict a workflow from its cache."""
 
 
-class Health:
+class HealthServer:
     """`/healthz`: the event loop runs, no worker has failed, no slot is lost. `/readyz`: Temporal also answers."""
 
     def __init__(self, workers: Sequence[Worker], tasks: Tasks) -> None:
@@ -231,7 +231,7 @@ class Health:
 
 
 @contextlib.asynccontextmanager
-async def health_server(address: str | None, health: Health) -> AsyncIterator[None]:
+async def health_server(address: str | None, health: HealthServer) -> AsyncIterator[None]:
     if address is None:
         yield
         return
@@ -303,7 +303,7 @@ async def serve(settings: Settings) -> None:
     tasks = Tasks()
     async with (
         running(client, settings, tasks=tasks) as workers,
-        health_server(settings.worker.health, Health(workers, tasks)),
+        health_server(settings.worker.health, HealthServer(workers, tasks)),
     ):
         print("worker ready:", ", ".join(w.task_queue for w in workers), flush=True)
         watch = asyncio.create_task(lost(tasks, runtime.metric_meter))

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from temporalio import activity
 
 
-class Clock:
+class ServerClock:
     """The server's time, taken at the beginning of an attempt. It may run behind by the moment that the task was on its
     way, which makes a lag window longer, never shorter."""
 

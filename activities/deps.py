@@ -18,7 +18,7 @@ from temporalio.runtime import Runtime
 from temporalio.service import RPCError, RPCStatusCode
 
 from activities.accounts import Blocking, Cloud
-from activities.kube.client import Clusters
+from activities.kube.client import ApiServers
 from activities.metered import MeteredDriver
 from activities.places import Places
 from activities.secrets import SecretMissing, Secrets
@@ -45,7 +45,7 @@ class Deps:
         self.meter: MetricMeter = (client.service_client.config.runtime or Runtime.default()).metric_meter
         """The client's runtime's meter, so that our metrics stand beside Temporal's own, without labels of an
         activity."""
-        self.clusters = Clusters(settings)
+        self.clusters = ApiServers(settings)
         self.secrets = Secrets(settings, self.clusters)
         self.uses: dict[tuple[str, str, str, str], tuple[str, str]] = {}
         """What this worker has told clusters (announce.py): cluster, class, provider and scope, to the life of the

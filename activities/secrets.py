@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from activities.kube.client import Clusters, secret_path
+from activities.kube.client import ApiServers, secret_path
 from resources.machine.manifest import SecretRef
 from resources.names import is_name
 from resources.settings import Settings, SettingsError
@@ -39,7 +39,7 @@ class SecretData(BaseModel):
 
 
 class Secrets:
-    def __init__(self, settings: Settings, clusters: Clusters) -> None:
+    def __init__(self, settings: Settings, clusters: ApiServers) -> None:
         self._settings = settings
         self._clusters = clusters
 

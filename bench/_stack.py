@@ -24,7 +24,7 @@ import yaml
 from temporalio.client import Client
 from temporalio.service import RPCError
 
-from activities.kube.client import Clusters, secret_path
+from activities.kube.client import ApiServers, secret_path
 from resources.converter import data_converter
 from resources.manifests import Loaded, load_manifests
 from resources.settings import Settings, load_settings
@@ -175,7 +175,7 @@ async def _plant_secret(settings: Settings, manifests: Loaded) -> None:
     (secret,) = manifests.secrets
     values = {key: value.decode() for key, value in secret.plain().items()}
     body = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret.metadata.name}, "stringData": values}
-    clusters = Clusters(settings)
+    clusters = ApiServers(settings)
     try:
         await (await clusters.get(CLUSTER)).create(secret_path(secret.metadata.namespace), body)
     finally:

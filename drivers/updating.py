@@ -15,7 +15,7 @@ from resources.clouds import Tags
 
 
 @dataclass
-class Target:
+class UpdateTarget:
     """A resource of the machine that is to be updated, and what becomes of it."""
 
     id: str
@@ -34,7 +34,7 @@ class Target:
         return ResourceUpdate(id=self.id, kind=self.kind, changed=self.changed, error=error)
 
 
-def answer(targets: Iterable[Target], errors: Sequence[DriverError] = ()) -> UpdateMachineResponse:
+def answer(targets: Iterable[UpdateTarget], errors: Sequence[DriverError] = ()) -> UpdateMachineResponse:
     """The answer for resources that were changed or failed. `errors` belong to no single resource, such as reads.
 
     Raises PartialUpdate when there was any error.

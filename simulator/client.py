@@ -53,7 +53,7 @@ _GROUPS = {
 _PREFIX = {plural: prefix for prefix, plurals in _GROUPS.items() for plural in plurals}
 
 
-class ApiError(Exception):
+class CallError(Exception):
     """An answer that is not a success, or no answer at all (status 0, reason Unreachable)."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -195,7 +195,7 @@ class KubeClient:
                     raise _error(response.status, text)
                 return dict(json.loads(text))
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as e:
-            raise ApiError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
+            raise CallError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
 
     async def watch(
         self, resource: str, resource_version: str, namespace: str | None = None, **params: str
@@ -228,7 +228,7 @@ class KubeClient:
                     for line in lines:
                         yield _event(line)
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as e:
-            raise ApiError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
+            raise CallError(0, "Unreachable", f"{self.server}: {e or type(e).__name__}") from None
 
 
 def object_path(resource: str, name: str | None = None, namespace: str | None = None, sub: str | None = None) -> str:
@@ -329,13 +329,13 @@ def _event(line: bytes) -> WatchEvent:
     event = json.loads(line)
     if event["type"] == "ERROR":
         status = event["object"]
-        raise ApiError(int(status.get("code", 500)), str(status.get("reason", "")), str(status.get("message", "")))
+        raise CallError(int(status.get("code", 500)), str(status.get("reason", "")), str(status.get("message", "")))
     return WatchEvent(event["type"], event["object"])
 
 
-def _error(status: int, text: bytes) -> ApiError:
+def _error(status: int, text: bytes) -> CallError:
     try:
         body = json.loads(text)
-        return ApiError(status, str(body.get("reason", "")), str(body.get("message", "")))
+        return CallError(status, str(body.get("reason", "")), str(body.get("message", "")))
     except (ValueError, AttributeError):
-        return ApiError(status, "", text.decode(errors="replace")[:200])
+        return CallError(status, "", text.decode(errors="replace")[:200])

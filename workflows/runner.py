@@ -73,7 +73,7 @@ class Runner(SandboxedWorkflowRunner):
     def create_instance(self, det: WorkflowInstanceDetails) -> WorkflowInstance:
         det = replace(det, interceptor_classes=[*det.interceptor_classes, Inbound])
         instance = super().create_instance(det)
-        activate, clock = instance.activate, Clock()
+        activate, clock = instance.activate, WorkflowClock()
 
         def guarded(act: WorkflowActivation) -> WorkflowActivationCompletion:
             evicts = any(job.HasField("remove_from_cache") for job in act.jobs)
@@ -95,7 +95,7 @@ def _no_context(command_info: object) -> None:
     return None
 
 
-class Clock:
+class WorkflowClock:
     """The clock of one workflow in a worker's cache: more history always comes with a later time."""
 
     def __init__(self) -> None:

@@ -16,9 +16,9 @@ from temporalio.client import WorkflowExecution
 from temporalio.common import MetricMeter
 
 from activities.beside import beside
-from activities.census.gauges import Answers, Gauges, Labels, log
+from activities.census.gauges import Answers, GaugeLabels, Gauges, log
 from activities.census.pools import PoolGauges, PoolTally
-from activities.census.preserved import KeptGauges, KeptTally, blocked
+from activities.census.preserved import PreservedGauges, PreservedTally, blocked
 from activities.deps import Deps
 from activities.temporal.workflows import CLASS, MACHINE, POOL
 from resources import attributes
@@ -39,15 +39,15 @@ class Tally:
 
     def __init__(self, now: datetime) -> None:
         self.now = now
-        self.machines: Counter[Labels] = Counter()
-        self.near: Counter[Labels] = Counter()
-        self.classes: Counter[Labels] = Counter()
-        self.users: Counter[Labels] = Counter()
-        self.unfinished: Counter[Labels] = Counter()
-        self.asked: dict[str, Labels] = {}
+        self.machines: Counter[GaugeLabels] = Counter()
+        self.near: Counter[GaugeLabels] = Counter()
+        self.classes: Counter[GaugeLabels] = Counter()
+        self.users: Counter[GaugeLabels] = Counter()
+        self.unfinished: Counter[GaugeLabels] = Counter()
+        self.asked: dict[str, GaugeLabels] = {}
         """Classes that can report on their machines: workflow id to cluster and name."""
         self.pools = PoolTally()
-        self.kept = KeptTally()
+        self.preserved = PreservedTally()
         self.asked_pools: list[str] = []
         """Their workflow ids."""
 
@@ -69,13 +69,13 @@ class Tally:
             return
         self.machines[(*place, why)] += 1
         pool, until = said.get(attributes.POOL, ""), said.get(attributes.PRESERVED_UNTIL)
-        self.kept.add(found.id, cluster, pool, phase, reason, until)
+        self.preserved.add(found.id, cluster, pool, phase, reason, until)
         deadline = said.get(attributes.DEADLINE)
         # It is added even when it is 0, so that the series is there before an alert needs it. A deadline in the past
         # has struck; the attribute is written again with the machine's next news.
         self.near[place] += deadline is not None and self.now <= deadline <= self.now + NEAR
 
-    def add_progress(self, of: Labels, progress: ClassProgress) -> None:
+    def add_progress(self, of: GaugeLabels, progress: ClassProgress) -> None:
         for state, reason, number in progress.states:
             self.users[(*of, ("state", str(state)), ("reason", reason))] += number
         since = progress.unfinished_since
@@ -110,7 +110,7 @@ class Census:
         )
         self.time = deps.meter.create_gauge("hostler_census_timestamp_seconds", "Unix time of the last census")
         self.pools = PoolGauges(deps.meter)
-        self.kept = KeptGauges(deps.meter)
+        self.preserved = PreservedGauges(deps.meter)
         self._classes = Answers(deps, "progress", ClassProgress, "hostler_class_machines")
         self._pools = Answers(deps, "summary", PoolSummary, "hostler_pool_machines")
 
@@ -120,8 +120,8 @@ class Census:
         tally = Tally(datetime.now(UTC))
         async for found in self.deps.client.list_workflows(self.query, page_size=PAGE, rpc_timeout=PAGE_TIMEOUT):
             tally.add(found)
-        tally.kept.add_drains(await blocked(self.deps.client, sorted(tally.kept.draining)))
-        self.kept.show(tally.kept)
+        tally.preserved.add_drains(await blocked(self.deps.client, sorted(tally.preserved.draining)))
+        self.preserved.show(tally.preserved)
         self.machines.show(tally.machines)
         self.near.show(tally.near)
         self.classes.show(tally.classes)

@@ -20,7 +20,7 @@ ASKED_AT_ONCE = 10
 """Workflows asked at once. One that is not in a worker's cache is replayed for its answer."""
 TIMEOUT = timedelta(seconds=10)
 
-Labels = tuple[tuple[str, str], ...]
+GaugeLabels = tuple[tuple[str, str], ...]
 T = TypeVar("T")
 
 
@@ -30,9 +30,9 @@ class Gauges:
 
     def __init__(self, gauge: MetricGauge) -> None:
         self._gauge = gauge
-        self._shown: set[Labels] = set()
+        self._shown: set[GaugeLabels] = set()
 
-    def show(self, counted: Counter[Labels]) -> None:
+    def show(self, counted: Counter[GaugeLabels]) -> None:
         for labels in self._shown - set(counted):
             self._gauge.set(0, dict(labels))
         for labels, number in counted.items():

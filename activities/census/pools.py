@@ -6,7 +6,7 @@ from collections import Counter
 
 from temporalio.common import MetricMeter
 
-from activities.census.gauges import Gauges, Labels
+from activities.census.gauges import GaugeLabels, Gauges
 from resources.pool.intents import PoolSummary
 
 
@@ -14,14 +14,14 @@ class PoolTally:
     """Pools by labels at one moment, for one gauge each."""
 
     def __init__(self) -> None:
-        self.pools: Counter[Labels] = Counter()
-        self.replicas: Counter[Labels] = Counter()
-        self.machines: Counter[Labels] = Counter()
-        self.repairs: Counter[Labels] = Counter()
-        self.old: Counter[Labels] = Counter()
-        self.waiting: Counter[Labels] = Counter()
-        self.preserved: Counter[Labels] = Counter()
-        self.slots: Counter[Labels] = Counter()
+        self.pools: Counter[GaugeLabels] = Counter()
+        self.replicas: Counter[GaugeLabels] = Counter()
+        self.machines: Counter[GaugeLabels] = Counter()
+        self.repairs: Counter[GaugeLabels] = Counter()
+        self.old: Counter[GaugeLabels] = Counter()
+        self.waiting: Counter[GaugeLabels] = Counter()
+        self.preserved: Counter[GaugeLabels] = Counter()
+        self.slots: Counter[GaugeLabels] = Counter()
 
     def add(self, s: PoolSummary) -> None:
         of = (("cluster", s.cluster), ("pool", s.name))

@@ -12,7 +12,7 @@ from temporalio.client import Client
 from temporalio.common import MetricMeter
 from temporalio.service import RPCError, RPCStatusCode
 
-from activities.census.gauges import ASKED_AT_ONCE, TIMEOUT, Gauges, Labels
+from activities.census.gauges import ASKED_AT_ONCE, TIMEOUT, GaugeLabels, Gauges
 
 DRAINING = "Draining"
 """The reason of a machine whose Node is being drained (workflows.machine.terminate)."""
@@ -20,14 +20,14 @@ DRAIN = "drain_node"
 RUNNING, BLOCKED = "running", "blocked"
 
 
-class KeptTally:
+class PreservedTally:
     """Machines by labels at one moment, for one gauge each. Clusters with machines are counted even as 0, so that a
     series is there before an alert needs it."""
 
     def __init__(self) -> None:
-        self.preserved: Counter[Labels] = Counter()
-        self.ends: Counter[Labels] = Counter()
-        self.drains: Counter[Labels] = Counter()
+        self.preserved: Counter[GaugeLabels] = Counter()
+        self.ends: Counter[GaugeLabels] = Counter()
+        self.drains: Counter[GaugeLabels] = Counter()
         self.draining: dict[str, str] = {}
         """Workflow id to cluster."""
 
@@ -46,11 +46,11 @@ class KeptTally:
             self.drains[_drain(self.draining[workflow_id], BLOCKED if held_up else RUNNING)] += 1
 
 
-def _drain(cluster: str, state: str) -> Labels:
+def _drain(cluster: str, state: str) -> GaugeLabels:
     return (("cluster", cluster), ("state", state))
 
 
-class KeptGauges:
+class PreservedGauges:
     def __init__(self, meter: MetricMeter) -> None:
         self.preserved = Gauges(
             meter.create_gauge("hostler_machines_preserved", "Preserved machines by pool and phase")
@@ -62,7 +62,7 @@ class KeptGauges:
         )
         self.drains = Gauges(meter.create_gauge("hostler_drains", "Drains, running or blocked"))
 
-    def show(self, tally: KeptTally) -> None:
+    def show(self, tally: PreservedTally) -> None:
         self.preserved.show(tally.preserved)
         self.ends.show(tally.ends)
         self.drains.show(tally.drains)

@@ -19,7 +19,7 @@ from activities.accounts import Cloud
 from activities.base import Activities
 from activities.batch import each
 from activities.boundary import NotYet, last_progress, progress
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.deps import Deps
 from activities.kube.client import KubeError
 from activities.kube.patience import patiently
@@ -89,7 +89,7 @@ class InstancesActivities(Activities):
 
 def _missing_since(before: dict[str, Any]) -> datetime:
     """When the Secret was first missing, over consecutive looks."""
-    return datetime.fromtimestamp(before.get("missingSince", Clock().now().timestamp()), UTC)
+    return datetime.fromtimestamp(before.get("missingSince", ServerClock().now().timestamp()), UTC)
 
 
 def _time(stamp: float | None) -> datetime | None:
@@ -98,7 +98,7 @@ def _time(stamp: float | None) -> datetime | None:
 
 class _Look:
     def __init__(self, deps: Deps, input: InstancesInput, before: dict[str, Any]) -> None:
-        self.deps, self.input, self.clock = deps, input, Clock()
+        self.deps, self.input, self.clock = deps, input, ServerClock()
         self.driver = deps.driver(input.account.provider)
         self.spec = input.account.place
         self.known: dict[str, str] = opened(before["known"]) if "owner" in before else {}

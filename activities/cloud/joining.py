@@ -6,7 +6,7 @@ import asyncio
 
 from temporalio import activity
 
-from activities.kube.client import Clusters, Kube, KubeError, node_path
+from activities.kube.client import ApiServers, Kube, KubeError, node_path
 from activities.kube.looks import labelled_node
 from activities.kube.tokens import keep_token
 from activities.kube.whose import is_of, provider_id_of, ready_status
@@ -19,7 +19,7 @@ EXPIRED = "its bootstrap token has expired with the creation deadline"
 NO_TOKEN = "its bootstrap token was removed by somebody: the VM cannot join any more; delete or recreate the machine"
 
 
-async def why_not_joined(clusters: Clusters, input: StatusInput | VmLookInput, provider_id: str) -> str:
+async def why_not_joined(clusters: ApiServers, input: StatusInput | VmLookInput, provider_id: str) -> str:
     """The reason in words; never an error: the worker of a cloud may lack the right, and it is the VM that is looked
     at."""
     machine = input.target.machine

@@ -12,7 +12,7 @@ from temporalio import activity
 from activities.accounts import Cloud
 from activities.base import Activities
 from activities.boundary import ACCOUNT, NotWanted, NotYet, StillMaking, last_progress, progress, remember
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.cloud.instances import GONE
 from activities.cloud.joining import why_not_joined
 from activities.kube.client import Kube, KubeError, node_path
@@ -51,7 +51,7 @@ from resources.calls.cloud import (
 from resources.calls.machine import StaleNode, Target
 from resources.cluster.accounts import AccountUse
 from resources.errors import ErrorClass
-from resources.machine_class.state import ClassRef, ClassReport, UpdateState
+from resources.machine_class.state import ClassId, ClassReport, UpdateState
 from resources.names import TAG_UID
 
 FIRST_LOOK = timedelta(seconds=1)
@@ -82,7 +82,7 @@ class MachineActivities(Activities):
         "not found" nothing is created (seed 000, triggerCreationFlow). Nothing is created beside a living VM that
         carries its name either; that one is adopted only where it is known to be this workflow's.
         """
-        target, clock = input.target, Clock()
+        target, clock = input.target, ServerClock()
         # Before anything can fail: a corrected class must reach a machine whose creation fails.
         await self._report(input, UpdateState.PENDING, 0, clock.now())
         kube = await self.deps.clusters.get(target.machine.cluster)
@@ -205,7 +205,7 @@ class MachineActivities(Activities):
         Gone means: the cloud says terminated, or found nothing by id and by tag twice, further apart than the lag
         window.
         """
-        target, clock = input.target, Clock()
+        target, clock = input.target, ServerClock()
         account_id = target.account_id or last_progress().get(ACCOUNT, "")
         found = await self._delete(target.model_copy(update={"account_id": account_id}), target.provider_id)
         before: dict[str, str] = last_progress().get(VMS, {})
@@ -236,7 +236,7 @@ class MachineActivities(Activities):
             return
         machine = input.target.machine
         report = ClassReport(user=machine.name, generation=input.generation, applied=applied, state=state, time=time)
-        await report_progress(self.deps.client, ClassRef(cluster=machine.cluster, name=input.class_name), report)
+        await report_progress(self.deps.client, ClassId(cluster=machine.cluster, name=input.class_name), report)
 
     async def _look(self, target: Target, diagnose: bool = False) -> MachineStatus:
         return await self.deps.call(

@@ -13,7 +13,8 @@ from temporalio import activity
 from activities.base import Activities
 from activities.batch import each
 from activities.cluster.protection import protection, protection_patch
-from activities.kube.rewrite import Object, rewrite_if_there
+from activities.kube.client import Object
+from activities.kube.rewrite import rewrite_if_there
 from resources.fleet.membership import MarkNodesInput
 from resources.names import MACHINE_NAME_LABEL, ROLLOUT_TAINT
 

@@ -7,13 +7,13 @@ from typing import Any
 from temporalio import activity
 
 from activities.base import Activities
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.cluster.merge import template_patch
-from activities.kube.client import Kube, KubeError, node_path
+from activities.kube.client import Kube, KubeError, Object, node_path
 from activities.kube.events import tell
 from activities.kube.facts import project
 from activities.kube.looks import find_node, labelled, lease_renewed, nodes_of, our_node, the_node, transitions
-from activities.kube.rewrite import Object, rewrite
+from activities.kube.rewrite import rewrite
 from activities.kube.tokens import revoke_tokens
 from activities.kube.volumes import detach, read_attachments
 from activities.kube.whose import alive, is_of, provider_id_of, ready_status
@@ -32,7 +32,7 @@ from resources.calls.cluster import (
 )
 from resources.clouds import provider_key
 from resources.machine.facts import NodeFacts
-from resources.machine_class.state import ClassRef
+from resources.machine_class.state import ClassId
 from resources.names import INSTANCE_NOT_READY_TAINT, MACHINE_NAME_LABEL
 
 LEFT_NAMED = 10
@@ -102,7 +102,7 @@ class NodeActivities(Activities):
             await kube.delete(node_path(metadata["name"]), {"preconditions": {"uid": metadata["uid"]}})
         await revoke_tokens(kube, input.machine, input.attempts)
         for name in input.classes:
-            await forget_user(self.deps.client, ClassRef(cluster=input.machine.cluster, name=name), input.machine.name)
+            await forget_user(self.deps.client, ClassId(cluster=input.machine.cluster, name=name), input.machine.name)
         return ForgetOutput(left=left)
 
     @activity.defn
@@ -120,7 +120,7 @@ class NodeActivities(Activities):
             return StaleNodeOutput(removed=True, message="it was gone already")
         if not is_of(node, stale.provider_id):
             return StaleNodeOutput(message=f"its providerID is {provider_id_of(node) or 'not set'}")
-        if why := alive(node, await lease_renewed(kube, stale.name), Clock().now(), input.silent_for):
+        if why := alive(node, await lease_renewed(kube, stale.name), ServerClock().now(), input.silent_for):
             return StaleNodeOutput(message=why)
         await _detach(kube, [node])
         seen = {"uid": stale.uid, "resourceVersion": node["metadata"]["resourceVersion"]}

@@ -9,9 +9,10 @@ from temporalio import activity
 
 from activities.base import Activities
 from activities.cluster.protection import protection, protection_patch
+from activities.kube.client import Object
 from activities.kube.events import tell
 from activities.kube.looks import labelled_nodes, our_node
-from activities.kube.rewrite import Object, rewrite_if_there
+from activities.kube.rewrite import rewrite_if_there
 from activities.kube.whose import Whose, whose
 from resources.calls.cluster import PreserveInput, PreserveOutput
 from resources.names import CORDON_ANNOTATION, PRESERVE_ANNOTATION

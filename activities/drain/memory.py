@@ -13,7 +13,7 @@ from pydantic import Field
 from resources.base import Duration, Model
 
 
-class Refused(Model):
+class RefusedEviction(Model):
     """A pod whose eviction was refused."""
 
     words: str
@@ -46,7 +46,7 @@ class Memory(Model):
     """Names of the VM's other Nodes, once they have been looked for."""
     pods: int = 0
     """The largest number of pods so far."""
-    refused: dict[str, Refused] = Field(default_factory=dict)
+    refused: dict[str, RefusedEviction] = Field(default_factory=dict)
     """By the pod's uid, like the moves."""
     moves: dict[str, Move] = Field(default_factory=dict)
     shared: list[str] = Field(default_factory=list)

@@ -13,7 +13,7 @@ from temporalio.exceptions import ApplicationError
 
 from activities.base import Activities
 from activities.boundary import NotYet, last_progress, progress, translated
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.drain import calls
 from activities.drain.memory import Memory
 from activities.drain.sweep import Sweep
@@ -50,7 +50,7 @@ class DrainActivities(Activities):
             raise ApplicationError(e.message, *e.details, type=e.type, non_retryable=True) from None
 
     async def _pass(self, input: DrainInput) -> DrainOutput:
-        clock, attempt = Clock(), activity.info().attempt
+        clock, attempt = ServerClock(), activity.info().attempt
         kube = await self.deps.clusters.get(input.machine.cluster)
         memory = Memory.model_validate(last_progress())
         nodes, unsure = await _nodes(kube, input, memory, attempt)
@@ -108,7 +108,7 @@ def _over(input: DrainInput, output: DrainOutput, unsure: bool) -> DrainOutput:
     )
     if input.force or input.dead or input.again:
         return output.model_copy(update={"left": [*output.left, f"node {input.node_name}: whose it is is not known"]})
-    end = f", not for longer than {moment(input.deadline, Clock().now())}" if input.deadline else ""
+    end = f", not for longer than {moment(input.deadline, ServerClock().now())}" if input.deadline else ""
     raise NotYet(f"{words}{end}", input.poll)
 
 

@@ -13,12 +13,12 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, TypeVar
 
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.drain import budgets, calls, pods, words
-from activities.drain.memory import Memory, Move, Refused
+from activities.drain.memory import Memory, Move, RefusedEviction
 from activities.drain.pods import Pod, name_of, uid_of
 from activities.kube.client import Kube, KubeError
-from activities.kube.volumes import Attachments, attachments, claim_of, disk_of, read_attachments
+from activities.kube.volumes import AttachedVolumes, attachments, claim_of, disk_of, read_attachments
 from resources.calls.drain import DrainInput, DrainOutput
 
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Sweep:
         input: DrainInput,
         nodes: Sequence[dict[str, Any]],
         memory: Memory,
-        clock: Clock,
+        clock: ServerClock,
         *,
         dead: bool,
     ) -> None:
@@ -60,7 +60,7 @@ class Sweep:
         self._began = clock.now()
         self._slots = asyncio.Semaphore(AT_ONCE)
         self._budgets: dict[str, asyncio.Task[list[budgets.Budget]]] = {}
-        self._attachments: Attachments | None = None
+        self._attachments: AttachedVolumes | None = None
 
     async def look(self) -> None:
         self._listed = await calls.pods_of(self.kube, self.nodes)
@@ -158,14 +158,14 @@ class Sweep:
             self.memory.refused[uid_of(pod)] = await self._refused(pod, refusal, refused)
         return False
 
-    async def _refused(self, pod: Pod, refusal: KubeError, before: Refused | None) -> Refused:
+    async def _refused(self, pod: Pod, refusal: KubeError, before: RefusedEviction | None) -> RefusedEviction:
         poll = self.input.poll
         wait = min(before.wait * 2, poll * LONGEST_WAIT) if before else poll
         # Our own back-off ends with the nearest pass. What the API server asks for is not cut short.
         again = timedelta(seconds=refusal.retry_after) if refusal.retry_after else wait - poll / 2
         selecting = await self._budgets_of(pod) if refusal.status in (429, 500) else []
         why, advice = budgets.refusal(refusal.status, refusal.message, selecting)
-        return Refused(words=why, advice=advice, wait=wait, again=self.clock.now() + again)
+        return RefusedEviction(words=why, advice=advice, wait=wait, again=self.clock.now() + again)
 
     async def _budgets_of(self, pod: Pod) -> list[budgets.Budget]:
         namespace, labels = pod["metadata"]["namespace"], pod["metadata"].get("labels") or {}
@@ -255,7 +255,7 @@ class Sweep:
                 until = self.clock.now() + self.input.detach_timeout
                 self.memory.moves[name] = Move(volumes={name: disk}, until=until)
 
-    async def _attached(self) -> Attachments:
+    async def _attached(self) -> AttachedVolumes:
         if self._attachments is None:
             known = attachments((), self.nodes)
             self._attachments = await self._permitted(read_attachments(self.kube, self.nodes), known)

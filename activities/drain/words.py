@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from activities.drain.memory import Refused
+from activities.drain.memory import RefusedEviction
 
 SHOWN = 3
 
@@ -18,7 +18,7 @@ class Scene:
     now: datetime
     gone: int
     total: int
-    blocked: Sequence[tuple[str, Refused]] = ()
+    blocked: Sequence[tuple[str, RefusedEviction]] = ()
     """Blocked pods, with the reason."""
     going: Sequence[tuple[str, datetime]] = ()
     """Pods that are terminating and waited for, with the ends of their grace periods."""

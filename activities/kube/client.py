@@ -6,7 +6,9 @@ Raw because a typed object drops the fields that the client does not know, and c
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
@@ -43,12 +45,16 @@ _CLASS_OF_STATUS = {
 class KubeError(Exception):
     """The API server refused, or could not be reached (status 0). Credentials that cannot be had count as 401."""
 
-    def __init__(self, status: int, reason: str, message: str, retry_after: float | None = None) -> None:
+    def __init__(
+        self, status: int, reason: str, message: str, retry_after: float | None = None, fields: Sequence[str] = ()
+    ) -> None:
         super().__init__(cut(message))
         self.status = status
         self.reason = reason
         self.message = cut(message)
         self.retry_after = None if retry_after is None else waited(retry_after)
+        self.fields = tuple(fields)
+        """The fields that are wrong: the message may quote their values."""
 
     @property
     def error_class(self) -> ErrorClass:
@@ -78,6 +84,14 @@ class Kube:
         self._access = access
 
     @classmethod
+    def of(cls, settings: Settings, name: str, *, interactive: bool = False) -> Kube:
+        """The API server of that name in the settings; nothing is asked yet. `interactive`: a plugin may ask the person
+        at this terminal. Raises SettingsError, with the known names, for another one."""
+        cluster = settings.cluster(name)
+        kubeconfig = str(settings.path(cluster.kubeconfig)) if cluster.kubeconfig else None
+        return cls(name, Access(name, cluster, kubeconfig, interactive=interactive))
+
+    @classmethod
     async def connect(cls, name: str, settings: ClusterSettings, kubeconfig: str | None) -> Kube:
         """Connects by in-cluster access, else by kubeconfig (a path; None: the usual places) and context."""
         kube = cls(name, Access(name, settings, kubeconfig))
@@ -90,6 +104,17 @@ class Kube:
 
     async def close(self) -> None:
         await self._access.close()
+
+    @property
+    def server(self) -> str:
+        """Its address, once it is ready."""
+        return self._access.server
+
+    async def version(self) -> tuple[Object, datetime | None]:
+        """The answer of /version, and the server's clock (RFC 9110: whole seconds), where the answer has it."""
+        response, data = await self._answer("GET", "/version")
+        date = response.headers.get("Date")
+        return json.loads(data), parsedate_to_datetime(date) if date else None
 
     async def alive(self, patience: float, path: str = LIVEZ) -> None:
         """Returns when the server has answered a small read, on a connection of its own: kept connections may be dead
@@ -195,15 +220,27 @@ class Kube:
         body: Object | None = None,
         content_type: str | None = None,
     ) -> Object:
-        response = await self._call(method, path, query, body, content_type, CALL_TIMEOUT)
+        _, data = await self._answer(method, path, query, body, content_type)
+        result: Object = json.loads(data) if data else {}
+        return result
+
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None = None,
+        body: Object | None = None,
+        content_type: str | None = None,
+    ) -> tuple[aiohttp.ClientResponse, bytes]:
+        """An answer that is no refusal, read to its end."""
+        response = await self._call(method, path, query or {}, body, content_type, CALL_TIMEOUT)
         try:
             data = await response.read()
         except (aiohttp.ClientError, TimeoutError) as e:
             raise self._unreachable(e) from None
         if response.status >= 300:
             raise _error(response, data)
-        result: Object = json.loads(data) if data else {}
-        return result
+        return response, data
 
     async def _call(
         self, method: str, path: str, query: Mapping[str, str], body: Any, content_type: str | None, timeout: Any
@@ -261,11 +298,14 @@ def _error(response: aiohttp.ClientResponse, data: bytes) -> KubeError:
         status = None
     status = status if isinstance(status, dict) else {}  # a proxy answers as it likes
     after = response.headers.get("Retry-After")
+    details = status.get("details")
+    causes = details.get("causes") if isinstance(details, dict) else None
     return KubeError(
         response.status,
         str(status.get("reason") or response.reason or ""),
         str(status.get("message") or f"HTTP {response.status}"),
         float(after) if after and after.isdecimal() else None,
+        [str(c["field"]) for c in (causes if isinstance(causes, list) else ()) if isinstance(c, dict) and "field" in c],
     )
 
 
@@ -284,7 +324,7 @@ def secret_path(namespace: str, name: str = "") -> str:
     return f"/api/v1/namespaces/{segment(namespace)}/secrets" + (f"/{segment(name)}" if name else "")
 
 
-class Clusters:
+class ApiServers:
     """The API servers that this worker knows by name, connected on first use."""
 
     def __init__(self, settings: Settings) -> None:
@@ -294,10 +334,8 @@ class Clusters:
     async def get(self, name: str) -> Kube:
         """Returns the API server of that name. Raises SettingsError with the known names when the cluster is not in the
         settings, and otherwise what Kube.ready raises."""
-        settings = self._settings.cluster(name)
         if name not in self._open:
-            path = str(self._settings.path(settings.kubeconfig)) if settings.kubeconfig else None
-            self._open[name] = Kube(name, Access(name, settings, path))
+            self._open[name] = Kube.of(self._settings, name)
         await self._open[name].ready()
         return self._open[name]
 

@@ -43,7 +43,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Credentials:
+class ApiCredentials:
     """All that a client is made of, by content: two of them are equal when nothing has changed."""
 
     server: str
@@ -73,13 +73,18 @@ class Access:
         self._interactive = interactive
         self._lock = asyncio.Lock()
         self._client: k8s.ApiClient | None = None
-        self._credentials: Credentials | None = None
+        self._credentials: ApiCredentials | None = None
         self._look_at = 0.0
         self._plugin = _Plugin()
         self._provider = _Provider()
         self._closing: set[asyncio.Task[None]] = set()
         self.version = 0
         """It grows whenever the credentials change."""
+
+    @property
+    def server(self) -> str:
+        """The address of the API server; "" until the first `client`."""
+        return self._credentials.server if self._credentials else ""
 
     async def client(self) -> k8s.ApiClient:
         """The client. Raises SettingsError where the settings lead to no credentials, CredentialsError where a plugin
@@ -167,7 +172,7 @@ class Access:
         user = kubeconfig["users"].get_with_name(named, safe=True) if named else None
         return cluster, _Section(user["user"] if user and user.safe_get("user") else None)
 
-    async def _take(self, found: Credentials) -> None:
+    async def _take(self, found: ApiCredentials) -> None:
         former, self._credentials = self._credentials, found
         if found == former:
             return
@@ -236,9 +241,9 @@ def _pod() -> tuple[_Section, _Section]:
     return _Section(value=cluster), _Section(value={"tokenFile": pod.SERVICE_TOKEN_FILENAME})
 
 
-def _static(cluster: _Section, user: _Section) -> Credentials:
+def _static(cluster: _Section, user: _Section) -> ApiCredentials:
     """The credentials that stand in the kubeconfig and its files."""
-    found = Credentials(
+    found = ApiCredentials(
         server=str(cluster["server"]).rstrip("/"),
         verify=not cluster.get("insecure-skip-tls-verify"),
         authority=cluster.content("certificate-authority"),
@@ -327,7 +332,7 @@ class _Provider:
 # -- the client -------------------------------------------------------------------------------------------------------
 
 
-def _client(c: Credentials) -> k8s.ApiClient:
+def _client(c: ApiCredentials) -> k8s.ApiClient:
     """Makes the client. Raises OSError, ValueError for certificates that are invalid."""
     configuration = k8s.Configuration(host=c.server, ca_cert_data=c.authority, proxy=c.proxy)
     configuration.verify_ssl = c.verify
@@ -346,7 +351,7 @@ def _client(c: Credentials) -> k8s.ApiClient:
         return k8s.ApiClient(configuration)
 
 
-def _authorize(configuration: k8s.Configuration, c: Credentials) -> None:
+def _authorize(configuration: k8s.Configuration, c: ApiCredentials) -> None:
     configuration.api_key = {"BearerToken": c.authorization} if c.authorization else {}
 
 

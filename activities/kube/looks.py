@@ -6,7 +6,7 @@ cache.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -58,14 +58,19 @@ async def labelled(kube: Kube, machine: str) -> list[dict[str, Any]]:
 async def nodes_of(kube: Kube, vms: Collection[str]) -> list[dict[str, Any]]:
     """The Nodes of VMs, by their provider_key, among all of the cluster: no selector knows spec.providerID. Without any
     VM nothing is read. Raises KubeError."""
-    found, query = list[dict[str, Any]](), {"limit": PAGE}
-    while vms:
+    return [n async for n in every_node(kube) if provider_key(provider_id_of(n)) in vms] if vms else []
+
+
+async def every_node(kube: Kube, **query: str) -> AsyncIterator[dict[str, Any]]:
+    """Every Node, or those of a query, page by page. Raises KubeError."""
+    query["limit"] = PAGE
+    while True:
         page = await kube.get(NODES, **query)
-        found += [n for n in page["items"] if provider_key(provider_id_of(n)) in vms]
+        for node in page["items"]:
+            yield node
         if not (more := page["metadata"].get("continue")):
-            break
+            return
         query["continue"] = more
-    return found
 
 
 async def labelled_node(kube: Kube, machine: str, provider_id: str) -> dict[str, Any] | None:

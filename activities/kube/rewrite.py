@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from activities.kube.client import Kube, KubeError, node_path
-
-Object = dict[str, Any]
+from activities.kube.client import Kube, KubeError, Object, node_path
 
 CONFLICTS = 5
 """Further reads when somebody else writes the same Node at the same time."""

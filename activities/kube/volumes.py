@@ -14,7 +14,7 @@ _IN_TREE = {"awsElasticBlockStore": "volumeID", "gcePersistentDisk": "pdName", "
 
 
 @dataclass(frozen=True)
-class Attachments:
+class AttachedVolumes:
     """Volumes as the VolumeAttachments and the node's status have them, by the names of their PersistentVolumes."""
 
     here: dict[str, dict[str, Any]]
@@ -38,7 +38,7 @@ def _is(listed: str, disk: str) -> bool:
     return listed.endswith((f"/{disk}", f"^{disk}"))
 
 
-def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]) -> Attachments:
+def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]) -> AttachedVolumes:
     here, elsewhere, names = {}, set(), {n["metadata"]["name"] for n in nodes}
     for attachment in found:
         spec = attachment["spec"]
@@ -50,16 +50,16 @@ def attachments(found: Iterable[dict[str, Any]], nodes: Sequence[dict[str, Any]]
         elif (attachment.get("status") or {}).get("attached"):
             elsewhere.add(volume)
     listed = tuple(v["name"] for n in nodes for v in (n.get("status") or {}).get("volumesAttached") or ())
-    return Attachments(here, frozenset(elsewhere), listed)
+    return AttachedVolumes(here, frozenset(elsewhere), listed)
 
 
-async def read_attachments(kube: Kube, nodes: Sequence[dict[str, Any]]) -> Attachments:
+async def read_attachments(kube: Kube, nodes: Sequence[dict[str, Any]]) -> AttachedVolumes:
     """Reads the attachments as the API server has them now. Raises KubeError."""
     answer = await kube.get(VOLUME_ATTACHMENTS)
     return attachments(answer.get("items") or (), nodes)
 
 
-async def detach(kube: Kube, found: Attachments) -> None:
+async def detach(kube: Kube, found: AttachedVolumes) -> None:
     """Deletes the nodes' VolumeAttachments: the volumes are detached whatever their kubelets say. Never while their VM
     may still write (Kubernetes, non-graceful node shutdown). Raises KubeError."""
     for attachment in found.here.values():

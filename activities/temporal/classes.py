@@ -17,7 +17,7 @@ from activities.temporal.workflows import MACHINE, POOL, running, tell
 from resources.cluster.accounts import AccountUse
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import (
-    ClassRef,
+    ClassId,
     ClassReport,
     ReportInput,
     TellUsersInput,
@@ -59,7 +59,7 @@ class ClassActivities(Activities):
         return await report_progress(self.deps.client, input.machine_class, input.report)
 
     @activity.defn
-    async def ask_class(self, input: ClassRef) -> ClassSnapshot:
+    async def ask_class(self, input: ClassId) -> ClassSnapshot:
         """Asks for the class as it is. A poller: as long as there is none, it is looked for again.
 
         A deleted class would still answer with its last state: it counts as missing.
@@ -82,7 +82,7 @@ class ClassActivities(Activities):
         return snapshot
 
     @activity.defn
-    async def find_users(self, input: ClassRef) -> UsersFound:
+    async def find_users(self, input: ClassId) -> UsersFound:
         """Machines and pools that run and name the class: the users of a class whose former workflow was ended from
         outside.
 
@@ -96,19 +96,19 @@ class ClassActivities(Activities):
         return UsersFound(users=sorted(users))
 
 
-async def report_progress(client: Client, machine_class: ClassRef, report: ClassReport) -> bool:
+async def report_progress(client: Client, machine_class: ClassId, report: ClassReport) -> bool:
     """Reports a user's progress. False when there is no such class, which holds up nobody."""
     return await tell(client, class_id(machine_class.cluster, machine_class.name), "report", report)
 
 
-async def forget_user(client: Client, machine_class: ClassRef, user: str) -> bool:
+async def forget_user(client: Client, machine_class: ClassId, user: str) -> bool:
     """Tells the class that the user is gone, or has taken another class. False when there is no such class."""
     return await tell(client, class_id(machine_class.cluster, machine_class.name), "forget_user", user)
 
 
-def _mute(ref: ClassRef, why: str) -> str:
+def _mute(ref: ClassId, why: str) -> str:
     return f"class {ref.name} of cluster {ref.cluster} cannot answer: {why}; see hostler describe class {ref.name}"
 
 
-def _missing(ref: ClassRef, what: str) -> str:
+def _missing(ref: ClassId, what: str) -> str:
     return f"class {ref.name} of cluster {ref.cluster} {what}: hostler apply -f FILE with that MachineClass"

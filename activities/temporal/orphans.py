@@ -9,7 +9,7 @@ from temporalio.client import WorkflowExecutionDescription, WorkflowExecutionSta
 
 from activities.base import Activities
 from activities.batch import each
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.temporal.records import uid_of
 from activities.temporal.workflows import described
 from resources.attributes import PROVIDER_ID
@@ -48,7 +48,7 @@ class OrphanActivities(Activities):
             # The machine may have ended after the cloud was listed, or the listing lags: what a completed life had is
             # gone. A VM of another uid was left by an earlier life; one that is there long after the end was made after
             # it, by a call that nobody had an answer to.
-            just = found.close_time is not None and Clock().now() - found.close_time < LATE
+            just = found.close_time is not None and ServerClock().now() - found.close_time < LATE
             completed = found.status == WorkflowExecutionStatus.COMPLETED
             owned = just and completed and await self._ended(found) == vm.uid
         if owned:

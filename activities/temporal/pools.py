@@ -28,7 +28,7 @@ from resources.fleet.membership import (
     TellMachinesInput,
     TellMachinesOutput,
 )
-from resources.machine_class.state import ClassRef
+from resources.machine_class.state import ClassId
 from resources.names import cluster_id, machine_id, pool_id, pool_user
 from resources.pool.rollout import RolloutState
 
@@ -113,7 +113,7 @@ class PoolActivities(Activities):
     async def forget_pool(self, input: ForgetPoolInput) -> None:
         """Tells the pool's classes and its cluster; one that is not there has nothing to forget."""
         for name in input.classes:
-            await forget_user(self.deps.client, ClassRef(cluster=input.cluster, name=name), pool_user(input.name))
+            await forget_user(self.deps.client, ClassId(cluster=input.cluster, name=name), pool_user(input.name))
         await tell(self.deps.client, cluster_id(input.cluster), "forget_pool", input.name)
 
     @activity.defn

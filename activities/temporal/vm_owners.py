@@ -44,7 +44,7 @@ async def machines_of(client: Client, cluster: str, provider_ids: Iterable[str])
     return found
 
 
-class Machine(NamedTuple):
+class VmOwner(NamedTuple):
     """A machine that has a VM, as Temporal's list of workflows has it."""
 
     name: str
@@ -54,7 +54,7 @@ class Machine(NamedTuple):
     machine_class: str
 
 
-async def all_machines(client: Client, cluster: str) -> AsyncIterator[Machine]:
+async def all_machines(client: Client, cluster: str) -> AsyncIterator[VmOwner]:
     """A cluster's machines that have a VM, for a watch that no longer knows whom it has told what: that a VM or Node is
     gone can be told only to the machine that had it. Raises RPCError."""
     prefix = machine_id(cluster, "")
@@ -63,4 +63,4 @@ async def all_machines(client: Client, cluster: str) -> AsyncIterator[Machine]:
         said = execution.typed_search_attributes
         name, vm = execution.id.removeprefix(prefix), said.get(PROVIDER_ID)
         if vm and execution.id.startswith(prefix):
-            yield Machine(name, vm, said.get(NODE) or "", said.get(CLASS) or "")
+            yield VmOwner(name, vm, said.get(NODE) or "", said.get(CLASS) or "")

@@ -22,7 +22,7 @@ SAID_AFTER = 2
 
 
 @dataclass
-class Wanted:
+class WantedLabel:
     node: dict[str, Any]
     """The Node as it was last seen."""
     machine: str
@@ -36,12 +36,12 @@ class Wanted:
         return str(self.node["metadata"]["uid"])
 
 
-class Labels:
+class LabelWriter:
     def __init__(self, kube: Kube, say: Callable[[dict[str, Any], str], Awaitable[bool]]) -> None:
         """`say` is called with the Node, and with why it cannot be written, or "" once it could. It answers False when
         it did not say so, because the whole server is in trouble."""
         self._kube, self._say = kube, say
-        self._wanted: dict[str, Wanted] = {}
+        self._wanted: dict[str, WantedLabel] = {}
         self._written: dict[str, str] = {}
         """Node uid to machine: our own change may come back after the next event."""
         self._troubles: dict[str, str] = {}
@@ -58,7 +58,7 @@ class Labels:
         if former is not None and (former.uid, former.machine) == (metadata["uid"], machine):
             former.node = node
             return
-        self._wanted[metadata["name"]] = Wanted(node, machine, time.monotonic())
+        self._wanted[metadata["name"]] = WantedLabel(node, machine, time.monotonic())
         self._news.set()
 
     def forget(self, name: str) -> None:
@@ -84,7 +84,7 @@ class Labels:
                     async with asyncio.timeout(None if next_at is None else max(0.0, next_at - now)):
                         await self._news.wait()
 
-    async def _write(self, wanted: Wanted) -> None:
+    async def _write(self, wanted: WantedLabel) -> None:
         name = wanted.node["metadata"]["name"]
         refusal = None
         async with self._slots:

@@ -16,7 +16,7 @@ from typing import Any
 from temporalio import activity
 from temporalio.client import WorkflowHandle
 
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.kube.client import LIVEZ, Kube, KubeError
 from resources.cluster.news import Reachability
 from resources.journal import Note
@@ -33,7 +33,9 @@ class Liveness:
     `silent` is called when nothing was heard for two reads: what is known of nodes is old.
     """
 
-    def __init__(self, kube: Kube, cluster: WorkflowHandle[Any, Any], clock: Clock, silent: Callable[[], None]) -> None:
+    def __init__(
+        self, kube: Kube, cluster: WorkflowHandle[Any, Any], clock: ServerClock, silent: Callable[[], None]
+    ) -> None:
         self._kube = kube
         self._cluster = cluster
         self._clock = clock

@@ -20,12 +20,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from activities.base import Activities
 from activities.boundary import last_progress, progress
-from activities.clock import Clock
+from activities.clock import ServerClock
 from activities.kube.client import Kube, KubeError, node_path
 from activities.kube.facts import digest, project
 from activities.kube.whose import Rival, provider_id_of, the_one
 from activities.temporal.vm_owners import all_machines, machines_of
-from activities.watch.labels import Labels
+from activities.watch.labels import LabelWriter
 from activities.watch.liveness import Liveness
 from activities.watch.told import Position
 from activities.watch.twins import LEASES_EVERY, Leases
@@ -57,7 +57,7 @@ FORGOTTEN = "?"
 
 
 @dataclass
-class Unknown:
+class UnknownNode:
     """A node whose VM belongs to no known machine."""
 
     node: dict[str, Any]
@@ -96,7 +96,7 @@ class NodeWatch:
         self.cluster = input.cluster
         self.handle = client.get_workflow_handle(input.workflow_id)
         self.cursor = cursor
-        self.clock = Clock()
+        self.clock = ServerClock()
         self.epoch = int(self.clock.started.timestamp() * 1000)
         self.seq = 0
         self.machines: dict[str, str] = {}
@@ -107,7 +107,7 @@ class NodeWatch:
         """Name of a Node to its VM. Several VMs may be known for one machine's name, including those of its former
         lives."""
         self.leases = Leases(kube)
-        self.unknown: dict[str, Unknown] = {}
+        self.unknown: dict[str, UnknownNode] = {}
         self.unreadable: set[str] = set()
         """Uids of Node objects that nobody can make sense of."""
         self.deaf: set[str] = set()
@@ -125,7 +125,7 @@ class NodeWatch:
         self.waiting: asyncio.Timeout | None = None
         """The timeout of the wait for the next event."""
         self.slots = asyncio.Semaphore(SIGNALS_AT_ONCE)
-        self.labels = Labels(kube, self._unwritable)
+        self.labels = LabelWriter(kube, self._unwritable)
 
     async def remember(self) -> None:
         """Begins with what a lost watch knew: every machine that has a Node will be told of it whatever its state, or
@@ -258,7 +258,7 @@ class NodeWatch:
         if machine is None:
             now = time.monotonic()
             known = self.unknown.get(name)
-            self.unknown[name] = Unknown(node, known.first if known else now, known.ask_at if known else now)
+            self.unknown[name] = UnknownNode(node, known.first if known else now, known.ask_at if known else now)
             self.asking.set()
             return
         self.unknown.pop(name, None)
@@ -359,7 +359,7 @@ class NodeWatch:
             self._told(name, mark)
         elif machine in self.deaf:
             now = time.monotonic()
-            self.unknown[name] = Unknown(node, now - SELDOM_AFTER, now + ASK_SELDOM)  # told again then
+            self.unknown[name] = UnknownNode(node, now - SELDOM_AFTER, now + ASK_SELDOM)  # told again then
 
     async def _take(self, node: dict[str, Any], machine: str) -> None:
         """The VM is this machine's from now on."""

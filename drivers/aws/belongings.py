@@ -14,14 +14,14 @@ from resources.clouds.aws import TAG_RULES
 from resources.clouds.base import OUR_TAGS, Tags
 from resources.names import TAG_RELEASED, TAG_UID
 
-Kind = Literal["volume", "network interface"]
+BelongingKind = Literal["volume", "network interface"]
 IN_USE = ("VolumeInUse", "InvalidNetworkInterface.InUse")
 GONE = ("InvalidVolume.NotFound", "InvalidNetworkInterfaceID.NotFound")
 
 
 @dataclass(frozen=True)
 class Belonging:
-    kind: Kind
+    kind: BelongingKind
     id: str
     state: str
     """EC2's: available, in-use, deleting, …"""
@@ -66,19 +66,19 @@ def _network_interfaces(ec2: Ec2, filters: dict[str, str]) -> Iterator[Belonging
         yield Belonging("network interface", nic["NetworkInterfaceId"], nic.get("Status", ""), tags_of(nic), dies)
 
 
-def tagged(ec2: Ec2, kind: Kind, machine: Identity) -> list[Belonging]:
+def tagged(ec2: Ec2, kind: BelongingKind, machine: Identity) -> list[Belonging]:
     """What carries the machine's uid."""
     read = _volumes if kind == "volume" else _network_interfaces
     return list(read(ec2, {f"tag:{TAG_UID}": machine.uid}))
 
 
-def by_id(ec2: Ec2, kind: Kind, wanted: str) -> Belonging | None:
+def by_id(ec2: Ec2, kind: BelongingKind, wanted: str) -> Belonging | None:
     """The resource of this id; None when EC2 does not know it. Read with a filter, for which that is no error."""
     read, name = (_volumes, "volume-id") if kind == "volume" else (_network_interfaces, "network-interface-id")
     return next(read(ec2, {name: wanted}), None)
 
 
-def spec_keeps(provider_spec: dict[str, Any], kind: Kind) -> bool:
+def spec_keeps(provider_spec: dict[str, Any], kind: BelongingKind) -> bool:
     """Whether the spec keeps any of this kind. The spec may be stale or wrong, so it is not parsed, only looked at."""
     if kind == "volume":
         devices = _items(provider_spec, "blockDevices", "block_devices")

@@ -51,7 +51,7 @@ Resource = dict[str, Any]
 """An instance, a volume, …, as EC2 describes it."""
 
 
-class Connection:
+class Ec2Connection:
     """Clients of one region with the credentials as they are now. A new connection has read them again."""
 
     def __init__(self, session: Any, ec2: Any, sts: Any) -> None:
@@ -76,7 +76,7 @@ class Ec2:
     """The API of one region with one set of credentials. Thread-safe, as botocore's clients are."""
 
     def __init__(
-        self, connect: Callable[[], Connection], region: str, *, fixed: bool, hidden: Sequence[str] = ()
+        self, connect: Callable[[], Ec2Connection], region: str, *, fixed: bool, hidden: Sequence[str] = ()
     ) -> None:
         """`fixed`: a new connection would have the same credentials."""
         self.region = region
@@ -90,16 +90,16 @@ class Ec2:
         """One request, one answer. `renew` False: no other credentials than those that `account` was asked with, even
         if they are refused just now. Raises DriverError."""
 
-        def ask(connection: Connection) -> Resource:
+        def ask(connection: Ec2Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
         return self._ask(operation, ask, words_of(str(parameters.get("UserData") or "")), renew and not self._fixed)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""
-        return self._ask("GetCallerIdentity", Connection.account, (), not self._fixed)
+        return self._ask("GetCallerIdentity", Ec2Connection.account, (), not self._fixed)
 
-    def _ask(self, operation: str, ask: Callable[[Connection], T], hide: Sequence[str], renew: bool) -> T:
+    def _ask(self, operation: str, ask: Callable[[Ec2Connection], T], hide: Sequence[str], renew: bool) -> T:
         """Asks, and where the credentials are refused reads them again, once: a role's session may have been revoked
         before its time, the worker's own profile rewritten. A call that is refused has changed nothing."""
         used = self._connection
@@ -113,7 +113,7 @@ class Ec2:
                 self._connection = self._connect()
         return self._once(operation, ask, self._connection, hide)
 
-    def _once(self, operation: str, ask: Callable[[Connection], T], use: Connection, hide: Sequence[str]) -> T:
+    def _once(self, operation: str, ask: Callable[[Ec2Connection], T], use: Ec2Connection, hide: Sequence[str]) -> T:
         failure: DriverError
         try:
             return ask(use)
@@ -187,7 +187,7 @@ class Clients:
         connect = partial(self._connect, region, credentials)
         return Ec2(connect, region, fixed=bool(credentials.access_key), hidden=credentials.hidden)
 
-    def _connect(self, region: str, credentials: Credentials) -> Connection:
+    def _connect(self, region: str, credentials: Credentials) -> Ec2Connection:
         failure: DriverError
         try:
             session = new_session()
@@ -196,7 +196,7 @@ class Clients:
                 session.register_component("credential_provider", CredentialResolver([provider]))
             elif credentials.access_key:
                 session.set_credentials(credentials.access_key, credentials.secret_key)
-            return Connection(
+            return Ec2Connection(
                 session,
                 # for None: AWS_ENDPOINT_URL_EC2, else the region's own
                 ec2=self._client(session, "ec2", region, self._settings.endpoint),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 
-from drivers.aws import deletion, hotupdate, instances, launch, poststart
+from drivers.aws import deletion, hot_update, instances, launch, poststart
 from drivers.aws.calls import Clients, Ec2
 from drivers.base import (
     CreateMachineRequest,
@@ -67,12 +67,12 @@ class AwsDriver:
         """Makes the post-start update, once, where there is no last applied spec; else a hot update of tags and
         metadata options.
 
-        A hot update with nothing to change makes no call. Raises PartialUpdate, see drivers.aws.hotupdate.
+        A hot update with nothing to change makes no call. Raises PartialUpdate, see drivers.aws.hot_update.
         """
         if request.last_applied_provider_spec is not None:
             last = request.last_applied_provider_spec
             region = instances.region_of(last, request.provider_id)  # the VM's own: the class may have moved on
-            return hotupdate.hot_update(lambda: self._clients.get(region, request.secret), request, last)
+            return hot_update.hot_update(lambda: self._clients.get(region, request.secret), request, last)
         spec = launch.parse_spec(request.provider_spec)
         ec2 = self._clients.get(spec.region, request.secret)
         vm = instances.instance_id(request.provider_id)

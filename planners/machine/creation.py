@@ -61,7 +61,6 @@ def after_failed_create(
 
     The creation deadline, not this, makes it Failed. `reason`: a better one than the error class's.
     """
-    wait = wait_after(info, timings, tries)
     return Retry(
         phase=Phase.CRASH_LOOP_BACK_OFF,
         operation=OperationType.CREATE,
@@ -69,7 +68,7 @@ def after_failed_create(
         code=info.code,
         reason=reason or REASON[info.error_class],
         message=info.message,
-        next_try=now + wait,
+        next_try=now + wait_after(info, timings, tries),
     )
 
 
@@ -108,15 +107,7 @@ def after_lost_token(info: ErrorInfo, now: datetime, timings: Timings, attempt: 
 
 def after_taken_name(info: ErrorInfo, now: datetime, timings: Timings) -> Retry:
     """A living VM has the machine's name and another uid: none is made beside it. It may disappear or be given away."""
-    return Retry(
-        phase=Phase.CRASH_LOOP_BACK_OFF,
-        operation=OperationType.CREATE,
-        state=OperationState.FAILED,
-        code=info.code,
-        reason="NameTaken",
-        message=info.message,
-        next_try=now + wait_after(info, timings),
-    )
+    return after_failed_create(info, now, timings, reason="NameTaken")
 
 
 def may_update_after_start(
@@ -150,12 +141,5 @@ def after_failed_update(
 def again_after_update(
     info: ErrorInfo, now: datetime, timings: Timings, reason: str | None = None, tries: Tries = FIRST
 ) -> Retry:
-    return Retry(
-        phase=Phase.PENDING,
-        operation=OperationType.UPDATE,
-        state=OperationState.FAILED,
-        code=info.code,
-        reason=reason or REASON[info.error_class],
-        message=info.message,
-        next_try=now + wait_after(info, timings, tries),
-    )
+    failed = after_failed_create(info, now, timings, reason, tries)
+    return replace(failed, phase=Phase.PENDING, operation=OperationType.UPDATE)

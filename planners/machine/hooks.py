@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Sequence
 from datetime import datetime
 
-from resources.machine.hooks import HookChange, HookIntent, Hooks
+from resources.machine.hooks import HookChange, HookIntent, HookOverrides
 from resources.machine.manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks, check_hook_name, check_hook_owner
 from resources.machine.state import MachineState
 
@@ -18,7 +18,7 @@ NAMED = 3
 """How many hooks a message names; `hostler hook list` has them all."""
 
 
-def refusal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, deleting: bool) -> str:
+def refusal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent, deleting: bool) -> str:
     """Why an intent is refused, and what to do; "" where nothing speaks against it."""
     if intent.remove:
         return _no_removal(machine, spec, hooks, intent)
@@ -45,7 +45,7 @@ def refusal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent
     return ""
 
 
-def _no_removal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIntent) -> str:
+def _no_removal(machine: str, spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent) -> str:
     kinds = [intent.kind] if intent.kind else list(HookKind)
     found = [(k, h) for k in kinds if (h := _named(hooks.effective(spec, k), intent.name))]
     if not found:
@@ -63,14 +63,14 @@ def _no_removal(machine: str, spec: LifecycleHooks, hooks: Hooks, intent: HookIn
     return ""
 
 
-def kind_of(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent) -> HookKind:
+def kind_of(spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent) -> HookKind:
     """The kind that an intent means, if it is not refused."""
     if intent.kind or not intent.remove:
         return intent.kind or HookKind.PRE_DRAIN
     return next((k for k in HookKind if _named(hooks.effective(spec, k), intent.name)), HookKind.PRE_DRAIN)
 
 
-def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime) -> Hooks:
+def change(spec: LifecycleHooks, hooks: HookOverrides, intent: HookIntent, now: datetime) -> HookOverrides:
     """The hooks after an intent that is not refused."""
     kind = kind_of(spec, hooks, intent)
     of_spec, there = _named(spec.of(kind), intent.name), _named(hooks.effective(spec, kind), intent.name)
@@ -89,7 +89,7 @@ def change(spec: LifecycleHooks, hooks: Hooks, intent: HookIntent, now: datetime
     return hooks.model_copy(update={"added": [*hooks.added, made]})
 
 
-def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
+def taken(s: MachineState, intent: HookIntent, now: datetime) -> HookOverrides:
     """A machine's hooks after an intent; unchanged where it is refused. Also for readers of a history who have nobody
     to ask."""
     spec = s.spec.lifecycle_hooks
@@ -98,7 +98,7 @@ def taken(s: MachineState, intent: HookIntent, now: datetime) -> Hooks:
     return change(spec, s.hooks, intent, now)
 
 
-def forget(spec: LifecycleHooks, hooks: Hooks) -> Hooks:
+def forget(spec: LifecycleHooks, hooks: HookOverrides) -> HookOverrides:
     """Drops removals that are over. A removal lasts as long as the spec has the hook; a hook that comes back later, or
     with another owner, is a new one and holds."""
     removed = [c for c in hooks.removed if Hook(name=c.name, owner=c.owner) in spec.of(c.kind)]

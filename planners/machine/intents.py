@@ -15,10 +15,10 @@ from resources.machine.preservation import (
     ExtendIntent,
     Preservation,
     PreserveIntent,
+    PreserveRequest,
     PreserveValue,
     Release,
     ReleaseIntent,
-    Request,
 )
 from resources.machine.state import Deletion, MachineState, Phase
 from resources.names import PRESERVE_ANNOTATION
@@ -53,7 +53,7 @@ def preservation(p: Preservation, intent: PreservationIntent, now: datetime) -> 
     match intent:
         case PreserveIntent():
             release = p.release if intent.value == PreserveValue.FALSE else None
-            return p.model_copy(update={"own": Request.of(intent, now), "release": release})
+            return p.model_copy(update={"own": PreserveRequest.of(intent, now), "release": release})
         case ReleaseIntent():
             made = Release(time=now, requested_by=intent.requested_by, reason=intent.reason)
             return p.model_copy(update={"own": None, "release": made if has_effect(p) else p.release})
@@ -102,7 +102,7 @@ def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) ->
     has caused, or what it keeps from being deleted."""
     node = s.node.name if s.node else ""
     then = ", then ask again" if timed else ""
-    if value == PreserveValue.FALSE and kept_failed(s):
+    if value == PreserveValue.FALSE and preserved_failed(s):
         then = "; it has Failed, so its VM is deleted then"
     return (
         f"node {node} carries the annotation preserve={there}, which is stronger; change it there: "
@@ -150,6 +150,6 @@ def can_be_extended(s: MachineState) -> bool:
     return s.deletion is None and s.status.preserve.expiry_time is not None
 
 
-def kept_failed(s: MachineState) -> bool:
+def preserved_failed(s: MachineState) -> bool:
     """Whether the end of its preservation deletes its VM."""
     return s.status.phase is Phase.FAILED and s.status.preserve.expiry_time is not None

@@ -12,7 +12,7 @@ from planners.machine.preservation import ASKED_FOR, effective
 from resources.base import read_time
 from resources.canonical import lasting
 from resources.errors import PASSING, ErrorClass
-from resources.fleet.member import Keep, Trouble, Vm, priority_in
+from resources.fleet.member import PreserveWish, Trouble, Vm, priority_in
 from resources.fleet.membership import CreateFailure, MemberReport
 from resources.machine.preservation import PreserveValue
 from resources.machine.state import Condition, MachineState, Mark, Phase
@@ -41,7 +41,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         message=message,
         asks=s.asks_permit,
         drained=s.status.phase is Phase.FAILED and is_drained(s),
-        keep=keep_of(s),
+        keep=wish_of(s),
         preserved_until=s.status.preserve.expiry_time,
         preserved_by=s.status.preserve.source,
         priority=priority_in(s.node.annotations) if s.node else None,
@@ -107,14 +107,14 @@ def has_vm(s: MachineState) -> bool:
     return s.status.provider_id is not None and not lost and not _seen_gone(s)
 
 
-def keep_of(s: MachineState) -> Keep:
+def wish_of(s: MachineState) -> PreserveWish:
     p = s.status.preserve
     if s.status.phase is not Phase.FAILED or not is_drained(s) or p.expiry_time is not None or s.deletion is not None:
-        return Keep.UNDECIDED
+        return PreserveWish.UNDECIDED
     value = effective(p.node_value, p.own, p.last)
     if not has_vm(s) or value == PreserveValue.FALSE:
-        return Keep.NEVER
-    return Keep.ASKED if value in ASKED_FOR else Keep.SLOT
+        return PreserveWish.NEVER
+    return PreserveWish.ASKED if value in ASKED_FOR else PreserveWish.SLOT
 
 
 def _vm(s: MachineState) -> Vm:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from resources.base import later
-from resources.machine.preservation import PreservedBy, PreserveValue, Release, Request
+from resources.machine.preservation import PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import Phase
 
 WARN_BEFORE = timedelta(hours=1)
@@ -20,7 +20,7 @@ VALUES = tuple(PreserveValue)
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedMachine:
     """What is known of one machine. Its pool's decisions have come from the pool."""
 
     phase: Phase
@@ -29,7 +29,7 @@ class Observed:
     """The machine's machinePreserveTimeout."""
     node_value: str = ""
     """The annotation on the Node as last observed, also while the Node is missing; "" where there is none."""
-    own: Request | None = None
+    own: PreserveRequest | None = None
     last: str = ""
     """The Node's last valid value, or ""; an invalid one changes nothing."""
     release: Release | None = None
@@ -118,12 +118,12 @@ def on_node(node_value: str, last: str) -> str:
     return node_value if not node_value or node_value in VALUES else last
 
 
-def effective(node_value: str, own: Request | None, last: str) -> str:
+def effective(node_value: str, own: PreserveRequest | None, last: str) -> str:
     """The Node's value if set, else the machine's own."""
     return on_node(node_value, last) or (own.value if own else "")
 
 
-def decide(o: Observed) -> Decision:
+def decide(o: ObservedMachine) -> Decision:
     """What to do now; total. The first rule that holds decides."""
     if o.phase is Phase.TERMINATING:
         return Stay()
@@ -134,7 +134,7 @@ def decide(o: Observed) -> Decision:
 # -- not preserved ----------------------------------------------------------------------------------------------------
 
 
-def _not_preserved(o: Observed, value: str) -> Decision:
+def _not_preserved(o: ObservedMachine, value: str) -> Decision:
     if o.release is not None:  # also where there is nothing to withdraw: it must not meet a later preservation
         return End("Released", f"{value or 'nothing'} is withdrawn{_by(o.release)}", False, clear=_on_node(o))
     if _lapsed(o):
@@ -148,7 +148,7 @@ def _not_preserved(o: Observed, value: str) -> Decision:
     return Stay("PreserveWaits", f"{_asked(o, value)}: it begins when the machine is Running or Failed")
 
 
-def _failed(o: Observed, value: str) -> Decision:
+def _failed(o: ObservedMachine, value: str) -> Decision:
     """Drains first; then preserves, or leaves it to its pool."""
     if not o.vm_present or not o.drained or value == PreserveValue.FALSE:
         return Stay()
@@ -161,18 +161,18 @@ def _failed(o: Observed, value: str) -> Decision:
     return AskPool(f"{_asked(o, value)}; its pool decides" if value else "")
 
 
-def _lapsed(o: Observed) -> bool:
+def _lapsed(o: ObservedMachine) -> bool:
     """Whether the machine's own request was for a time that has passed."""
     own = _own(o)
     return own is not None and own.until is not None and own.until <= o.now
 
 
-def _own(o: Observed) -> Request | None:
+def _own(o: ObservedMachine) -> PreserveRequest | None:
     """The machine's own request where it counts: the Node has nothing else. Its time counts then."""
     return o.own if o.own and on_node(o.node_value, o.last) in ("", o.own.value) else None
 
 
-def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
+def _preserve(o: ObservedMachine, source: PreservedBy, why: str) -> Preserve:
     own = _own(o) if source is PreservedBy.ASKED else None
     expiry = own.until if own and own.until else later(o.now, own.lasts if own and own.lasts else o.timeout)
     return Preserve(expiry, source, "Preserved", f"preserved until {moment(expiry)}: {why}", why)
@@ -181,7 +181,7 @@ def _preserve(o: Observed, source: PreservedBy, why: str) -> Preserve:
 # -- preserved --------------------------------------------------------------------------------------------------------
 
 
-def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
+def _preserved(o: ObservedMachine, value: str, expiry: datetime) -> Decision:
     if end := _end(o, value, expiry):
         return end
     if o.source is PreservedBy.AUTO and value in ASKED_FOR:
@@ -199,7 +199,7 @@ def _preserved(o: Observed, value: str, expiry: datetime) -> Decision:
     return Stay(until=next_time)
 
 
-def _end(o: Observed, value: str, expiry: datetime) -> End | None:
+def _end(o: ObservedMachine, value: str, expiry: datetime) -> End | None:
     failed = o.phase is Phase.FAILED
     if o.release is not None and not o.release.slot:
         return End("Released", f"released{_by(o.release)}", failed, clear=_on_node(o))
@@ -219,16 +219,16 @@ def _end(o: Observed, value: str, expiry: datetime) -> End | None:
 # -- words ------------------------------------------------------------------------------------------------------------
 
 
-def _bars(o: Observed) -> bool:
+def _bars(o: ObservedMachine) -> bool:
     return o.own is not None and o.own.value is PreserveValue.FALSE
 
 
-def _on_node(o: Observed) -> str:
+def _on_node(o: ObservedMachine) -> str:
     """What to remove from the Node: the value that asked for it."""
     return o.node_value if o.node_value in ASKED_FOR else ""
 
 
-def _asked(o: Observed, value: str) -> str:
+def _asked(o: ObservedMachine, value: str) -> str:
     if on_node(o.node_value, o.last):
         return f"annotation preserve={value} on its node"
     if o.own is None:
@@ -236,7 +236,7 @@ def _asked(o: Observed, value: str) -> str:
     return f"{value}, asked for{_by(o.own)}"
 
 
-def _by(who: Request | Release) -> str:
+def _by(who: PreserveRequest | Release) -> str:
     by = f" by {who.requested_by}" if who.requested_by else ""
     return by + (f" ({who.reason})" if who.reason else "")
 

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from planners.pool import pace, repair
 from planners.pool.steps import Wait
-from planners.pool.view import Draft, Observed, View
+from planners.pool.view import Draft, ObservedPool, View
 from resources.base import format_duration
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -20,7 +20,7 @@ COOLDOWN = timedelta(minutes=5)
 says little. It is about as long as a node takes to come back after an outage and be found well."""
 
 
-def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Pace:
+def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Pace:
     """The pace as it is now, to be kept and given to the next plan."""
     if not observed.braked:
         return observed.pace

@@ -11,7 +11,7 @@ from datetime import datetime
 from planners.machine.hot_update import is_hash_of
 from planners.pool import pace
 from planners.waits import WAIT
-from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm, priority_of
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm, priority_of
 from resources.fleet.membership import MemberReport
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
@@ -41,7 +41,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         preserved_until=report.preserved_until,
         preserved_by=report.preserved_by,
         keep=report.keep,
-        kept=_kept(member, report),
+        granted=_granted(member, report),
         released=_released(member, report),
         deleting=member.deleting and not _refused(member, report),
         repair=member.repair and not _refused(member, report),
@@ -66,20 +66,21 @@ def _trouble(member: Member, report: MemberReport) -> Trouble:
     return member.trouble if going and member.trouble is Trouble.GONE else report.trouble
 
 
-def _kept(member: Member, report: MemberReport) -> PreservedBy:
+def _granted(member: Member, report: MemberReport) -> PreservedBy:
     """The pool's word stays until the machine is preserved, or no longer can be: it is no longer Failed, leaves, or is
     not to be preserved. A word on request counts only while somebody asks for it: otherwise it would be a slot that
     nobody has granted."""
     open_still = report.phase is Phase.FAILED and report.preserved_until is None and report.vm is not Vm.GONE
-    withdrawn = member.kept is PreservedBy.ASKED and report.keep is Keep.SLOT
-    return member.kept if open_still and report.keep is not Keep.NEVER and not withdrawn else PreservedBy.NOBODY
+    withdrawn = member.granted is PreservedBy.ASKED and report.keep is PreserveWish.SLOT
+    stands = open_still and report.keep is not PreserveWish.NEVER and not withdrawn
+    return member.granted if stands else PreservedBy.NOBODY
 
 
 def _released(member: Member, report: MemberReport) -> Released:
     """Stays until the machine goes, or until the pool no longer preserves it, because it is well again or somebody asks
     for it."""
     still = report.phase is Phase.FAILED and report.preserved_by is not PreservedBy.ASKED
-    about_to_be = _kept(member, report) is PreservedBy.AUTO
+    about_to_be = _granted(member, report) is PreservedBy.AUTO
     return member.released if still and (about_to_be or report.preserved_until is not None) else Released.NO
 
 
@@ -89,7 +90,7 @@ def _refused(member: Member, report: MemberReport) -> bool:
     machine decides by the same state when it arrives. If the request is withdrawn before that, the machine goes and
     says so, and meanwhile only a place in the pool was kept for it. A machine that is not Failed was adopted meanwhile:
     its new life knows of no repair, and is judged anew. Any other deletion is never taken back."""
-    wants = report.keep is Keep.ASKED or report.preserved_until is not None
+    wants = report.keep is PreserveWish.ASKED or report.preserved_until is not None
     anew = report.phase is not Phase.FAILED
     return member.repair and report.phase is not Phase.TERMINATING and (wants or anew)
 
@@ -132,7 +133,7 @@ def pace_after(
     braked: bool = True,
 ) -> Pace:
     """How fast the pool may go on. `speed` is the newest revision's, and the machine must be of that revision; `heard`:
-    the member as it has reported itself; `braked`: as in `Observed`."""
+    the member as it has reported itself; `braked`: as in `ObservedPool`."""
     message = f"{report.machine}: {report.message}"
     if braked:
         after = pace.lived(speed, former, heard, message, replicas, now, jitter)

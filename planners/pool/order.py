@@ -23,24 +23,24 @@ _PHASE_RANK = {
     Phase.RUNNING: 5,
 }
 
-Key = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
+DeletionKey = tuple[bool, bool, datetime, int, datetime, int, datetime, str]
 
 
 def preserved(member: Member, now: datetime) -> bool:
     """Whether it is preserved or about to be. A machine whose slot was taken, or whose VM is gone, no longer is."""
     until = member.preserved_until
     there = member.vm is not Vm.GONE
-    return there and not member.released and (bool(member.kept) or (until is not None and now < until))
+    return there and not member.released and (bool(member.granted) or (until is not None and now < until))
 
 
-def deletion_key(name: str, member: Member, now: datetime) -> Key:
+def deletion_key(name: str, member: Member, now: datetime) -> DeletionKey:
     """Smaller goes first: not preserved before preserved, auto-preserved before asked-for, earlier expiry, lower
     priority, marked for deletion first and the earlier mark, without a VM, phase, older, and finally the name, so that
     the order does not depend on the order of the members."""
     kept = preserved(member, now)
     return (
         kept,
-        kept and PreservedBy.AUTO not in (member.kept, member.preserved_by),
+        kept and PreservedBy.AUTO not in (member.granted, member.preserved_by),
         member.preserved_until if kept and member.preserved_until else _NEVER,
         member.priority,
         member.marked or _NEVER,

@@ -9,16 +9,16 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from planners.pool import brake, keep, progress, repair, rollout, scale
+from planners.pool import brake, preservation, progress, repair, rollout, scale
 from planners.pool.steps import Plan, Wait
-from planners.pool.view import Draft, Observed, View
+from planners.pool.view import Draft, ObservedPool, View
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
 
-__all__ = ["Observed", "Plan", "plan"]
+__all__ = ["ObservedPool", "Plan", "plan"]
 
 
-def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
+def plan(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Plan:
     """What to do now, why, what to wait for, and when to look again. Total: every state of a pool has a plan.
 
     `observed.rollout` and `observed.pace` are what `progress.follow` and `brake.follow` made of the same members.
@@ -32,7 +32,7 @@ def plan(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan
         scale.empty(draft)
     else:
         scale.delete_marked(draft)  # first: what a person wants gone takes no slot
-        keep.decide(draft)
+        preservation.decide(draft)
         repair.replace_failed(draft)
         scale.trim(draft)
         rollout.replace_old(draft)
@@ -56,7 +56,7 @@ def complete(view: View) -> bool:
         return not view.members
     if view.limits.replicas and view.pace.suspect:
         return False  # none has lasted yet
-    done = view.available if view.unfinished else view.available | keep.kept(view).keys()
+    done = view.available if view.unfinished else view.available | preservation.staying_failed(view).keys()
     return not view.old_left and len(view.new) == view.limits.replicas and len(done) == len(view.new)
 
 

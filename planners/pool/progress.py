@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from planners.pool.pace import dead, died_young
 from planners.pool.steps import Delete, Step
-from planners.pool.view import Observed, View
+from planners.pool.view import ObservedPool, View
 from resources.base import later
 from resources.fleet.member import Member, Trouble
 from resources.machine.state import Phase
@@ -20,7 +20,7 @@ from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.state import Gate, Rollout
 
 
-def follow(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
+def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Rollout | None:
     """The rollout's story as it is now, to be kept and given to the next plan. None: nothing old has a VM."""
     view = View(observed, spec, now)
     old = view.old_left
@@ -99,7 +99,7 @@ def _lost(reason: str, member: Member, began: datetime) -> bool:
     return reason in ("VMGone", "Unhealthy") and died_young(member) and member.since >= began
 
 
-def resume(rollout: Rollout, observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
+def resume(rollout: Rollout, observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Rollout:
     """A person resumes the rollout: past its pause, its lost machines, its deadline, and its canary where that is
     reached."""
     view = View(observed, spec, now)

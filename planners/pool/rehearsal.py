@@ -12,8 +12,8 @@ from itertools import count
 
 from planners.pool import pace, progress
 from planners.pool.plan import plan
-from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Plan, TakeSlots
-from planners.pool.view import Observed
+from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
+from planners.pool.view import ObservedPool
 from resources.base import later
 from resources.fleet.member import Member, Permit, Trouble, Vm
 from resources.machine.state import Phase
@@ -23,7 +23,7 @@ LONGEST = 500
 """The most plans that are told; a longer rollout goes on in the same way."""
 
 
-def rehearse(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
+def rehearse(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Iterator[Plan]:
     """The plans to come, from what is observed now; the last one, of LONGEST at most, has no steps and says what it
     waits for. Time stands still, and every machine on the way has arrived."""
     observed, numbers = _arrived(observed, spec, now), count(1)
@@ -36,7 +36,7 @@ def rehearse(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> 
         observed = _arrived(_carried_out(observed, made, now, numbers), spec, now)
 
 
-def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterator[int]) -> Observed:
+def _carried_out(observed: ObservedPool, made: Plan, now: datetime, numbers: Iterator[int]) -> ObservedPool:
     members = dict(observed.members)
     for step in made.steps:
         match step:
@@ -44,18 +44,18 @@ def _carried_out(observed: Observed, made: Plan, now: datetime, numbers: Iterato
                 members |= {f"new-{next(numbers)}": Member(step.revision, now, now) for _ in range(step.count)}
             case Delete():
                 members |= {n: members[n]._replace(deleting=True) for n in step.names}
-            case Keep():
-                members |= {n: members[n]._replace(kept=step.by) for n in step.names}
+            case GrantPreservation():
+                members |= {n: members[n]._replace(granted=step.by) for n in step.names}
             case TakeSlots():
                 members |= {n: members[n]._replace(deleting=True) for n in step.names}
-            case Grant():
+            case GrantPermit():
                 members |= {n: members[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case MarkNodes():
                 members |= {n: members[n]._replace(node_marked=step.on) for n in step.names}
     return replace(observed, members=members, rollout=progress.lose(observed.rollout, made.steps, members))
 
 
-def _arrived(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Observed:
+def _arrived(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> ObservedPool:
     """The pool once those that leave are gone, those being made are available, and those that may be repaired are
     drained."""
     since = later(now, -timedelta(seconds=spec.min_ready_seconds))

@@ -11,10 +11,10 @@ are, and what takes one away may take the next.
 from __future__ import annotations
 
 from planners.pool import progress
-from planners.pool.keep import no_slot
 from planners.pool.order import in_deletion_order
 from planners.pool.pace import backing_off, dead
-from planners.pool.steps import Grant, Wait
+from planners.pool.preservation import no_slot
+from planners.pool.steps import GrantPermit, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Member, Permit, Trouble, Vm
@@ -102,7 +102,7 @@ def grant(draft: Draft) -> None:
     limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
     if chosen:
         words = f"Repairing {some(len(chosen))} ({named(chosen)}): {len(busy)} of {limit} repairs were in flight"
-        draft.do(Grant(tuple(chosen), "RepairGranted", words))
+        draft.do(GrantPermit(tuple(chosen), "RepairGranted", words))
     if rest := len(first) - len(chosen):
         under_way = named([*chosen, *busy]) or "none"
         draft.wait("RepairBudget", f"To be repaired later: {some(rest)}; in flight of {limit}: {under_way}")

@@ -7,7 +7,7 @@ cloud has confirmed that it is gone. Cluster API's rollout planner: each step sa
 
 from __future__ import annotations
 
-from planners.pool import keep, progress, repair
+from planners.pool import preservation, progress, repair
 from planners.pool.order import deletion_key, preserved
 from planners.pool.steps import MarkNodes, Wait
 from planners.pool.view import Draft, View
@@ -107,7 +107,7 @@ def _failed_since(view: View) -> int:
 def _say_what_is_left(draft: Draft) -> None:
     """Says that nothing old is left but machines that are kept for a look while the rollout is paused."""
     view = draft.view
-    if view.unfinished and view.spec.paused and (staying := keep.kept(view)):
+    if view.unfinished and view.spec.paused and (staying := preservation.staying_failed(view)):
         words = f"to be replaced when it goes on: {some(len(staying))} kept for a look ({named(sorted(staying))})"
         draft.wait("RolloutPaused", f"The rollout is paused; {words}")
 

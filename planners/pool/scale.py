@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from planners.pool import keep, pace, progress, repair, rollout
+from planners.pool import pace, preservation, progress, repair, rollout
 from planners.pool.order import in_deletion_order, preserved, proportional
 from planners.pool.steps import Create
 from planners.pool.view import Draft, View
@@ -60,7 +60,7 @@ def trim(draft: Draft) -> None:
 def _fair(view: View, excess: int) -> list[str]:
     """During a rollout, each revision loses its share, but of those in use no more than the floor leaves. While the
     rollout is held, those kept for a look count as in use, and go last."""
-    staying = {} if progress.overrides(view) else keep.slots(keep.kept(view))
+    staying = {} if progress.overrides(view) else preservation.slots(preservation.staying_failed(view))
     order = [n for n in in_deletion_order(view.active, view.now) if n not in staying]
     sizes = Counter(view.active[n].revision for n in order)
     shares = proportional(sizes, excess)

@@ -32,7 +32,7 @@ class Delete:
 
 
 @dataclass(frozen=True)
-class Keep:
+class GrantPreservation:
     """The pool's word to Failed machines that they are preserved."""
 
     names: tuple[str, ...]
@@ -51,7 +51,7 @@ class TakeSlots:
 
 
 @dataclass(frozen=True)
-class Grant:
+class GrantPermit:
     """The permit to be Failed, and so to be drained and replaced."""
 
     names: tuple[str, ...]
@@ -70,7 +70,7 @@ class MarkNodes:
     message: str
 
 
-Step = Create | Delete | Keep | TakeSlots | Grant | MarkNodes
+Step = Create | Delete | GrantPreservation | TakeSlots | GrantPermit | MarkNodes
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from planners.pool.budget import Limits, limits
 from planners.pool.pace import CAP, LEAVING, of
-from planners.pool.steps import Delete, Keep, Step, TakeSlots, Wait
+from planners.pool.steps import Delete, GrantPreservation, Step, TakeSlots, Wait
 from planners.words import named, some
 from resources.base import later
 from resources.fleet.member import Member, Permit, Released, Trouble, Vm
@@ -20,7 +20,7 @@ from resources.pool.state import Pace, Rollout
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedPool:
     """What a plan is made from, besides the spec and the time."""
 
     members: Mapping[str, Member]
@@ -44,7 +44,7 @@ class Observed:
 
 @dataclass(frozen=True)
 class View:
-    observed: Observed
+    observed: ObservedPool
     spec: MachineDeploymentSpec
     now: datetime
 
@@ -141,8 +141,8 @@ class Draft:
         match step:
             case Delete(names=names, repair=repair, permitted=permitted):
                 self._see(names, deleting=True, repair=repair, **({"permit": Permit.GRANTED} if permitted else {}))
-            case Keep(names=names, by=by):
-                self._see(names, kept=by)
+            case GrantPreservation(names=names, by=by):
+                self._see(names, granted=by)
             case TakeSlots(names=names):
                 self._see(names, released=Released.TOLD)
             case _:

@@ -107,7 +107,7 @@ class Permit(StrEnum):
     GRANTED = "g"
 
 
-class Keep(StrEnum):
+class PreserveWish(StrEnum):
     """What is to become of a machine that Failed and is drained, as it says itself."""
 
     UNDECIDED = ""
@@ -161,8 +161,8 @@ class Member(NamedTuple):
     """The newest generation of the pool's template that its spec and its Node have."""
     seq: Count = 0
     """The number of its last report: an older one that was overtaken changes nothing."""
-    keep: Keep = Keep.UNDECIDED
-    kept: PreservedBy = PreservedBy.NOBODY
+    keep: PreserveWish = PreserveWish.UNDECIDED
+    granted: PreservedBy = PreservedBy.NOBODY
     """The pool's grant of preservation, which the machine has not yet confirmed in a report: a slot is taken."""
     released: Released = Released.NO
     repair: Flag = False
@@ -184,4 +184,4 @@ class Member(NamedTuple):
     def stays(self) -> bool:
         """Whether it Failed and is not replaced: it is preserved by its own word, or has the pool's word that it will
         be. The machine itself decides until when."""
-        return self.phase is Phase.FAILED and bool(self.kept or self.preserved_until is not None)
+        return self.phase is Phase.FAILED and bool(self.granted or self.preserved_until is not None)

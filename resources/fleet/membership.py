@@ -6,7 +6,7 @@ from pydantic import Field
 
 from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
-from resources.fleet.member import Keep, Trouble, Vm
+from resources.fleet.member import PreserveWish, Trouble, Vm
 from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.manifest import MachineSpec
 from resources.machine.preservation import PreservedBy
@@ -66,7 +66,7 @@ class MemberReport(Value):
     """When it was marked for deletion, by the annotation on its Node."""
     preserved_until: Instant | None = None
     preserved_by: PreservedBy = PreservedBy.NOBODY
-    keep: Keep = Keep.UNDECIDED
+    keep: PreserveWish = PreserveWish.UNDECIDED
     """What it says is to become of it once it has Failed and is drained. The pool answers with `preserve_granted`, or
     deletes it."""
     failure: CreateFailure | None = None
@@ -91,7 +91,7 @@ class MemberReport(Value):
     """The same in the newest version, which counts where it is given."""
 
 
-class Permit(Value):
+class PermitGranted(Value):
     """A pool's message to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
 
     reason: Text
@@ -149,7 +149,7 @@ class TellMachinesInput(Value):
     names: list[Name]
     delete: DeleteIntent | None = None
     repair: RepairIntent | None = None
-    permit: Permit | None = None
+    permit: PermitGranted | None = None
     preserve: PreserveGrant | None = None
     slot_taken: SlotTaken | None = None
     template: TemplateNews | None = None

@@ -105,7 +105,7 @@ class FleetState(Model):
     def apart(self) -> list[str]:
         """What an older worker does not know and drops, of the members by name; [] where it is nothing."""
         members = [self.members[name] for name in sorted(self.members)]
-        found = [f"{m.keep},{m.kept},{m.released},{m.repair:d},{m.removed:d}" for m in members]
+        found = [f"{m.keep},{m.granted},{m.released},{m.repair:d},{m.removed:d}" for m in members]
         return found if set(found) - {_NOTHING} else []
 
     @computed_field

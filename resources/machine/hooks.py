@@ -33,7 +33,7 @@ class HookChange(Value):
     reason: Text = ""
 
 
-class Hooks(Model):
+class HookOverrides(Model):
     """The hooks of one machine, besides its spec's: a manifest or template that is applied again undoes none of it."""
 
     added: list[HookChange] = Field(default_factory=list)

@@ -53,7 +53,7 @@ class ExtendIntent(Intent):
     until: Moment | None = None
 
 
-class Request(Value):
+class PreserveRequest(Value):
     """A machine's own value. The annotation on its Node is stronger."""
 
     value: PreserveValue
@@ -89,7 +89,7 @@ class Release(Value):
 class Preservation(Model):
     """Of one machine; written by its workflow only."""
 
-    own: Request | None = None
+    own: PreserveRequest | None = None
     last_seen_node_value: Text = ""
     """The annotation as it was observed last, also an invalid one; it counts while the Node is missing."""
     node_uid: Key = ""

@@ -31,7 +31,7 @@ from resources.errors import Code, ErrorInfo
 from resources.intents import Intent
 from resources.journal import Happening
 from resources.machine.facts import NodeFacts, VmFacts
-from resources.machine.hooks import Hooks
+from resources.machine.hooks import HookOverrides
 from resources.machine.intents import RepairIntent
 from resources.machine.manifest import KeptMachineSpec, MachineSpec, NodeTemplate, SecretRef
 from resources.machine.preservation import Preservation
@@ -91,7 +91,7 @@ class WaitingFor(Value):
     next_try: Instant | None = None
 
 
-class Trouble(Value):
+class FailureStreak(Value):
     """Failures of one kind in a row."""
 
     reason: Word
@@ -317,7 +317,7 @@ class MachineState(Model):
     """The uid of the Node object that was freed of the instance-not-ready taint; another one must be made ready
     first."""
     was_running: bool = False
-    trouble: Trouble | None = None
+    trouble: FailureStreak | None = None
     update_failures: Count = 0
     """Failures of the hot update, in a row."""
     attempted_specs: list[Document] = Field(default_factory=list)
@@ -361,7 +361,7 @@ class MachineState(Model):
     former_vms: list[Key] = Field(default_factory=list)
     """providerIDs of the VMs of the last former lives."""
     deletion: Deletion | None = None
-    hooks: Hooks = Field(default_factory=Hooks)
+    hooks: HookOverrides = Field(default_factory=HookOverrides)
     journal: list[Happening] = Field(default_factory=list)
     intents: dict[Key, Text] = Field(default_factory=dict)
     """The last intents, id to answer: a second arrival changes nothing and gets the first answer."""

@@ -167,15 +167,15 @@ class ClassPreview(Value):
 # -- activities of a class, and of a machine that talks to its class --------------------------------------------------
 
 
-class ClassRef(Value):
+class ClassId(Value):
     cluster: Name
     name: Name
 
 
 class ReportInput(Value):
-    machine_class: ClassRef
+    machine_class: ClassId
     report: ClassReport
-    left: list[ClassRef] = Field(default_factory=list)
+    left: list[ClassId] = Field(default_factory=list)
     """Classes that count the machine among their users, and should not."""
     announcement: Announcement | None = None
     """Set for a machine whose class now has other credentials: the account is listed with them from now on."""
@@ -231,7 +231,7 @@ class User(NamedTuple):
         return self.generation > 0 and self.state is not UpdateState.UPDATING
 
 
-class Trouble(Value):
+class UserTrouble(Value):
     """Why a user's last try failed."""
 
     message: Text
@@ -259,7 +259,7 @@ class ClassState(Model):
     created: Instant | None = None
     users: dict[Key, User] = Field(default_factory=dict)
     """Users by machine name, or by names.pool_user for a pool."""
-    troubles: dict[Key, Trouble] = Field(default_factory=dict)
+    troubles: dict[Key, UserTrouble] = Field(default_factory=dict)
     """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None
     """The provider spec of the newest generation that a user carries: its must-tags are fixed while there are users."""

@@ -43,7 +43,7 @@ def percent_of(amount: int | str) -> int | None:
     return int(amount[:-1]) if isinstance(amount, str) else None
 
 
-class Requirement(Manifest):
+class LabelSelectorRequirement(Manifest):
     key: Key
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
     values: list[Name] = Field(default_factory=list)
@@ -65,7 +65,7 @@ class LabelSelector(Manifest):
     """Must match the template's labels. Which machines are the pool's is not asked of labels: it made them."""
 
     match_labels: Labels = Field(default_factory=dict)
-    match_expressions: list[Requirement] = Field(default_factory=list)
+    match_expressions: list[LabelSelectorRequirement] = Field(default_factory=list)
 
     def matches(self, labels: dict[str, str]) -> bool:
         return self.match_labels.items() <= labels.items() and all(r.matches(labels) for r in self.match_expressions)

@@ -16,10 +16,10 @@ from resources.timings import Timings
 
 __all__ = [
     "STEPS_KEPT",
-    "Outcome",
     "RolloutCounts",
     "RolloutEnd",
     "RolloutNews",
+    "RolloutOutcome",
     "RolloutResult",
     "RolloutState",
 ]
@@ -29,7 +29,7 @@ FIRST_STEPS_KEPT = 20
 """How many of a rollout's first steps are kept, besides the newest; those in between are counted."""
 
 
-class Outcome(StrEnum):
+class RolloutOutcome(StrEnum):
     COMPLETE = "Complete"
     SUPERSEDED = "Superseded"
     """A newer revision came before it was complete."""
@@ -54,7 +54,7 @@ class RolloutNews(Value):
 class RolloutEnd(Value):
     """The pool's last word (signal `end`)."""
 
-    outcome: Outcome
+    outcome: RolloutOutcome
     message: Text
     counts: RolloutCounts | None = None
     """None: the counts that were told last."""
@@ -98,7 +98,7 @@ class RolloutResult(Value):
     pool: Name
     cluster: Name
     revision: Count
-    outcome: Outcome
+    outcome: RolloutOutcome
     message: Text
     began: Instant
     ended: Instant

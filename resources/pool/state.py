@@ -108,7 +108,7 @@ class RolloutCounts(Value):
     """Machines of its revision that failed before they had lasted and were replaced."""
 
 
-class Story(Value):
+class RolloutStory(Value):
     """A rollout as it is told to its workflow: what is still to be told, and how it ended."""
 
     started: bool = False
@@ -117,7 +117,7 @@ class Story(Value):
     counts: RolloutCounts = Field(default_factory=RolloutCounts)
     """The last counts while it was the newest revision's."""
     outcome: Text = ""
-    """resources.rollout.Outcome; "" while it goes on."""
+    """RolloutOutcome; "" while it goes on."""
     message: Text = ""
     """The outcome's words."""
     undone: bool = False
@@ -140,7 +140,7 @@ class PoolState(FleetState):
     paused: bool = False
     """Whether a person has paused it (`hostler rollout pause`), besides what the manifest says."""
     paused_by: Text = ""
-    stories: dict[Count, Story] = Field(default_factory=dict)
+    stories: dict[Count, RolloutStory] = Field(default_factory=dict)
     """Rollouts that are told, by revision."""
     story: Count = 0
     """The newest revision whose rollout has been told, or is being told."""

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from simulator.client import ApiError, KubeClient, Obj, timestamp
+from simulator.client import CallError, KubeClient, Obj, timestamp
 from simulator.controllers.informer import Controller, Informer
 from simulator.controllers.objects import is_deleting, is_finished, node_of
 
@@ -51,7 +51,7 @@ class OwnerCollector(Controller):
         # The caches of owner and dependent are filled by different watches: the server decides.
         try:
             live = await self.client.get(owners.resource, reference["name"], where or None)
-        except ApiError as e:
+        except CallError as e:
             return e.not_found
         return bool(live["metadata"]["uid"] != reference["uid"])
 
@@ -88,7 +88,7 @@ class PodCollector(Controller):
     async def _node_is_gone(self, name: str) -> bool:
         try:
             await self.client.get("nodes", name)
-        except ApiError as e:
+        except CallError as e:
             return e.not_found
         return False
 

@@ -8,7 +8,7 @@ import logging
 import time
 from collections.abc import Awaitable, Iterator, Sequence
 
-from simulator.client import ApiError, KubeClient, Obj
+from simulator.client import CallError, KubeClient, Obj
 
 RETRY = 0.2  # seconds before a broken list or watch, or a pass that met an error, is tried again
 GATHER = 0.02  # seconds in which a burst of events becomes one pass
@@ -69,7 +69,7 @@ class Informer:
         while True:
             try:
                 await self._follow()
-            except ApiError as e:
+            except CallError as e:
                 log.debug("%s: %s", self.resource, e.message)
                 await asyncio.sleep(RETRY)
 
@@ -152,7 +152,7 @@ class Controller:
         """
         try:
             return await call
-        except ApiError as e:
+        except CallError as e:
             self._failed = True
             log.log(
                 logging.DEBUG if e.not_found or e.conflict else logging.INFO, "%s: %s", type(self).__name__, e.message

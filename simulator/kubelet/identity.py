@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 from pydantic import BaseModel, ConfigDict, Field
 
-from simulator.client import ApiError, KubeClient, Obj
+from simulator.client import CallError, KubeClient, Obj
 
 SIGNER = "kubernetes.io/kube-apiserver-client-kubelet"
 USAGES = ["digital signature", "client auth"]
@@ -57,7 +57,7 @@ async def bootstrap(client: KubeClient, node_name: str, poll: float) -> Identity
         async with asyncio.timeout(ISSUE_TIMEOUT):
             issued = await _issued(client, name, created, poll)
     except TimeoutError:
-        raise ApiError(504, "Timeout", f"certificate signing request {name} was not issued in time") from None
+        raise CallError(504, "Timeout", f"certificate signing request {name} was not issued in time") from None
     return _identity(node_name, issued, key_pem)
 
 
@@ -67,7 +67,7 @@ async def _issued(client: KubeClient, name: str, csr: Obj, poll: float) -> str:
         for condition in status.get("conditions", ()):
             if condition["type"] in ("Denied", "Failed"):
                 message = f"certificate signing request {name} is {condition['type']}: {condition.get('message', '')}"
-                raise ApiError(403, "Forbidden", message)
+                raise CallError(403, "Forbidden", message)
         if status.get("certificate"):
             return base64.b64decode(status["certificate"]).decode()
         await asyncio.sleep(poll)

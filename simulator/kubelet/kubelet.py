@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from simulator.client import ApiError, KubeClient, Obj
+from simulator.client import CallError, KubeClient, Obj
 from simulator.kubelet import node as nodes
 from simulator.kubelet.identity import Identity, bootstrap
 from simulator.kubelet.knobs import Knobs, Timings
@@ -123,7 +123,7 @@ class Kubelet:
         for pause in _back_off(self._timings.heartbeat):
             try:
                 return await bootstrap(client, node_name, poll=min(self._timings.heartbeat, 0.5))
-            except ApiError as e:
+            except CallError as e:
                 why = e.reason or e.message
                 self._say(f"kubelet[812]: failed to run Kubelet: cannot create certificate signing request: {why}")
             await asyncio.sleep(pause)
@@ -135,7 +135,7 @@ class Kubelet:
             try:
                 self._node = await self._create_or_take_over(client, registration)
                 break
-            except ApiError as e:
+            except CallError as e:
                 self._say(f'kubelet[812]: "Unable to register node with API server" err="{e.message}"')
             await asyncio.sleep(pause)
         self._ready_at = self._clock() + ready_after
@@ -144,7 +144,7 @@ class Kubelet:
     async def _create_or_take_over(self, client: KubeClient, registration: Registration) -> Obj:
         try:
             created = await client.create("nodes", nodes.node_object(self.vm, self._size, registration))
-        except ApiError as e:
+        except CallError as e:
             if not e.conflict:
                 raise
             return await self._take_over(client, registration)
@@ -203,7 +203,7 @@ class Kubelet:
         while True:
             try:
                 await self._renew_once(client)
-            except ApiError as e:
+            except CallError as e:
                 log.debug("%s: lease: %s", self.vm.instance_id, e.message)
             await asyncio.sleep(_jitter(self._timings.heartbeat))
 
@@ -213,7 +213,7 @@ class Kubelet:
         patch = nodes.renewal() if self._lease_is_current else lease
         try:
             await client.patch("leases", lease["metadata"]["name"], patch, nodes.LEASE_NAMESPACE)
-        except ApiError as e:
+        except CallError as e:
             if not e.not_found:
                 raise
             await client.create("leases", lease, nodes.LEASE_NAMESPACE)
@@ -225,7 +225,7 @@ class Kubelet:
             ready, pause = self._readiness()
             try:
                 await self._post_once(client, ready)
-            except ApiError as e:
+            except CallError as e:
                 log.debug("%s: status: %s", self.vm.instance_id, e.message)
                 if e.not_found:  # somebody deleted the Node of a living machine
                     await asyncio.sleep(self._timings.join)

@@ -15,7 +15,7 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from simulator.client import ApiError, KubeClient, Obj, timestamp
+from simulator.client import CallError, KubeClient, Obj, timestamp
 from simulator.kubelet.knobs import Timings
 
 READY_ANNOTATION = "simulator.hostler/ready"
@@ -44,7 +44,7 @@ class Pods:
             while True:
                 try:
                     await self._follow(selector)
-                except ApiError as e:
+                except CallError as e:
                     log.debug("%s: pods: %s", self._node, e.message)
                     await asyncio.sleep(self._timings.heartbeat)
         finally:
@@ -129,7 +129,7 @@ class _Worker:
                     await self._finish()
                     return
                 await self._post(_running_status(self._pod, self.address, self._host_ip))
-            except ApiError as e:
+            except CallError as e:
                 if e.not_found or e.conflict:  # another pod has the name by now
                     return
                 log.debug("pod %s: %s", self._pod["metadata"]["name"], e.message)

@@ -62,12 +62,12 @@ def told(adopted: Adopted) -> list[str]:
 
 
 def _manifests(files: list[str]) -> list[AnyManifest]:
-    from starter.commands import files as manifests
+    from starter.commands.files import read
     from starter.outlet import warn
 
     if not files:
         return []
-    loaded = manifests.read(files)
+    loaded = read(files)
     for warning in loaded.warnings:
         warn(warning)
     if loaded.secrets:

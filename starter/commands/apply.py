@@ -28,19 +28,19 @@ def apply(
     how far it is; which pools it rolls is said first. `hostler diff` (or --dry-run) says beforehand what is updated in
     place, what needs a new VM, and what each pool would do, step by step.
     """
-    from starter.commands import files as manifests
+    from starter.commands.files import every, read
     from starter.outlet import warn
     from starter.output import Busy
     from starter.sdk.apply.diff import differences
     from starter.sdk.client import HostlerClient
 
-    loaded = manifests.read(files)
+    loaded = read(files)
     for warning in loaded.warnings:
         warn(warning)
 
     async def body(client: HostlerClient) -> None:
         async with Busy("looking at what is there") as busy:
-            plan = await client.plan(*manifests.every(loaded), cluster=here.cluster)
+            plan = await client.plan(*every(loaded), cluster=here.cluster)
             if dry_run:
                 changed = {(d.kind, d.name): d.lines() for d in await differences(client, plan)}
                 for step in plan.steps:

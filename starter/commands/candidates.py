@@ -184,10 +184,11 @@ def machines_and_nodes(ctx: typer.Context, incomplete: str) -> Candidates:
 
 
 async def _nodes(settings: Settings, cluster: str, beginning: str) -> Candidates:
+    from activities.kube.looks import every_node
     from starter.sdk.kube import connect_cluster
 
     async with connect_cluster(settings, cluster) as kube:
-        return _sorted((n["metadata"]["name"], "") for n in await kube.nodes())
+        return _sorted([(n["metadata"]["name"], "") async for n in every_node(kube)])
 
 
 def _sorted(found: Iterable[tuple[str, str]]) -> Candidates:

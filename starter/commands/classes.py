@@ -1,4 +1,4 @@
-"""Classes on the command line: hostler get|describe|delete|renew class."""
+"""Classes on the command line: hostler get|describe|delete class."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import typer
-
-from starter.commands.common import Session
 from starter.commands.kinds import CLASS
 
 if TYPE_CHECKING:
     from resources.machine_class.state import ClassChange, ClassState
     from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.results import ClassDescription, ClassSummary
 
 COLUMNS = ("NAME", "PROVIDER", "GENERATION", "UPDATED", "USERS", "STATES", "AGE")
@@ -192,42 +190,16 @@ def _table(title: str, header: tuple[str, ...], rows: Sequence[tuple[str, ...]])
     return ["", title, *(f"  {line}" for line in Table(header).lines(rows))] if rows else []
 
 
-# -- delete, renew ----------------------------------------------------------------------------------------------------
+# -- delete -----------------------------------------------------------------------------------------------------------
 
 
-def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) -> None:
-    async def body(client: HostlerClient) -> None:
-        from resources.machine_class.state import users_words
-        from starter.commands.common import tell_each
-        from starter.sdk.errors import Refused
+async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str:
+    """What --dry-run says. Raises Refused where the class would refuse."""
+    from resources.machine_class.state import users_words
+    from starter.sdk.errors import Refused
 
-        async def ask(name: str) -> str:
-            if not dry_run:
-                return f"deletion: {(await client.classes.delete(name, reason=reason)).message}"
-            found = await client.classes.describe(name)
-            if found.state is not None and found.state.users:
-                raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: it would be refused")
-            return "deletion (dry run)"
-
-        await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)
-
-    here.run(body)
-
-
-def renew_classes(here: Session, names: list[str], reason: str) -> None:
-    async def body(client: HostlerClient) -> None:
-        from starter.commands.common import tell_each
-
-        async def ask(name: str) -> str:
-            return f"renewal: {(await client.classes.renew(name, reason=reason)).message}"
-
-        await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)
-
-    here.run(body)
-
-
-def named(names: list[str]) -> list[str]:
-    """The names. Raises a usage error where none is given."""
-    if not names:
-        raise typer.BadParameter("say which: class NAME...")
-    return names
+    cluster, name = key
+    found = await client.classes.describe(name, cluster=cluster)
+    if found.state is not None and found.state.users:
+        raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: it would be refused")
+    return "deletion (dry run)"

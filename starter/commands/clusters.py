@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from resources.cluster.news import Reachability
     from resources.cluster.state import ClusterState
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.results import ClusterDescription
 
 ClusterArgument = Annotated[
@@ -83,6 +84,15 @@ def _tell(here: Session, name: str, intent: str, reason: str) -> None:
             busy.say(f"cluster/{name} {intent}: {(await ask(name, reason=reason)).message}")
 
     here.run(body)
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+async def removal_foretold(client: HostlerClient, key: EntityKey) -> str:
+    """What --dry-run says. Raises Refused while the cluster has pools or machines."""
+    await client.clusters.removable(key[1])
+    return "removal (dry run)"
 
 
 # -- describe ---------------------------------------------------------------------------------------------------------

@@ -178,6 +178,13 @@ def one(kind: str, name: str | None, kinds: Collection[str] = (MACHINE,)) -> tup
     return known, names[0]
 
 
+def named(kind: str, names: Sequence[str]) -> list[str]:
+    """The names. Raises a usage error where none is given."""
+    if not names:
+        raise typer.BadParameter(f"say which: {SHORT.get(kind, kind)} NAME...")
+    return list(names)
+
+
 def span(text: str | None) -> timedelta | None:
     """A duration from the command line, as Kubernetes writes it; None: no limit."""
     from datetime import timedelta

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from starter.commands import candidates, classes, pools
+from starter.commands import candidates, classes, clusters, pools
 from starter.commands.blocks import command
 from starter.commands.common import (
     Asking,
@@ -15,23 +16,31 @@ from starter.commands.common import (
     KindArgument,
     NamesArgument,
     ReasonOption,
-    Session,
     TimeoutOption,
-    one,
+    named,
     span,
     target,
     tell_each,
 )
 from starter.commands.kinds import CLASS, CLUSTER, MACHINE, POOL
-from starter.commands.selection import Key, Others, Selection
+from starter.commands.selection import Among, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
+    from resources.machine.manifest import Machine
+    from resources.pool.manifest import MachineDeployment
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityClient, EntityKey
+    from starter.sdk.results import Sent
 
 KINDS = (MACHINE, POOL, CLASS, CLUSTER)
+USAGE = {
+    POOL: "of pools: {} pool NAME...",
+    CLASS: "of classes: {} class NAME...",
+    CLUSTER: "of a cluster: {} cluster NAME",
+}
 
 
 @command
@@ -73,91 +82,114 @@ def delete(
     `delete cluster NAME` ends the watch of a cluster that has no pools and machines any more; the cluster itself is not
     touched.
     """
-    limit = span(timeout)
     which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
+    how = DeleteOptions(force, abandon_node, reason, dry_run, wait, span(timeout))
     if abandon_node and (not force or which != MACHINE or files):
         raise typer.BadParameter("--abandon-node: of machines only: delete machine NAME... --force --abandon-node")
-    if which == CLUSTER:
-        if among or force or files or wait:
-            raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
-        _remove_cluster(here, one(kind or "", given[0] if len(given) == 1 else None, KINDS)[1], reason, dry_run)
-        return
-    if which == CLASS:
-        if among or force or files or wait:
-            raise typer.BadParameter("of classes: delete class NAME... [--reason TEXT] [--dry-run]")
-        classes.delete_classes(here, classes.named(given), reason, dry_run)
-        return
-    if which == POOL:
-        if among or files:
-            raise typer.BadParameter("of pools: delete pool NAME... [--force] [--wait] [--reason TEXT] [--dry-run]")
-        keys = pools.named(given)
-        here.run(lambda c: _pools(c, [(c.cluster, name) for name in keys], force, reason, dry_run, wait, limit))
-        return
-    if files and (given or among.some):
+    unfit = files or (which != POOL and (force or wait))
+    options = f"{'[--force] [--wait] ' if which == POOL else ''}[--reason TEXT] [--dry-run]"
+    if files and which == MACHINE and (given or among.some):
         raise typer.BadParameter("files (-f), or machines: one of them")
-    chosen = Selection() if files else among.choice(given)
+    chosen = Selection() if files and which == MACHINE else _chosen("delete", which, given, among, unfit, options)
 
     async def body(client: HostlerClient) -> None:
-        in_files, machines = _of_files(client, here.cluster, files) if files else ([], await chosen.keys(client))
-        if in_files:
-            await _pools(client, in_files, force, reason, dry_run, wait, limit)
-        if not machines and not in_files:
+        found = _of_files(client, here.cluster, files) if files else {which: await chosen.keys(client)}
+        if not any(found.values()):
             say(chosen.nothing(client), err=True)
-        if not machines:
-            return
-        if dry_run:
-            for its_cluster, machine in machines:
-                await client.life(machine, cluster=its_cluster)  # a mistyped name is reported here too
-            say(*(f"{chosen.label(key)} deletion (dry run)" for key in machines))
-            return
-
-        async def ask(key: Key) -> str:
-            sent = await client.delete(key[1], force=force, abandon_node=abandon_node, reason=reason, cluster=key[0])
-            return sent.message if sent.gone else f"deletion: {sent.message}"
-
-        await tell_all(machines, chosen, ask)
-        if wait:
-            from starter.commands.wait import wait_for_all
-
-            await wait_for_all(client, machines, chosen, "deleted", limit)
+        for of, keys in found.items():
+            if keys:
+                await _delete(client, replace(chosen, kind=of), keys, how)
 
     here.run(body)
 
 
-async def _pools(
-    client: HostlerClient,
-    keys: list[Key],
-    force: bool,
-    reason: str,
-    dry_run: bool,
-    wait: bool,
-    limit: timedelta | None,
-) -> None:
-    await pools.delete_pools(client, keys, force, reason, dry_run)
-    if wait and not dry_run:
-        from starter.commands.wait import wait_for_pools
+def _chosen(verb: str, which: str, names: list[str], among: Among, unfit: object, options: str) -> Selection:
+    """What a command is about. Only machines are chosen otherwise than by name. Raises a usage error; `unfit`: options
+    were given that are not for this kind."""
+    if which == MACHINE:
+        return among.choice(names)
+    if among or unfit:
+        raise typer.BadParameter(f"{USAGE[which].format(verb)} {options}")
+    if which == CLUSTER and len(names) != 1:
+        raise typer.BadParameter("give one cluster: cluster NAME")
+    return Selection(tuple(named(which, names)), kind=which)
+
+
+# -- delete -----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class DeleteOptions:
+    """How things are deleted."""
+
+    force: bool
+    abandon_node: bool
+    reason: str
+    dry_run: bool
+    wait: bool
+    limit: timedelta | None
+
+
+async def _machine_foretold(client: HostlerClient, key: EntityKey) -> str:
+    await client.life(key[1], cluster=key[0])  # a mistyped name is reported here too
+    return "deletion (dry run)"
+
+
+def _end_machine(client: HostlerClient, key: EntityKey, how: DeleteOptions) -> Awaitable[Sent]:
+    cluster, name = key
+    return client.delete(name, force=how.force, abandon_node=how.abandon_node, reason=how.reason, cluster=cluster)
+
+
+FORETOLD: dict[str, Callable[[HostlerClient, EntityKey], Awaitable[str | list[str]]]] = {
+    MACHINE: _machine_foretold,
+    POOL: pools.deletion_foretold,
+    CLASS: classes.deletion_foretold,
+    CLUSTER: clusters.removal_foretold,
+}
+"""What --dry-run says. Each raises what the deletion would be refused with."""
+ENDED: dict[str, Callable[[HostlerClient, EntityKey, DeleteOptions], Awaitable[Sent]]] = {
+    MACHINE: _end_machine,
+    POOL: lambda client, key, o: client.pools.delete(key[1], force=o.force, reason=o.reason, cluster=key[0]),
+    CLASS: lambda client, key, o: client.classes.delete(key[1], reason=o.reason, cluster=key[0]),
+    CLUSTER: lambda client, key, o: client.clusters.remove(key[1], reason=o.reason),
+}
+
+
+async def _delete(client: HostlerClient, chosen: Selection, keys: Sequence[EntityKey], how: DeleteOptions) -> None:
+    """Tells all of them, even after one that fails, and waits for their ends where that is asked for."""
+
+    async def ask(key: EntityKey) -> str | list[str]:
+        if how.dry_run:
+            return await FORETOLD[chosen.kind](client, key)
+        sent = await ENDED[chosen.kind](client, key, how)
+        return sent.message if sent.gone else f"{'removal' if chosen.kind == CLUSTER else 'deletion'}: {sent.message}"
+
+    await tell_each(chosen.labelled(keys), ask)
+    if how.wait and not how.dry_run:
+        from starter.commands.wait import wait_for_all, wait_for_pools
         from starter.sdk.pools.waiting import Goal
 
-        await wait_for_pools(client, keys, Goal.DELETED, limit)
+        if chosen.kind == POOL:
+            await wait_for_pools(client, keys, Goal.DELETED, how.limit)
+        else:
+            await wait_for_all(client, keys, chosen, "deleted", how.limit)
 
 
-def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> tuple[list[Key], list[Key]]:
-    """Cluster and name of every pool, and of every Machine, in the files."""
-    from starter.commands import files as manifests
+def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> dict[str, list[EntityKey]]:
+    """Cluster and name of every pool, and of every Machine, in the files; pools are deleted first."""
+    from starter.commands.files import read
     from starter.outlet import warn
 
-    loaded = manifests.read(files)
+    loaded = read(files)
     left = [f"secret/{s.metadata.name}" for s in loaded.secrets]
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
         warn(f"{', '.join(left)}: left alone; machines that are going still need them")
-    in_files = [(client.cluster_of(p, cluster), p.metadata.name) for p in loaded.pools]
-    return in_files, [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
+    found: dict[str, Sequence[Machine | MachineDeployment]] = {POOL: loaded.pools, MACHINE: loaded.machines}
+    return {of: [(client.cluster_of(m, cluster), m.metadata.name) for m in some] for of, some in found.items()}
 
 
-async def tell_all(machines: list[Key], chosen: Selection, ask: Callable[[Key], Awaitable[str]]) -> None:
-    """Tells all of them, even after one that fails, and raises what failed at the end."""
-    await tell_each({key: chosen.label(key) for key in machines}, ask)
+# -- renew ------------------------------------------------------------------------------------------------------------
 
 
 @command
@@ -171,58 +203,22 @@ def renew(
 ) -> None:
     """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try what stands still."""
     which, given = target(kind, names or [], KINDS)
-    if which == CLUSTER:
-        if among:
-            raise typer.BadParameter("of a cluster: renew cluster NAME [--reason TEXT]")
-        _renew_cluster(here, one(kind, given[0] if len(given) == 1 else None, KINDS)[1], reason)
-        return
-    if which == CLASS:
-        if among:
-            raise typer.BadParameter("of classes: renew class NAME... [--reason TEXT]")
-        classes.renew_classes(here, classes.named(given), reason)
-        return
-    if which == POOL:
-        if among:
-            raise typer.BadParameter("of pools: renew pool NAME... [--reason TEXT]")
-        pools.renew_pools(here, pools.named(given), reason)
-        return
-    chosen = among.choice(given)
+    chosen = _chosen("renew", which, given, among, False, "[--reason TEXT]")
 
     async def body(client: HostlerClient) -> None:
-        machines = await chosen.keys(client)
-        if not machines:
+        shelves: dict[str, EntityClient[Any]] = {
+            MACHINE: client,
+            POOL: client.pools,
+            CLASS: client.classes,
+            CLUSTER: client.clusters,
+        }
+        keys = await chosen.keys(client)
+        if not keys:
             say(chosen.nothing(client), err=True)
 
-        async def ask(key: Key) -> str:
-            return f"renewal: {(await client.renew(key[1], reason=reason, cluster=key[0])).message}"
+        async def ask(key: EntityKey) -> str:
+            return f"renewal: {(await shelves[which].renew(key[1], reason=reason, cluster=key[0])).message}"
 
-        await tell_all(machines, chosen, ask)
-
-    here.run(body)
-
-
-# -- clusters ---------------------------------------------------------------------------------------------------------
-
-
-def _remove_cluster(here: Session, name: str, reason: str, dry_run: bool) -> None:
-    async def body(client: HostlerClient) -> None:
-        from starter.output import Busy
-
-        async with Busy("waiting for a worker's answer") as busy:
-            if dry_run:
-                await client.clusters.removable(name)
-                busy.say(f"cluster/{name} removal (dry run)")
-                return
-            busy.say(f"cluster/{name} removal: {(await client.clusters.remove(name, reason=reason)).message}")
-
-    here.run(body)
-
-
-def _renew_cluster(here: Session, name: str, reason: str) -> None:
-    async def body(client: HostlerClient) -> None:
-        from starter.output import Busy
-
-        async with Busy("waiting for a worker's answer") as busy:
-            busy.say(f"cluster/{name} renewal: {(await client.clusters.renew(name, reason=reason)).message}")
+        await tell_each(chosen.labelled(keys), ask)
 
     here.run(body)

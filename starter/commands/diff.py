@@ -50,12 +50,12 @@ def diff(
 
 
 def _show(here: Session, files: list[str]) -> bool:
-    from starter.commands import files as manifests
+    from starter.commands.files import every, read
     from starter.outlet import warn
     from starter.output import Busy
     from starter.sdk.apply.diff import differences
 
-    loaded = manifests.read(files)
+    loaded = read(files)
     for warning in loaded.warnings:
         warn(warning)
     different = False
@@ -63,7 +63,7 @@ def _show(here: Session, files: list[str]) -> bool:
     async def body(client: HostlerClient) -> None:
         nonlocal different
         async with Busy("looking at what is there") as busy:
-            plan = await client.plan(*manifests.every(loaded), cluster=here.cluster)
+            plan = await client.plan(*every(loaded), cluster=here.cluster)
             found = await differences(client, plan)
             for line in (line for difference in found for line in difference.lines()):
                 busy.say(line)

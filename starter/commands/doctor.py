@@ -24,7 +24,7 @@ ESCAPE = "\x1b"
 COLOURS = {"warning": typer.colors.YELLOW, "problem": typer.colors.RED}
 
 
-class Form(StrEnum):
+class ReportForm(StrEnum):
     TEXT = "text"
     JSON = "json"
 
@@ -32,7 +32,7 @@ class Form(StrEnum):
 @command
 def doctor(
     *,
-    form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TEXT,
+    form: Annotated[ReportForm, typer.Option("-o", "--output", help="How it is printed.")] = ReportForm.TEXT,
     here: Reading,
 ) -> None:
     """Look at everything that the settings imply, and say what is wrong and what to do. Changes nothing.
@@ -44,7 +44,7 @@ def doctor(
 
     found = asyncio.run(_examine(here))
     levels = Counter(f.level for f in found)
-    if form is Form.JSON:
+    if form is ReportForm.JSON:
         whole = {"problems": levels[Level.PROBLEM], "warnings": levels[Level.WARNING]}
         say_text(visible_json({**whole, "findings": [asdict(f) for f in found]}, indent=2))
     else:

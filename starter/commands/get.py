@@ -17,8 +17,8 @@ from starter.commands.rows import AGE, OF, Form, Row, print_objects, print_rows
 from starter.commands.selection import PRESERVED, Selection, listing
 
 if TYPE_CHECKING:
+    from activities.kube.client import Kube
     from starter.sdk.client import HostlerClient
-    from starter.sdk.kube import KubeClient
     from starter.sdk.machines.selectors import Selector
     from starter.sdk.results import ClusterSummary, Json, MachineSummary, Selected
 
@@ -112,14 +112,14 @@ def get(
     if which == NODE:
         asyncio.run(_nodes(here, chosen, form, watch))
     else:
-        here.run(lambda client: _machines(client, Wanted(chosen, pool, preserved), form, watch))
+        here.run(lambda client: _machines(client, MachineFilter(chosen, pool, preserved), form, watch))
 
 
 # -- machines ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MachineFilter:
     """Which machines are shown."""
 
     chosen: Selection
@@ -135,7 +135,7 @@ class Wanted:
         return self.pool in (None, m.pool) and (not self.preserved or m.preserved_until is not None)
 
 
-async def _machines(client: HostlerClient, wanted: Wanted, form: Form, watch: bool) -> None:
+async def _machines(client: HostlerClient, wanted: MachineFilter, form: Form, watch: bool) -> None:
     if form in (Form.JSON, Form.YAML):
         found = await _machine_manifests(client, wanted)
         await print_objects(found, form, single=len(wanted.chosen.names) == 1)
@@ -152,7 +152,7 @@ def _under(chosen: Selection, columns: tuple[str, ...]) -> tuple[str, ...]:
     return (OF, *columns) if chosen.all_clusters else columns
 
 
-async def _summaries(client: HostlerClient, wanted: Wanted) -> list[MachineSummary]:
+async def _summaries(client: HostlerClient, wanted: MachineFilter) -> list[MachineSummary]:
     """The chosen machines; those named must exist: they are read from the server's records, without visibility's
     delay."""
     from starter.sdk.errors import NotFound
@@ -183,12 +183,12 @@ def _machine_row(m: MachineSummary, chosen: Selection) -> Row:
     return Row((MACHINE, m.cluster, m.name) if chosen.all_clusters else (MACHINE, m.name), named, moments)
 
 
-async def _selected(client: HostlerClient, wanted: Wanted, by: Selector) -> list[Selected]:
+async def _selected(client: HostlerClient, wanted: MachineFilter, by: Selector) -> list[Selected]:
     found = await client.select(by, all_clusters=wanted.chosen.all_clusters)
     return [m for m in found if wanted.has(m.summary)]
 
 
-async def _machine_manifests(client: HostlerClient, wanted: Wanted) -> list[Json]:
+async def _machine_manifests(client: HostlerClient, wanted: MachineFilter) -> list[Json]:
     from starter.outlet import warn
     from starter.sdk.results import machine_manifest
 
@@ -247,10 +247,18 @@ async def _nodes(here: Session, chosen: Selection, form: Form, watch: bool) -> N
         await print_rows(_under(chosen, columns), "STATUS", rows, form, watch, nothing)
 
 
-async def _read_nodes(kube: KubeClient, chosen: Selection) -> list[Json]:
+async def _read_nodes(kube: Kube, chosen: Selection) -> list[Json]:
     """Reads whole objects; those of a list come without apiVersion and kind."""
-    labels = str(chosen.selector) if chosen.selector else None
-    found = [await kube.node(n) for n in chosen.names] if chosen.names else await kube.nodes(labels)
+    from activities.kube.client import node_path
+    from activities.kube.looks import every_node
+    from starter.sdk.kube import explained
+
+    query = {"labelSelector": str(chosen.selector)} if chosen.selector else {}
+    with explained(kube):  # each says for itself what is wrong with it
+        if chosen.names:
+            found = [await kube.get(node_path(n)) for n in chosen.names]
+        else:
+            found = [n async for n in every_node(kube, **query)]
     return [{"apiVersion": "v1", "kind": "Node", **n} for n in found]
 
 

@@ -50,14 +50,14 @@ async def _hooks_there(ctx: typer.Context, incomplete: str) -> Candidates:
 
 HEADER = ("KIND", "NAME", "OWNER", "HOLDS", "FROM")
 SPEC = "spec"
-MachineArgument = Annotated[
+HookedMachineArgument = Annotated[
     str, typer.Argument(metavar="MACHINE", help="m1 or machine/m1.", autocompletion=candidates.machine_names)
 ]
 NewNameArgument = Annotated[
     str,
     typer.Argument(metavar="NAME", help="CamelCase, perhaps after a DNS name: EtcdQuorumOperator, example.com/Backup."),
 ]
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The hook.", autocompletion=hooks_there)]
+HookArgument = Annotated[str, typer.Argument(metavar="NAME", help="The hook.", autocompletion=hooks_there)]
 OwnerOption = Annotated[str, typer.Option("--owner", help="Who removes it, and can be asked.", show_default=False)]
 
 
@@ -65,7 +65,7 @@ OwnerOption = Annotated[str, typer.Option("--owner", help="Who removes it, and c
 @command
 def add(
     *,
-    machine: MachineArgument,
+    machine: HookedMachineArgument,
     hook: NewNameArgument,
     owner: OwnerOption,
     kind: Annotated[HookKind, typer.Option("--kind", help="What it holds.")] = HookKind.PRE_DRAIN,
@@ -84,8 +84,8 @@ def add(
 @command
 def remove(
     *,
-    machine: MachineArgument,
-    hook: NameArgument,
+    machine: HookedMachineArgument,
+    hook: HookArgument,
     owner: Annotated[str, typer.Option("--owner", help="Only if it is this owner's.", show_default="whoever's")] = "",
     kind: Annotated[
         HookKind | None, typer.Option("--kind", help="Needed where both have the name.", show_default=False)
@@ -105,7 +105,7 @@ def remove(
 @command
 def show(
     *,
-    machine: MachineArgument,
+    machine: HookedMachineArgument,
     kind: Annotated[HookKind | None, typer.Option("--kind", help="Only these.", show_default=False)] = None,
     form: Annotated[Form, typer.Option("-o", "--output", help="How it is printed.")] = Form.TABLE,
     here: Reading,

@@ -53,12 +53,12 @@ def _unread(account: str, why: str) -> str:
 def _classes(files: list[str]) -> list[MachineClass]:
     """The classes in the files. Raises ManifestError where there are none."""
     from resources.manifests import ManifestError
-    from starter.commands import files as manifests
+    from starter.commands.files import read
     from starter.outlet import warn
 
     if not files:
         return []
-    loaded = manifests.read(files)
+    loaded = read(files)
     for warning in loaded.warnings:
         warn(warning)
     if not loaded.classes:

@@ -1,4 +1,4 @@
-"""hostler scale, hibernate, wake; and pools in hostler get|delete|renew|wait."""
+"""hostler scale, hibernate, wake; and pools in hostler get|delete|wait."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from starter.commands.blocks import command
-from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, Session, target, tell_each
+from starter.commands.common import Asking, NamesArgument, PoolArgument, ReasonOption, Session, named, target, tell_each
 from starter.commands.kinds import POOL
 
 if TYPE_CHECKING:
@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from resources.pool.state import PoolState
     from starter.commands.rows import Form, Row
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.pools.results import PoolDescription, PoolListed
     from starter.sdk.pools.waiting import Goal
     from starter.sdk.results import Sent
 
 COLUMNS = ("NAME", "REPLICAS", "UPDATED", "AVAILABLE", "UNHEALTHY", "REVISION", "PHASE", "REASON", "AGE")
 WIDE = (*COLUMNS, "CLASS", "MACHINES", "LEAVING", "PRESERVED")
-Key = tuple[str, str]
-"""Cluster and name."""
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Say what the pool would do, step by step; change nothing.")
 ]
@@ -60,7 +59,7 @@ def scale(
     --remove says which machines go first; without fewer replicas, new ones take their place. A rollout under way goes
     on with the new number.
     """
-    pools = named(target(kind, names or [], (POOL,))[1])
+    pools = named(*target(kind, names or [], (POOL,)))
     if replicas is None and not remove:
         raise typer.BadParameter("say how many: --replicas N; or which go: --remove MACHINE")
     if remove and len(pools) > 1:
@@ -81,44 +80,42 @@ def scale(
     _each(here, pools, "scaling", "scaled", send, rehearse if dry_run else None)
 
 
-@command
-def hibernate(
-    *,
-    kind: PoolArgument,
-    names: NamesArgument = None,
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    here: Asking,
-) -> None:
-    """Let pools have no machines for now, whatever replicas says; `hostler wake pool NAME` brings them back."""
-    pools = named(target(kind, names or [], (POOL,))[1])
-    rehearse = _slumber(True) if dry_run else None
-    _each(here, pools, "hibernation", "hibernated", lambda c, p: c.pools.hibernate(p, reason=reason), rehearse)
+def _slumbers(intent: str, noun: str, done: str, help: str) -> Callable[..., None]:
+    """Makes the command of that name."""
 
-
-@command
-def wake(
-    *,
-    kind: PoolArgument,
-    names: NamesArgument = None,
-    dry_run: DryRunOption = False,
-    reason: ReasonOption = "",
-    here: Asking,
-) -> None:
-    """Give hibernated pools their machines again, as many as replicas says."""
-    pools = named(target(kind, names or [], (POOL,))[1])
-    rehearse = _slumber(False) if dry_run else None
-    _each(here, pools, "waking", "woken", lambda c, p: c.pools.wake(p, reason=reason), rehearse)
-
-
-def _slumber(hibernated: bool) -> Callable[[HostlerClient, str], Awaitable[list[str]]]:
     async def rehearse(client: HostlerClient, pool: str) -> list[str]:
         from resources.pool.intents import PoolQuestion
 
-        spec = (await client.pools.get(pool)).spec.model_copy(update={"hibernated": hibernated})
+        spec = (await client.pools.get(pool)).spec.model_copy(update={"hibernated": intent == "hibernate"})
         return await _rehearsed(client, pool, PoolQuestion(spec=spec))
 
-    return rehearse
+    @command
+    def slumbers(
+        *,
+        kind: PoolArgument,
+        names: NamesArgument = None,
+        dry_run: DryRunOption = False,
+        reason: ReasonOption = "",
+        here: Asking,
+    ) -> None:
+        def send(client: HostlerClient, pool: str) -> Awaitable[Sent]:
+            ask = client.pools.hibernate if intent == "hibernate" else client.pools.wake
+            return ask(pool, reason=reason)
+
+        pools = named(*target(kind, names or [], (POOL,)))
+        _each(here, pools, noun, done, send, rehearse if dry_run else None)
+
+    slumbers.__name__, slumbers.__doc__ = intent, help
+    return slumbers
+
+
+hibernate = _slumbers(
+    "hibernate",
+    "hibernation",
+    "hibernated",
+    "Let pools have no machines for now, whatever replicas says; `hostler wake pool NAME` brings them back.",
+)
+wake = _slumbers("wake", "waking", "woken", "Give hibernated pools their machines again, as many as replicas says.")
 
 
 async def _rehearsed(client: HostlerClient, pool: str, question: PoolQuestion, cluster: str | None = None) -> list[str]:
@@ -157,13 +154,6 @@ def _each(
 def label(name: str) -> str:
     """The pool's name in what the commands print."""
     return f"{POOL}/{name}"
-
-
-def named(names: list[str]) -> list[str]:
-    """The names. Raises a usage error where none is given."""
-    if not names:
-        raise typer.BadParameter("say which: pool NAME...")
-    return names
 
 
 # -- get --------------------------------------------------------------------------------------------------------------
@@ -232,41 +222,27 @@ async def _manifests(client: HostlerClient, found: list[PoolListed]) -> list[dic
     return objects
 
 
-# -- delete, renew, wait ----------------------------------------------------------------------------------------------
+# -- delete, wait -----------------------------------------------------------------------------------------------------
 
 
-async def delete_pools(client: HostlerClient, pools: Sequence[Key], force: bool, reason: str, dry_run: bool) -> None:
-    async def ask(key: Key) -> str | list[str]:
-        cluster, name = key
-        if dry_run:
-            return await _would_delete(client, key)
-        sent = await client.pools.delete(name, force=force, reason=reason, cluster=cluster)
-        return sent.message if sent.gone else f"deletion: {sent.message}"
-
-    await tell_each({key: label(key[1]) for key in pools}, ask)
-
-
-async def _would_delete(client: HostlerClient, key: Key) -> str | list[str]:
+async def deletion_foretold(client: HostlerClient, key: EntityKey) -> str | list[str]:
+    """What --dry-run says."""
     from resources.pool.intents import PoolQuestion
     from starter.sdk.errors import NoAnswer
     from starter.sdk.results import since
-    from starter.sdk.spelling import machines
+    from starter.sdk.spelling import counted
 
     cluster, name = key
     found = await client.pools.describe(name, cluster=cluster)  # a mistyped name is reported here too
     if not found.running:
         return f"is gone already{since(found.ended)}"
     count = found.summary.machines if found.summary else found.machines
-    words = f"deletion, with {machines(count)} (dry run)"
+    words = f"deletion, with {counted(count)} (dry run)"
     try:
         steps = await _rehearsed(client, name, PoolQuestion(delete=True), cluster)
     except NoAnswer as e:
         steps = [f"which go first is not known: {e}"]
     return [words, *(f"  {step}" for step in steps)]
-
-
-def renew_pools(here: Session, names: Sequence[str], reason: str) -> None:
-    _each(here, names, "renewal", "renewed", lambda client, pool: client.pools.renew(pool, reason=reason), None)
 
 
 def parse_goal(text: str) -> Goal:
@@ -280,7 +256,7 @@ def parse_goal(text: str) -> Goal:
     return goals[text.lower()]
 
 
-async def wait_for_pool(client: HostlerClient, key: Key, goal: Goal, limit: timedelta | None) -> None:
+async def wait_for_pool(client: HostlerClient, key: EntityKey, goal: Goal, limit: timedelta | None) -> None:
     from starter.output import Busy
     from starter.sdk.pools.waiting import Goal, where
 

@@ -11,13 +11,14 @@ from starter.commands import candidates
 from starter.commands.blocks import command
 from starter.commands.common import Asking, ReasonOption, Session, span, target, tell_each
 from starter.commands.kinds import ALIASES, MACHINE, NODE
-from starter.commands.selection import PRESERVED, Among, Key, Others, Selection
+from starter.commands.selection import PRESERVED, Among, Others, Selection
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.results import Sent
 
 TargetsArgument = Annotated[
@@ -70,7 +71,7 @@ def preserve(
     long, end = _time(lasts, until)
     value = "when-failed" if when_failed else "false" if never else "now"
 
-    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+    def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
         return client.preserve(key[1], value, lasts=long, until=end, reason=reason, cluster=key[0])
 
     _each(here, targets or [], choice_of(targets or [], among), "preservation", send)
@@ -90,7 +91,7 @@ def release(
     -l and --all leave machines alone that are not preserved and for which nobody has asked.
     """
 
-    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+    def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
         return client.release(key[1], reason=reason, cluster=key[0])
 
     _each(here, targets or [], choice_of(targets or [], among), "release", send)
@@ -117,7 +118,7 @@ def extend(
         raise typer.BadParameter("say how long: --for TIME from now on, or --until TIME")
     long, end = _time(lasts, until)
 
-    def send(client: HostlerClient, key: Key) -> Awaitable[Sent]:
+    def send(client: HostlerClient, key: EntityKey) -> Awaitable[Sent]:
         return client.extend(key[1], lasts=long, until=end, reason=reason, cluster=key[0])
 
     _each(here, targets or [], choice_of(targets or [], among), "extension", send)
@@ -164,14 +165,14 @@ def _each(
     targets: Sequence[str],
     chosen: Selection,
     noun: str,
-    send: Callable[[HostlerClient, Key], Awaitable[Sent]],
+    send: Callable[[HostlerClient, EntityKey], Awaitable[Sent]],
 ) -> None:
     """Prints `machine/m1 preservation: …` with the machine's own words, for all of them, even after one that fails. In
     a selection, those that have nothing to end or to move are left alone."""
     named = parse_targets(targets)
-    left: list[Key] = []
+    left: list[EntityKey] = []
 
-    async def ask(client: HostlerClient, key: Key) -> str | None:
+    async def ask(client: HostlerClient, key: EntityKey) -> str | None:
         from starter.sdk.errors import NotPreserved
 
         try:
@@ -187,7 +188,7 @@ def _each(
 
         machines, failures = await _resolved(client, named)
         if not named:
-            machines = {key: chosen.label(key) for key in await chosen.keys(client)}
+            machines = chosen.labelled(await chosen.keys(client))
         if not machines and not named:
             say(chosen.nothing(client), err=True)
         try:
@@ -204,11 +205,11 @@ def _each(
     here.run(body)
 
 
-async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> tuple[dict[Key, str], list[str]]:
+async def _resolved(client: HostlerClient, named: Sequence[tuple[str, str]]) -> tuple[dict[EntityKey, str], list[str]]:
     """The machines with their names as printed, and the errors of the others."""
     from starter.sdk.errors import HostlerError, Unreachable
 
-    machines: dict[Key, str] = {}
+    machines: dict[EntityKey, str] = {}
     failures = []
     for kind, name in named:
         try:

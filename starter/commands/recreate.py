@@ -16,13 +16,14 @@ from starter.commands.common import (
     TimeoutOption,
     span,
     target,
+    tell_each,
 )
-from starter.commands.delete import tell_all
-from starter.commands.selection import Key, Others
+from starter.commands.selection import Others
 from starter.outlet import say
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
 
 
 @command
@@ -48,14 +49,14 @@ def recreate(
         if not machines:
             say(chosen.nothing(client), err=True)
             return
-        formers: dict[Key, str] = {}
+        formers: dict[EntityKey, str] = {}
 
-        async def ask(key: Key) -> str:
+        async def ask(key: EntityKey) -> str:
             sent = await client.recreate(key[1], force=force, reason=reason, cluster=key[0])
             formers[key] = sent.uid
             return f"{'recreation' if sent.recorded else 'is being recreated'}: {sent.message}"
 
-        await tell_all(machines, chosen, ask)
+        await tell_each(chosen.labelled(machines), ask)
         if wait:
             from resources.machine.state import Phase
             from starter.commands.wait import wait_for_all

@@ -9,23 +9,23 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from resources.base import format_duration
-from starter.commands.rollout_view import View
+from starter.commands.rollout_view import RolloutView
 from starter.sdk.errors import HostlerError, NotFound, Refused, WaitTimeout
-from starter.sdk.patience import patiently, until
+from starter.sdk.patience import look_until, patiently
 from starter.sdk.pools import rollout_look
-from starter.sdk.pools.rollout_status import Look, Stand, Verdict
+from starter.sdk.pools.rollout_status import RolloutLook, RolloutVerdict, Stand
 from starter.sdk.pools.waiting import where
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
 
 
-async def follow(client: HostlerClient, names: Sequence[str], view: View, limit: timedelta | None) -> None:
+async def follow(client: HostlerClient, names: Sequence[str], view: RolloutView, limit: timedelta | None) -> None:
     """Follows the rollouts. Raises HostlerError, with a line for each pool whose rollout has stopped, was undone, or is
     not done in time."""
     first: dict[str, int] = {}
     """The revision from which each pool was followed."""
-    last = dict[str, tuple[Look, Verdict]]()
+    last = dict[str, tuple[RolloutLook, RolloutVerdict]]()
     left, stood, failed = list(names), set[str](), list[str]()
 
     async def look() -> None:
@@ -49,7 +49,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
 
     with view.running():
         try:
-            await until(look, reached, lambda _: "", timeout=limit)
+            await look_until(look, reached, lambda _: "", timeout=limit)
         except WaitTimeout:
             for found, verdict in (last[name] for name in left):
                 failed.append(verdict.words if verdict.stand is Stand.STANDS else _late(found, limit))
@@ -57,7 +57,7 @@ async def follow(client: HostlerClient, names: Sequence[str], view: View, limit:
         raise HostlerError("\n".join(failed))
 
 
-def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
+def _goes_on(verdict: RolloutVerdict, name: str, stood: set[str]) -> bool:
     """Whether to go on. A rollout that has stopped is looked at twice: a person may have acted a moment ago, and no
     plan has taken that up yet."""
     if verdict.stand is Stand.STANDS and name not in stood:
@@ -68,20 +68,24 @@ def _goes_on(verdict: Verdict, name: str, stood: set[str]) -> bool:
     return verdict.stand is Stand.GOING
 
 
-async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], view: View) -> Verdict:
+async def _verdict(
+    client: HostlerClient, look: RolloutLook, first: dict[str, int], view: RolloutView
+) -> RolloutVerdict:
     """The verdict. Somebody who waits for a rollout does not have it when it was undone, though the pool is rolled out
     then too."""
     name, revision = look.name, look.revision
     if not revision or (former := first.setdefault(name, revision)) == revision:
         return look.verdict
     if (result := await rollout_look.undone(client.pools, name, former)) is not None:
-        return Verdict(Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}")
+        return RolloutVerdict(
+            Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}"
+        )
     view.say(f"{name}: revision {revision} has come after revision {former}")
     first[name] = revision
     return look.verdict
 
 
-async def _ended(client: HostlerClient, look: Look) -> Look:
+async def _ended(client: HostlerClient, look: RolloutLook) -> RolloutLook:
     """The end, with the last steps: the story hears of them a moment after the pool is rolled out."""
     if look.story is None or not look.story.running:
         return look
@@ -93,7 +97,7 @@ async def _ended(client: HostlerClient, look: Look) -> Look:
     return await rollout_look.look(client.pools, look.name)
 
 
-def _late(look: Look, limit: timedelta | None) -> str:
+def _late(look: RolloutLook, limit: timedelta | None) -> str:
     after = f" after {format_duration(limit)}" if limit else ""
     words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
     return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}{words}; it goes on"

@@ -18,28 +18,28 @@ from resources.reasons import next_step
 from starter.outlet import say
 from starter.output import age, fields, moment, relative
 from starter.screen import words
-from starter.sdk.pools.rollout_status import BAR, Look, Stand, Verdict, counts, drawn, fresh, numbers
+from starter.sdk.pools.rollout_status import BAR, RolloutLook, RolloutVerdict, Stand, counts, drawn, fresh, numbers
 from starter.sdk.results import MachineSummary
 
 SOME = 10
 """Earlier steps that are shown."""
 
 
-class View(Protocol):
+class RolloutView(Protocol):
     def say(self, line: str) -> None: ...
 
-    def show(self, look: Look, now: datetime) -> None:
+    def show(self, look: RolloutLook, now: datetime) -> None:
         """Shows the rollout as it is now, and its steps since it was last shown."""
 
-    def finish(self, look: Look) -> None:
+    def finish(self, look: RolloutLook) -> None:
         """The rollout is done."""
 
     def running(self) -> AbstractContextManager[object]:
         """The context in which `show` is visible."""
 
 
-def view(console: Console) -> View:
-    return LiveView(console) if console.is_terminal else LineView()
+def view(console: Console) -> RolloutView:
+    return RolloutBars(console) if console.is_terminal else RolloutLines()
 
 
 class Told:
@@ -48,7 +48,7 @@ class Told:
     def __init__(self) -> None:
         self._steps: dict[str, set[Happening]] = {}
 
-    def news(self, look: Look) -> list[str]:
+    def news(self, look: RolloutLook) -> list[str]:
         """Lines about steps; only the last of those before the first look."""
         first = look.name not in self._steps
         new = fresh(self._steps.setdefault(look.name, set()), look.steps)
@@ -57,7 +57,7 @@ class Told:
         return [f"{earlier} earlier steps: {story_of(look)}", *lines] if earlier else lines
 
 
-def story_of(look: Look) -> str:
+def story_of(look: RolloutLook) -> str:
     """The command that tells all of it."""
     return f"hostler rollout history {look.name} --revision {look.revision} --cluster {look.pool.listed.cluster}"
 
@@ -66,7 +66,7 @@ def step_line(pool: str, step: Happening) -> str:
     return f"{step.time:%H:%M:%S} {pool}: {step.reason}: {step.message}"
 
 
-class LineView:
+class RolloutLines:
     """For pipes and CI. It prints a line when it is news."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class LineView:
     def say(self, line: str) -> None:
         say(line)
 
-    def show(self, look: Look, now: datetime) -> None:
+    def show(self, look: RolloutLook, now: datetime) -> None:
         for line in self._told.news(look):
             self.say(line)
         lines = list(_now(look))
@@ -85,14 +85,14 @@ class LineView:
                 self.say(line)
         self._shown[look.name] = set(lines)
 
-    def finish(self, look: Look) -> None:
+    def finish(self, look: RolloutLook) -> None:
         self.say(look.verdict.words)
 
     def running(self) -> AbstractContextManager[object]:
         return nullcontext()
 
 
-def _now(look: Look) -> Iterator[str]:
+def _now(look: RolloutLook) -> Iterator[str]:
     name, summary = look.name, look.pool.summary
     if summary is None:
         yield look.verdict.words
@@ -112,28 +112,28 @@ def _unwell(machine: MachineSummary) -> str:
     return f"{machine.name} is {machine.phase}" + (f": {machine.reason}" if machine.reason else "")
 
 
-def stops_at(look: Look) -> datetime | None:
+def stops_at(look: RolloutLook) -> datetime | None:
     state = look.story.listed.state if look.story else None
     return state.stops_at if state else None
 
 
-class LiveView:
+class RolloutBars:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._told = Told()
-        self._looks: dict[str, tuple[Look, datetime]] = {}
+        self._looks: dict[str, tuple[RolloutLook, datetime]] = {}
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._picture)
 
     def say(self, line: str) -> None:
         self._console.print(words(line))
 
-    def show(self, look: Look, now: datetime) -> None:
+    def show(self, look: RolloutLook, now: datetime) -> None:
         for line in self._told.news(look):
             self.say(line)
         self._looks[look.name] = look, now
         self._live.refresh()
 
-    def finish(self, look: Look) -> None:
+    def finish(self, look: RolloutLook) -> None:
         del self._looks[look.name]
         self._live.refresh()
         self.say(look.verdict.words)
@@ -147,7 +147,7 @@ class LiveView:
         return Group(*(picture(look, now) for look, now in self._looks.values()))
 
 
-def picture(look: Look, now: datetime) -> RenderableType:
+def picture(look: RolloutLook, now: datetime) -> RenderableType:
     """A bar, and below it what is waited for."""
     summary = look.pool.summary
     if summary is None:
@@ -171,7 +171,7 @@ def picture(look: Look, now: datetime) -> RenderableType:
 # -- once -------------------------------------------------------------------------------------------------------------
 
 
-def page(look: Look, now: datetime) -> list[str]:
+def page(look: RolloutLook, now: datetime) -> list[str]:
     """Everything about its state, for one look."""
     summary, verdict = look.pool.summary, look.verdict
     if summary is None:
@@ -202,17 +202,17 @@ def page(look: Look, now: datetime) -> list[str]:
     return lines
 
 
-def _stand(verdict: Verdict) -> str:
+def _stand(verdict: RolloutVerdict) -> str:
     stand = {Stand.DONE: "done", Stand.GOING: "goes on by itself", Stand.STANDS: "stands"}[verdict.stand]
     return f"{stand}: {verdict.words}" if verdict.stand is Stand.GOING and verdict.words else stand
 
 
-def _stops(look: Look, now: datetime) -> str:
+def _stops(look: RolloutLook, now: datetime) -> str:
     stops = stops_at(look)
     return f"{moment(stops, now)}, unless a new machine is available by then" if stops else ""
 
 
-def _wait(wait: FleetWait, look: Look, now: datetime) -> list[str]:
+def _wait(wait: FleetWait, look: RolloutLook, now: datetime) -> list[str]:
     listed = look.pool.listed
     pairs = [
         (wait.reason, wait.message),

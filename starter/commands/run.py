@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 UP_PANEL = "Ports on 127.0.0.1 (0: any free one)"
 
 
-class Speed(StrEnum):
+class SpeedOption(StrEnum):
     DEMO = "demo"
     FAST = "fast"
 
 
-Role = StrEnum("Role", {role.upper(): role for role in ROLES})  # type: ignore[misc]  # its members are ROLES, once
+RoleOption = StrEnum("Role", {role.upper(): role for role in ROLES})  # type: ignore[misc]  # its members are ROLES, once
 
 
 def up(
     directory: Annotated[Path, typer.Option("--dir", help="State, settings and logs.")] = Path(".hostler"),
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget the state of earlier runs in --dir.")] = False,
-    speed: Annotated[Speed, typer.Option(help="Of the simulated VMs: to be watched, or for tests.")] = Speed.DEMO,
+    speed: Annotated[
+        SpeedOption, typer.Option(help="Of the simulated VMs: to be watched, or for tests.")
+    ] = SpeedOption.DEMO,
     temporal_address: Annotated[
         str | None, typer.Option(metavar="HOST:PORT", help="Use this Temporal server; start none.", show_default=False)
     ] = None,
@@ -55,8 +57,8 @@ def up(
 
     The state stays in --dir: the next `hostler up` goes on where this one stopped. A worker that dies is started again.
     """
-    from starter.local import up as running
     from starter.local.stack import Options, Ports
+    from starter.local.up import run_stack
 
     options = Options(
         directory=directory,
@@ -75,7 +77,7 @@ def up(
             metrics=metrics_port,
         ),
     )
-    asyncio.run(running.up(options))
+    asyncio.run(run_stack(options))
 
 
 @command
@@ -83,7 +85,7 @@ def worker(
     *,
     here: Installing,
     role: Annotated[
-        list[Role] | None,
+        list[RoleOption] | None,
         typer.Option(
             help="What this worker does; may be repeated. Default: what the settings say.", show_default=False
         ),

@@ -1,7 +1,8 @@
-"""Which machines a command is about: those named, those with some labels, or all of them."""
+"""What a command is about, usually machines: those named, those with some labels, or all of them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,13 +10,13 @@ import typer
 
 from starter.commands.blocks import Block
 from starter.commands.common import AllClustersOption, AllOption, SelectorOption
+from starter.commands.kinds import MACHINE
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.machines.selectors import Selector
 
-Key = tuple[str, str]
-"""Cluster and name of a machine."""
 PRESERVED = "preserved machines"
 
 
@@ -25,16 +26,21 @@ class Selection:
     selector: Selector | None = None
     """Neither names nor a selector: all."""
     all_clusters: bool = False
+    kind: str = MACHINE
+    """Only machines are chosen otherwise than by name."""
 
-    def label(self, key: Key) -> str:
+    def label(self, key: EntityKey) -> str:
         """`machine/m1`; where several clusters are meant, as its workflow's id has it: `machine/demo/m1`."""
-        return f"machine/{'/'.join(key)}" if self.all_clusters else f"machine/{key[1]}"
+        return f"{self.kind}/{'/'.join(key) if self.all_clusters else key[1]}"
+
+    def labelled(self, keys: Iterable[EntityKey]) -> dict[EntityKey, str]:
+        return {key: self.label(key) for key in keys}
 
     def nothing(self, client: HostlerClient, kind: str = "machines") -> str:
         where = "any cluster" if self.all_clusters else f"cluster {client.cluster}"
         return f"No {kind} found in {where}" + (f" with labels {self.selector}." if self.selector else ".")
 
-    async def keys(self, client: HostlerClient) -> list[Key]:
+    async def keys(self, client: HostlerClient) -> list[EntityKey]:
         """The machines meant, by cluster and name; those named are not looked up. Raises Unreachable when a selector
         cannot be evaluated for sure."""
         if self.names:

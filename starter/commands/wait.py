@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,12 +11,13 @@ import typer
 
 from starter.commands import candidates, pools
 from starter.commands.blocks import command
-from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, span, target
+from starter.commands.common import MachineOrPoolArgument, NamesArgument, Reading, named, span, target
 from starter.commands.kinds import MACHINE, POOL
-from starter.commands.selection import Key, Others, Selection
+from starter.commands.selection import Others, Selection
 
 if TYPE_CHECKING:
     from starter.sdk.client import HostlerClient
+    from starter.sdk.entity import EntityKey
     from starter.sdk.pools.waiting import Goal
     from starter.sdk.results import Life
 
@@ -55,7 +56,7 @@ def wait(
         if among:
             raise typer.BadParameter("of pools: wait pool NAME... [--for rolled-out|ready|deleted]")
         wanted = pools.parse_goal(until or "rolled-out")
-        keys = pools.named(given)
+        keys = named(POOL, given)
         here.run(lambda c: wait_for_pools(c, [(c.cluster, name) for name in keys], wanted, limit))
         return
     chosen = among.choice(given)
@@ -87,30 +88,30 @@ def parse_goal(text: str) -> str:
 
 async def wait_for_all(
     client: HostlerClient,
-    machines: list[Key],
+    machines: Sequence[EntityKey],
     chosen: Selection,
     goal: str,
     limit: timedelta | None,
-    unlike: Mapping[Key, str] | None = None,
+    unlike: Mapping[EntityKey, str] | None = None,
 ) -> None:
     """Waits for one after the other, within `limit` in all, with progress, and prints each end as kubectl does.
 
     `unlike`: uids of machines that are being recreated; only the new ones count. Raises what `each_in_time` raises.
     """
 
-    async def one(key: Key, left: timedelta | None) -> None:
+    async def one(key: EntityKey, left: timedelta | None) -> None:
         await _wait_for(client, key, chosen, goal, left, (unlike or {}).get(key))
 
     await each_in_time(machines, limit, one)
 
 
-async def wait_for_pools(client: HostlerClient, keys: list[Key], goal: Goal, limit: timedelta | None) -> None:
+async def wait_for_pools(client: HostlerClient, keys: Sequence[EntityKey], goal: Goal, limit: timedelta | None) -> None:
     """Like `wait_for_all`."""
     await each_in_time(keys, limit, lambda key, left: pools.wait_for_pool(client, key, goal, left))
 
 
 async def each_in_time(
-    keys: list[Key], limit: timedelta | None, one: Callable[[Key, timedelta | None], Awaitable[None]]
+    keys: Sequence[EntityKey], limit: timedelta | None, one: Callable[[EntityKey, timedelta | None], Awaitable[None]]
 ) -> None:
     """Waits for one after the other, within `limit` in all. Raises at the end what failed; WaitTimeout when nothing
     else did."""
@@ -136,7 +137,7 @@ async def each_in_time(
 
 
 async def _wait_for(
-    client: HostlerClient, key: Key, chosen: Selection, goal: str, limit: timedelta | None, unlike: str | None
+    client: HostlerClient, key: EntityKey, chosen: Selection, goal: str, limit: timedelta | None, unlike: str | None
 ) -> None:
     from starter.output import Busy
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
 
+from activities.kube.client import Kube, KubeError
 from resources.cluster.accounts import Account
 from resources.cluster.news import Reachability
 from resources.names import TAG_INSTALLATION
@@ -16,11 +18,27 @@ from resources.settings import Settings, SettingsError
 from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
 from starter.output import moment
 from starter.sdk import orphans
-from starter.sdk.client import HostlerClient
+from starter.sdk.clusters import Clusters
 from starter.sdk.errors import HostlerError
-from starter.sdk.kube import KubeClient, KubeError, Right, connect_cluster
+from starter.sdk.kube import connect_cluster
 from starter.sdk.results import PendingActivity
-from starter.sdk.spelling import machines as counted
+from starter.sdk.spelling import counted
+
+
+@dataclass(frozen=True)
+class Right:
+    """What an account may do to a resource: in a namespace, or (empty) in all of them and on resources without one."""
+
+    verb: str
+    resource: str
+    group: str = ""
+    subresource: str = ""
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        what = f"{self.resource}/{self.subresource}" if self.subresource else self.resource
+        return f"{self.verb} {what}" + (f" in {self.namespace}" if self.namespace else "")
+
 
 # See README.md, What a cluster needs.
 RIGHTS = (
@@ -37,12 +55,12 @@ RIGHTS = (
 GRANT = "grant them to the worker's account (README, What a cluster needs)"
 
 
-async def examine(settings: Settings, name: str, client: HostlerClient | None) -> list[Finding]:
-    """Examines a cluster. `client` is None where Temporal cannot be asked."""
+async def examine(settings: Settings, name: str, clusters: Clusters | None) -> list[Finding]:
+    """Examines a cluster. `clusters` is None where Temporal cannot be asked."""
     subject = f"cluster {name}"
     found = await attempt(subject, partial(_api, settings, name, subject))
-    if client is not None:
-        found += await attempt(subject, partial(_watch, client, name, subject))
+    if clusters is not None:
+        found += await attempt(subject, partial(_watch, clusters, name, subject))
     return found
 
 
@@ -51,18 +69,22 @@ async def _api(settings: Settings, name: str, subject: str) -> list[Finding]:
         before = datetime.now(UTC)
         version, date = await kube.version()
         after = datetime.now(UTC)
-        found = [ok(subject, f"its API at {kube.host} answers: Kubernetes {version.get('gitVersion', '(no version)')}")]
+        found = [
+            ok(subject, f"its API at {kube.server} answers: Kubernetes {version.get('gitVersion', '(no version)')}")
+        ]
         if date is not None:
             found.append(clock(subject, date, before, after, timedelta(seconds=1)))  # HTTP dates are whole seconds
         found.append(await _rights(kube, subject, RIGHTS, "do all that a worker does in a cluster"))
     return found
 
 
-async def _rights(kube: KubeClient, subject: str, rights: Sequence[Right], what: str) -> Finding:
+async def _rights(kube: Kube, subject: str, rights: Sequence[Right], what: str) -> Finding:
     """The rights of the account that these settings use; a worker with other settings has its own."""
     try:
-        allowed = await asyncio.gather(*(kube.may(right) for right in rights))
+        allowed = await asyncio.gather(*(_may(kube, right) for right in rights))
     except KubeError as e:
+        if e.status == 0:
+            raise
         return warning(subject, f"its rights cannot be checked: {e}")
     missing = [str(right) for right, may in zip(rights, allowed, strict=True) if not may]
     if missing:
@@ -70,12 +92,23 @@ async def _rights(kube: KubeClient, subject: str, rights: Sequence[Right], what:
     return ok(subject, f"the account of these settings may {what}")
 
 
+async def _may(kube: Kube, right: Right) -> bool:
+    """Whether this account has the right, by a SelfSubjectAccessReview."""
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": {k: v for k, v in asdict(right).items() if v}},
+    }
+    answer = await kube.create("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
+    return bool(answer["status"].get("allowed"))
+
+
 # -- the watch --------------------------------------------------------------------------------------------------------
 
 
-async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding]:
+async def _watch(clusters: Clusters, name: str, subject: str) -> list[Finding]:
     """What Hostler's own watch of the cluster says."""
-    found, now = await client.clusters.describe(name), datetime.now(UTC)
+    found, now = await clusters.describe(name), datetime.now(UTC)
     state, machines = found.state, found.summary.machines
     if found.no_answer:
         return [problem(subject, f"its watch does not answer: {found.no_answer}", "see the queues")]
@@ -97,7 +130,7 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
         ok(subject, words + since),
         *_troubles(found.pending, subject),
         *_clouds(state.clouds, subject, now),
-        *await _installations(client, name, list(state.accounts.values()), subject),
+        *await _installations(clusters, name, list(state.accounts.values()), subject),
     ]
 
 
@@ -115,11 +148,11 @@ def _clouds(clouds: Mapping[str, Reachability], subject: str, now: datetime) -> 
             yield problem(subject, words, "look at the credentials and at the worker's log")
 
 
-async def _installations(client: HostlerClient, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
+async def _installations(clusters: Clusters, name: str, accounts: Sequence[Account], subject: str) -> list[Finding]:
     """Whether another Hostler has a cluster of this name in the same accounts, and which VMs do not say whose they
     are."""
     try:
-        report = await orphans.sweep(client.connection, name, accounts) if accounts else SweepReport()
+        report = await orphans.sweep(clusters.connection, name, accounts) if accounts else SweepReport()
     except HostlerError as e:
         return [warning(subject, f"whose the VMs in its accounts are is not known: {e}", "see the queues")]
     found = []

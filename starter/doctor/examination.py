@@ -38,7 +38,7 @@ async def examine(path: Path | None = None, cluster: str | None = None) -> list[
         # Temporal first: what it knows of a cluster is shown beside what the cluster says of itself.
         client, first = await _temporal(stack, settings, names)
         rest = await asyncio.gather(
-            *(clusters.examine(settings, name, client) for name in names),
+            *(clusters.examine(settings, name, client.clusters if client else None) for name in names),
             attempt("secrets", partial(clusters.secrets, settings)),
             *(cloud(settings, name, it) for name, it in settings.clouds.items()),
         )
@@ -52,7 +52,7 @@ async def _temporal(
         client = await stack.enter_async_context(HostlerClient.connect(settings))
     except HostlerError as e:
         return None, [problem("temporal", str(e))]
-    found = await temporal.examine(client, names)
+    found = await temporal.examine(client.temporal, settings, names)
     usable = all(f.level is not Level.PROBLEM for f in found if f.subject == "temporal")
     return client if usable else None, found
 

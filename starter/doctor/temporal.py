@@ -18,14 +18,15 @@ from temporalio.api.workflowservice.v1 import (
     GetSystemInfoRequest,
     PollWorkflowTaskQueueRequest,
 )
+from temporalio.client import Client
 from temporalio.service import RPCError
 
 from resources import names
 from resources.queues import Queue, queues
 from resources.reasons import RESET
+from resources.settings import Settings
 from starter.doctor.findings import Finding, attempt, clock, ok, problem, warning
 from starter.output import age
-from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError, translated
 from starter.sdk.live import POLL_WINDOW
 from starter.sdk.setup import check_namespace, missing_attributes
@@ -51,24 +52,24 @@ WAY_OUT = (
 )
 
 
-async def examine(client: HostlerClient, clusters: Sequence[str]) -> list[Finding]:
+async def examine(temporal: Client, settings: Settings, clusters: Sequence[str]) -> list[Finding]:
+    ours = names.workflow_queue(settings.queue_prefix)
     try:
         with translated():
-            found = [await _server(client)]
+            found = [await _server(temporal)]
     except HostlerError as e:
         return [problem("temporal", str(e))]
     parts = await asyncio.gather(
-        attempt("temporal", partial(_attributes, client)),
-        *(attempt(f"queue {q.name}", partial(_queue, client, q)) for q in queues(client.settings, clusters)),
-        attempt("workflows", partial(_failing, client)),
-        attempt("workflows", partial(_parked, client)),
-        attempt("temporal", partial(_clock, client)),
+        attempt("temporal", partial(_attributes, temporal)),
+        *(attempt(f"queue {q.name}", partial(_queue, temporal, q)) for q in queues(settings, clusters)),
+        attempt("workflows", partial(_failing, temporal, ours)),
+        attempt("workflows", partial(_parked, temporal, ours)),
+        attempt("temporal", partial(_clock, temporal)),
     )
     return sorted([*found, *(f for part in parts for f in part)], key=lambda f: f.subject != "temporal")
 
 
-async def _server(client: HostlerClient) -> Finding:
-    temporal = client.temporal
+async def _server(temporal: Client) -> Finding:
     info = await temporal.workflow_service.get_system_info(GetSystemInfoRequest())
     await check_namespace(temporal)
     described = await temporal.workflow_service.describe_namespace(
@@ -80,9 +81,9 @@ async def _server(client: HostlerClient) -> Finding:
     return ok("temporal", f"server {info.server_version} at {where}; what has ended is kept {age(kept)}")
 
 
-async def _attributes(client: HostlerClient) -> list[Finding]:
+async def _attributes(temporal: Client) -> list[Finding]:
     with translated():
-        missing = await missing_attributes(client.temporal)
+        missing = await missing_attributes(temporal)
     if missing:
         return [problem("temporal", f"search attributes are missing: {', '.join(missing)}", "run `hostler setup`")]
     return [ok("temporal", "Hostler's search attributes are registered")]
@@ -91,9 +92,9 @@ async def _attributes(client: HostlerClient) -> list[Finding]:
 # -- task queues ------------------------------------------------------------------------------------------------------
 
 
-async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
+async def _queue(temporal: Client, queue: Queue) -> list[Finding]:
     with translated():
-        answer = await _describe(client, queue.name, _WORKFLOW if queue.role == "workflows" else _ACTIVITY)
+        answer = await _describe(temporal, queue.name, _WORKFLOW if queue.role == "workflows" else _ACTIVITY)
     subject, now = f"queue {queue.name}", datetime.now(UTC)
     backlog, waited = answer.stats.approximate_backlog_count, answer.stats.approximate_backlog_age.ToTimedelta()
     waiting = f"{backlog} task{'s' if backlog != 1 else ''} waiting" if backlog else "nothing waiting"
@@ -122,10 +123,10 @@ async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
     return [ok(subject, words)]
 
 
-async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
-    return await client.temporal.workflow_service.describe_task_queue(
+async def _describe(temporal: Client, queue: str, type: TaskQueueType.ValueType) -> DescribeTaskQueueResponse:
+    return await temporal.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(
-            namespace=client.temporal.namespace,
+            namespace=temporal.namespace,
             task_queue=TaskQueue(name=queue),
             task_queue_type=type,
             report_stats=True,
@@ -137,19 +138,19 @@ async def _describe(client: HostlerClient, queue: str, type: TaskQueueType.Value
 # -- workflows --------------------------------------------------------------------------------------------------------
 
 
-async def _failing(client: HostlerClient) -> list[Finding]:
+async def _failing(temporal: Client, queue: str) -> list[Finding]:
     """Workflows whose own code fails, again and again."""
-    count, some = await _some(client, FAILING)
+    count, some = await _some(temporal, queue, FAILING)
     if not count:
         return [ok("workflows", "none whose code fails")]
     words = f"the code of {count} fails again and again: {some}"
     return [problem("workflows", words, WAY_OUT)]
 
 
-async def _parked(client: HostlerClient) -> list[Finding]:
+async def _parked(temporal: Client, queue: str) -> list[Finding]:
     """Workflows that are parked after an error in our own code."""
     # A machine that is parked keeps its phase, and a cluster has no reason.
-    count, some = await _some(client, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
+    count, some = await _some(temporal, queue, "(HostlerReason='InternalError' OR HostlerPhase='Parked')")
     if not count:
         return [ok("workflows", "none that stands still after an error of Hostler's own")]
     renew = "`hostler describe` says why; once a fixed worker runs: hostler renew machine|pool|class|cluster NAME"
@@ -158,30 +159,29 @@ async def _parked(client: HostlerClient) -> list[Finding]:
     return [problem("workflows", f"{count} stand still after an error of Hostler's own: {some}", renew)]
 
 
-async def _some(client: HostlerClient, condition: str) -> tuple[int, str]:
-    """How many workflows of ours there are with a condition, and some of their ids."""
-    queue = names.workflow_queue(client.settings.queue_prefix)
+async def _some(temporal: Client, queue: str, condition: str) -> tuple[int, str]:
+    """How many workflows of a task queue run with a condition, and some of their ids."""
     query = f"TaskQueue='{queue}' AND ExecutionStatus='Running' AND {condition}"
     with translated():
-        count = (await client.temporal.count_workflows(query)).count
-        ids = [e.id async for e in client.temporal.list_workflows(query, limit=SOME)] if count else []
+        count = (await temporal.count_workflows(query)).count
+        ids = [e.id async for e in temporal.list_workflows(query, limit=SOME)] if count else []
     return count, ", ".join(sorted(ids)) + (", …" if count > len(ids) else "")
 
 
 # -- the clock --------------------------------------------------------------------------------------------------------
 
 
-async def _clock(client: HostlerClient) -> list[Finding]:
+async def _clock(temporal: Client) -> list[Finding]:
     """The clock. The server does not tell its time; but it notes when a queue was polled: so one is polled that nobody
     else uses."""
     identity = f"doctor-{uuid.uuid4().hex}"
     before = datetime.now(UTC)
-    poll = asyncio.create_task(_poll(client, identity))
+    poll = asyncio.create_task(_poll(temporal, identity))
     try:
         async with asyncio.timeout(CLOCK_PATIENCE):
             while not poll.done():
                 with translated():
-                    answer = await _describe(client, CLOCK_QUEUE, _WORKFLOW)
+                    answer = await _describe(temporal, CLOCK_QUEUE, _WORKFLOW)
                 for poller in answer.pollers:
                     if poller.identity == identity:
                         theirs = poller.last_access_time.ToDatetime(UTC)
@@ -195,11 +195,11 @@ async def _clock(client: HostlerClient) -> list[Finding]:
     return [warning("temporal", "its clock cannot be told: it did not note a poll")]
 
 
-async def _poll(client: HostlerClient, identity: str) -> None:
+async def _poll(temporal: Client, identity: str) -> None:
     request = PollWorkflowTaskQueueRequest(
-        namespace=client.temporal.namespace,
+        namespace=temporal.namespace,
         task_queue=TaskQueue(name=CLOCK_QUEUE, kind=TaskQueueKind.TASK_QUEUE_KIND_NORMAL),
         identity=identity,
     )
     with contextlib.suppress(RPCError):  # not allowed to poll: then its time cannot be told
-        await client.temporal.workflow_service.poll_workflow_task_queue(request, timeout=LONG_POLL)
+        await temporal.workflow_service.poll_workflow_task_queue(request, timeout=LONG_POLL)

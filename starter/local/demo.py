@@ -15,11 +15,13 @@ import aiohttp
 import boto3
 from botocore.config import Config
 
+from activities.kube.client import node_path
+from activities.kube.looks import every_node
 from resources.machine.state import MachineState, Phase
 from resources.manifests import Loaded, load_manifests
 from resources.names import MACHINE_NAME_LABEL
 from resources.settings import SettingsError
-from starter.local.demo_view import View, view
+from starter.local.demo_view import DemoView, view
 from starter.local.stack import CLUSTER, Options, Ports, Stack
 from starter.local.up import EXAMPLES, cancelled_by_signals, shown, words
 from starter.outlet import complain, speak_for_libraries
@@ -48,7 +50,7 @@ class DemoError(HostlerError):
 
 
 class Demo:
-    def __init__(self, stack: Stack, hostler: HostlerClient, screen: View) -> None:
+    def __init__(self, stack: Stack, hostler: HostlerClient, screen: DemoView) -> None:
         self.stack = stack
         self.hostler = hostler
         self.screen = screen
@@ -117,7 +119,7 @@ class Demo:
 
     async def _show_node(self, state: MachineState) -> None:
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
-            node = await kube.node(state.status.node_name or "")
+            node = await kube.get(node_path(state.status.node_name or ""))
         self.screen.say(f"{MACHINE} is Running; kubectl would show its Node so:")
         (machine,) = self.manifests.machines
         for line in node_facts(node, {MACHINE_NAME_LABEL, *machine.spec.node_template.metadata.labels}):
@@ -131,7 +133,7 @@ class Demo:
         for kind, ids in left.items():
             self.screen.say(f"  {kind} left at the cloud: {', '.join(ids) or 'none'}")
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:
-            nodes = [n["metadata"]["name"] for n in await kube.nodes()]
+            nodes = [n["metadata"]["name"] async for n in every_node(kube)]
         self.screen.say(f"  nodes left in the cluster: {', '.join(nodes) or 'none'}")
         launches = await self._launches()
         made = {i for call in launches for i in call["result"].get("instanceIds", ())}
@@ -198,7 +200,7 @@ def cloud_resources(endpoint: str, credentials: dict[str, bytes]) -> dict[str, l
     }
 
 
-async def demo(screen: View, keep: bool) -> None:
+async def demo(screen: DemoView, keep: bool) -> None:
     joined = os.environ.get(CLUSTER_VARIABLE)
     cluster = Path(joined) if joined else None
     what = f"a simulated cloud beside the cluster of {joined}" if joined else "a simulated cloud and cluster"
@@ -216,7 +218,7 @@ async def demo(screen: View, keep: bool) -> None:
     screen.say("That was a life. To play with it yourself: make up (web UI at http://127.0.0.1:8233), then docs/.")
 
 
-async def run(screen: View, keep: bool) -> int:
+async def run(screen: DemoView, keep: bool) -> int:
     """Runs the demo and returns the exit code. Nothing is left running, whatever happens."""
     with cancelled_by_signals():
         try:

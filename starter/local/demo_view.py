@@ -20,7 +20,7 @@ from starter.screen import words
 JOURNAL_LINES = 6
 
 
-class View(Protocol):
+class DemoView(Protocol):
     def say(self, line: str) -> None: ...
 
     def show(self, state: MachineState, note: str = "") -> None:
@@ -30,11 +30,11 @@ class View(Protocol):
         """The context in which `show` is visible."""
 
 
-def view(console: Console) -> View:
-    return LiveView(console) if console.is_terminal else LineView()
+def view(console: Console) -> DemoView:
+    return DemoTable(console) if console.is_terminal else DemoLines()
 
 
-class Clock:
+class Stopwatch:
     """Minutes and seconds since the demo began."""
 
     def __init__(self) -> None:
@@ -50,11 +50,11 @@ def waiting(state: MachineState) -> str:
     return f"{wait.reason}: {wait.message}" if wait else ""
 
 
-class LineView:
+class DemoLines:
     """For pipes and CI. It prints a line when it is news."""
 
     def __init__(self) -> None:
-        self._clock = Clock()
+        self._clock = Stopwatch()
         self._shown = ""
         self._told: set[Happening] = set()
 
@@ -75,10 +75,10 @@ class LineView:
         return nullcontext()
 
 
-class LiveView:
+class DemoTable:
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._clock = Clock()
+        self._clock = Stopwatch()
         self._live = Live(console=console, refresh_per_second=8)
 
     def say(self, line: str) -> None:

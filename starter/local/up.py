@@ -41,7 +41,7 @@ def cancelled_by_signals() -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-async def up(options: Options) -> None:
+async def run_stack(options: Options) -> None:
     """Run until a signal comes. Raises HostlerError when something cannot be started."""
     with cancelled_by_signals():
         try:

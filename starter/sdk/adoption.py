@@ -6,14 +6,12 @@ A machine of a pool that runs may no longer have a VM: its pool counts it until 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from temporalio.common import WorkflowIDReusePolicy
 from temporalio.exceptions import WorkflowAlreadyStartedError
 
-from resources.clouds import provider_key
-from resources.cluster.accounts import Account, AccountUse
+from resources.cluster.accounts import AccountUse
 from resources.errors import NAME_TAKEN
 from resources.journal import Happening
 from resources.machine.intents import AdoptIntent
@@ -23,20 +21,17 @@ from resources.machine.state import Attempt, ClassSnapshot, MachineState, Status
 from resources.manifests import AnyManifest, MachineClass
 from resources.names import machine_id
 from resources.orphans import OwnedVm
-from starter.sdk import orphans
+from starter.sdk import ownerless
 from starter.sdk.apply.classes import own_annotations
 from starter.sdk.apply.plan import snapshot_of
 from starter.sdk.connection import Connection
 from starter.sdk.errors import Refused, translated
 from starter.sdk.machines.recorded import recorded
 from starter.sdk.machines.shelf import Machines
-from starter.sdk.pools import members as pool_members
+from starter.sdk.pools import members
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Adopted, Life, since
 from starter.sdk.starts import start_cluster, start_machine
-
-GOING = "terminating"
-"""The drivers' word for a VM that is on its way out."""
 
 
 async def adopt(
@@ -55,25 +50,25 @@ async def adopt(
     _refuse_what_has_an_owner(name, life)
     former = await _former(connection, life)
     # Where the server keeps nothing, the pool may know enough.
-    pool = await pool_members.pool_of(pools, name, cluster) if former is None else None
-    known = former or (pool_members.made_from(pool, name) if pool else None)
+    pool = await members.pool_of(pools, name, cluster) if former is None else None
+    known = former or (members.made_from(pool, name) if pool else None)
     wanted = _wanted(connection, name, cluster, manifests, known)
-    there = await _look(connection, wanted, known)
-    found: Sequence[OwnedVm] = [vm for vm in there.vms if is_its(vm, name, former, life)]
+    there = await ownerless.find(connection, wanted, known)
+    found: Sequence[OwnedVm] = [vm for vm in there.vms if ownerless.is_its(vm, name, former, life)]
     if not found and uid is None:
         if former is not None and former.pool:
-            pool = await pool_members.pool_of(pools, name, cluster, former.pool)
+            pool = await members.pool_of(pools, name, cluster, former.pool)
         if pool is not None:
-            found = pool_members.recorded(name, there.made_in, life, former)
+            found = members.recorded(name, there.made_in, life, former)
         if pool is not None and not found:
-            pool_members.refuse_too_early(name, life, former, datetime.now(UTC))
-            return await pool_members.give_up(connection, pool, name, wanted.spec.class_.name)
-    vm = choose(name, ", ".join(there.accounts), found, uid)
+            members.refuse_too_early(name, life, former, datetime.now(UTC))
+            return await members.give_up(connection, pool, name, wanted.spec.class_.name)
+    vm = ownerless.choose(name, ", ".join(there.accounts), found, uid)
     if uid is None:
-        _refuse_what_may_be_anothers(name, vm, there)
+        ownerless.refuse_what_may_be_anothers(name, vm, there)
     state = _state(connection, wanted, vm, former, life)
     if former is None and pool is not None:
-        state = state.model_copy(update=pool_members.membership(pool, name))
+        state = state.model_copy(update=members.membership(pool, name))
     await _start(connection, state, life, AccountUse(machine_class=wanted.spec.class_.name, account=there.of(vm)))
     notes = _notes(state, manifests, former, vm)
     return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=notes)
@@ -102,19 +97,11 @@ async def _start(connection: Connection, state: MachineState, life: Life | None,
 async def _tell(machines: Machines, life: Life, name: str, uid: str | None, cluster: str) -> Adopted:
     """Tells a machine that makes no VM because one of its name lives: this one is its own."""
     state = await machines.state(life)
-    there = await _look(machines.connection, state, None)
-    vm = choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
+    there = await ownerless.find(machines.connection, state, None)
+    vm = ownerless.choose(name, ", ".join(there.accounts), [vm for vm in there.vms if vm.machine == name], uid)
     intent = AdoptIntent(**machines.connection.by(), uid=vm.uid)
     sent = await machines.send(name, "adopt", intent, cluster=cluster)
     return Adopted(name=name, cluster=cluster, vm=vm, pool=state.pool, notes=(sent.message,))
-
-
-def _refuse_what_may_be_anothers(name: str, vm: OwnedVm, there: Look) -> None:
-    if vm.provider_id in there.doubtful:
-        raise Refused(
-            f"{vm.provider_id} carries the name {name} and no tag of an installation, and this server knows no "
-            f"workflow of it: it may be another Hostler's, which looks after it. If it is yours: --uid {vm.uid}"
-        )
 
 
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
@@ -128,54 +115,6 @@ def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
             "to adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
             "answered after its end: delete it at the cloud"
         )
-
-
-@dataclass(frozen=True)
-class Look:
-    """Where the machine's VM may be, and which VMs there have no owner."""
-
-    accounts: dict[str, Account]
-    """By key."""
-    made_in: str
-    """The key of the account that the machine's VM was made in."""
-    vms: list[OwnedVm]
-    doubtful: set[str]
-    """providerIDs of VMs that may be another installation's."""
-
-    def of(self, vm: OwnedVm) -> Account:
-        return self.accounts[vm.account]
-
-
-async def _look(connection: Connection, wanted: MachineState, known: MachineState | None) -> Look:
-    """Looks into the account of the machine's class, and into that of the class which its VM was made from: an edited
-    class may be elsewhere now. Raises Refused where one cannot be listed: that no VM is there would be a guess."""
-    machine_class = wanted.machine_class
-    assert machine_class is not None
-    first = known.attempt.machine_class if known and known.attempt else known.machine_class if known else None
-    made_in = orphans.account_of(first or machine_class)
-    accounts = {account.key: account for account in (orphans.account_of(machine_class), made_in)}
-    report = await orphans.sweep(connection, wanted.cluster, accounts.values())
-    for key, why in report.unread.items():
-        raise Refused(
-            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
-            f"machine {wanted.name}'s is not known"
-        )
-    return Look(
-        accounts=accounts,
-        made_in=made_in.key,
-        vms=[o.vm for o in report.orphans],
-        doubtful={o.vm.provider_id for o in report.orphans if o.doubtful},
-    )
-
-
-def is_its(vm: OwnedVm, name: str, former: MachineState | None, life: Life | None) -> bool:
-    """Whether the VM is the machine's: by its name; one that has lost that tag, by what is recorded of it."""
-    if vm.machine:
-        return vm.machine == name
-    if vm.uid and former is not None and former.uid == vm.uid:
-        return True
-    recorded = life.summary.provider_id if life is not None else ""
-    return bool(recorded) and provider_key(recorded) == provider_key(vm.provider_id)
 
 
 async def _former(connection: Connection, life: Life | None) -> MachineState | None:
@@ -220,40 +159,6 @@ def _wanted(
         return fresh.model_copy(update=given | kept)
     assert former is not None
     return fresh.model_copy(update={k: getattr(former, k) for k in ("namespace", "labels", "annotations", "hooks")})
-
-
-def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -> OwnedVm:
-    """The one VM to adopt. Raises Refused, with what there is, when there is none or it is not clear which."""
-    if not found:
-        raise Refused(
-            f"account {account} has no VM with the tag hostler.io/machine={name} that nobody owns, and an adoption "
-            "needs a VM: volumes and NICs that are left carry the same tag, delete them at the cloud; a new machine "
-            "is made by `hostler apply`"
-        )
-    lives = sorted({vm.uid for vm in found})
-    if uid is None and len(lives) > 1:
-        raise Refused(f"machine {name} has VMs of {len(lives)} lives: say which one (--uid UID)\n{_listed(found)}")
-    chosen = [vm for vm in found if uid is None or vm.uid == uid]
-    if not chosen:
-        raise Refused(f"machine {name} has no VM with uid {uid}, and an adoption needs one; there is\n{_listed(found)}")
-    # A VM that is going already counts only where there is no other.
-    chosen = [vm for vm in chosen if vm.state != GOING] or chosen
-    if len(chosen) > 1:
-        raise Refused(
-            f"machine {name} has {len(chosen)} VMs of one life, and a machine has one: delete all but one at the "
-            f"cloud, then adopt\n{_listed(chosen)}"
-        )
-    (vm,) = chosen
-    if not vm.uid:
-        raise Refused(
-            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: put it back "
-            "with the value that they carry, then adopt"
-        )
-    return vm
-
-
-def _listed(vms: Sequence[OwnedVm]) -> str:
-    return "\n".join(f"  {vm.provider_id} ({vm.state}), uid {vm.uid or 'unknown'}" for vm in vms)
 
 
 def _state(
@@ -302,7 +207,7 @@ def _notes(
         notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
     if (until := state.status.preserve.expiry_time) is not None:
         notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
-    if vm.state == pool_members.UNLISTED:
+    if vm.state == members.UNLISTED:
         notes.append(
             f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "
             "and what is left of disks and NICs is deleted"

@@ -8,7 +8,6 @@ await hostler.classes.wait("c1")
 from __future__ import annotations
 
 import builtins
-from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from functools import partial
 
@@ -33,13 +32,11 @@ from resources.machine_class.state import (
 from starter.sdk import live, parallel
 from starter.sdk.entity import EntityClient, runs
 from starter.sdk.errors import NoAnswer, NotFound, translated
-from starter.sdk.patience import until
+from starter.sdk.patience import Progress, look_until
 from starter.sdk.results import ClassDescription, ClassSummary, Sent, since
 
 SOME = 5
 """Names that are enough for a message."""
-
-Progress = Callable[[ClassState], Awaitable[None]]
 
 
 class Classes(EntityClient[ClassState]):
@@ -109,7 +106,7 @@ class Classes(EntityClient[ClassState]):
         name: str,
         *,
         timeout: timedelta | None = timedelta(minutes=20),
-        progress: Progress | None = None,
+        progress: Progress[ClassState] | None = None,
         cluster: str | None = None,
     ) -> ClassState:
         """Waits until every user is done with the newest generation: updated, or as far as it can be without a new VM.
@@ -123,7 +120,9 @@ class Classes(EntityClient[ClassState]):
         def late(state: ClassState) -> str:
             return f"class {name}: generation {state.generation} is not everywhere in time: {_left(state)}"
 
-        return await until(partial(self.get, name, cluster=cluster), reached, late, timeout=timeout, progress=progress)
+        return await look_until(
+            partial(self.get, name, cluster=cluster), reached, late, timeout=timeout, progress=progress
+        )
 
     # -- inside -------------------------------------------------------------------------------------------------------
 

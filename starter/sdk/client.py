@@ -24,7 +24,7 @@ from resources.orphans import SweepReport
 from resources.pool.manifest import MachineDeployment
 from resources.settings import Settings, load_settings
 from starter.sdk import adoption, intents, orphans
-from starter.sdk.apply.plan import Plan, Planner
+from starter.sdk.apply.plan import ApplyPlan, Planner
 from starter.sdk.classes import Classes
 from starter.sdk.clusters import Clusters
 from starter.sdk.connection import Connection, connected
@@ -79,7 +79,7 @@ class HostlerClient(Machines):
         plan = await self.plan(*manifests)
         return [applied async for applied in plan.execute()]
 
-    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> Plan:
+    async def plan(self, *manifests: AnyManifest, cluster: str | None = None) -> ApplyPlan:
         """What `apply` would do. `cluster` overrides the manifests' own."""
         loaded = Loaded()
         for m in manifests:

@@ -23,6 +23,8 @@ from starter.sdk.spelling import did_you_mean
 
 StateT = TypeVar("StateT", bound=BaseModel)
 Handle = WorkflowHandle[Any, Any]
+EntityKey = tuple[str, str]
+"""Cluster and name."""
 
 
 class EntityClient(ABC, Generic[StateT]):

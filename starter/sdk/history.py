@@ -24,7 +24,7 @@ from resources.machine.state import ApplyIntent, MachineResult, MachineState
 from resources.pool.state import PoolState
 from starter.sdk.errors import no_such_workflow
 from starter.sdk.live import failure_words, innermost
-from starter.sdk.machines.preservation import words as preservation_words
+from starter.sdk.machines import preservation
 from starter.sdk.machines.recorded import IntentCall, intent_of
 from starter.sdk.results import TOLD_ASIDE, Event
 
@@ -64,7 +64,7 @@ class Story:
         elif isinstance(intent, ApplyIntent):
             extra = f", class {intent.machine_class.name} generation {intent.machine_class.generation}"
         elif isinstance(intent, PreserveIntent | ExtendIntent):
-            extra = preservation_words(intent)
+            extra = preservation.words(intent)
         elif isinstance(intent, HookIntent):
             extra = f", {'remove' if intent.remove else 'add'} {intent.name}"
         reason = f": {intent.reason}" if intent.reason else ""

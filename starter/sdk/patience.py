@@ -12,9 +12,11 @@ from typing import TypeVar
 from starter.sdk.errors import Interrupted, WaitTimeout
 
 T = TypeVar("T")
+Progress = Callable[[T], Awaitable[None]]
+"""Hears of every look that is not the last."""
 
 INTERVAL = 1.0
-"""Seconds between two looks of `until`."""
+"""Seconds between two looks of `look_until`."""
 
 SILENCE = 60.0
 """Seconds without an answer after which nobody waits for one any longer."""
@@ -36,18 +38,17 @@ async def patiently(look: Callable[[], Awaitable[T]]) -> T:
         await asyncio.sleep(PAUSE)
 
 
-async def until(
+async def look_until(
     look: Callable[[], Awaitable[T]],
     reached: Callable[[T, T], Awaitable[bool]],
     late: Callable[[T], str],
     *,
     timeout: timedelta | None,
-    progress: Callable[[T], Awaitable[None]] | None = None,
+    progress: Progress[T] | None = None,
     interval: float | None = None,
 ) -> T:
-    """Looks until `reached` holds for a look and the first one, and returns that look; `progress` hears of every other
-    one. `reached` raises where it never will hold. Raises WaitTimeout with the words of `late`.
-    """
+    """Looks until `reached` holds for a look and the first one, and returns that look. `reached` raises where it never
+    will hold. Raises WaitTimeout with the words of `late`."""
     end = None if timeout is None else time.monotonic() + timeout.total_seconds()
     found = first = await patiently(look)
     while not await patiently(partial(reached, found, first)):

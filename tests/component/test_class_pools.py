@@ -13,7 +13,7 @@ from activities.temporal.classes import ClassActivities
 from planners.machine_class.rollout import to_tell
 from resources import attributes
 from resources.intents import Intent
-from resources.machine_class.state import ClassRef, ClassState, UpdateState, User, user_words, users_words
+from resources.machine_class.state import ClassId, ClassState, UpdateState, User, user_words, users_words
 from resources.names import pool_id, pool_user, user_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details, refusal_to_delete, some
@@ -98,7 +98,7 @@ async def test_pools_that_name_it_are_looked_for(idle: Classes) -> None:
     await idle.user("m1")
 
     async def listed() -> list[str]:
-        return (await ClassActivities(idle.deps).find_users(ClassRef(cluster=idle.cluster, name="c1"))).users
+        return (await ClassActivities(idle.deps).find_users(ClassId(cluster=idle.cluster, name="c1"))).users
 
     try:
         await eventually(listed, lambda found: found == ["m1", P, pool_user("q")], "visibility")

@@ -30,16 +30,16 @@ from resources.intents import Answer, Intent
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import (
+    ClassId,
     ClassIntent,
     ClassNews,
     ClassPreview,
     ClassQuestion,
-    ClassRef,
     ClassReport,
     ClassState,
-    Trouble,
     UpdateState,
     User,
+    UserTrouble,
 )
 from resources.manifests import MachineClass
 from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id, user_id
@@ -342,7 +342,7 @@ async def test_machines_that_name_it_are_looked_for(idle: Classes) -> None:
     )
 
     async def listed() -> list[str]:
-        return (await ClassActivities(idle.deps).find_users(ClassRef(cluster=idle.cluster, name="c1"))).users
+        return (await ClassActivities(idle.deps).find_users(ClassId(cluster=idle.cluster, name="c1"))).users
 
     await eventually(listed, lambda found: found == ["m1"], "visibility")
     plain = {
@@ -540,7 +540,7 @@ def test_five_thousand_users_fit_into_one_payload() -> None:
         name="c1",
         machine_class=snapshot(),
         users=users,
-        troubles={n: Trouble(message="x" * 300, next_try=now) for n in list(users)[:100]},
+        troubles={n: UserTrouble(message="x" * 300, next_try=now) for n in list(users)[:100]},
         journal=[happening] * 50,
     )
     (payload,) = data_converter.payload_converter.to_payloads([state])

@@ -25,7 +25,7 @@ from cli_support import (
 
 from resources.intents import Intent
 from resources.machine.state import ClassSnapshot
-from resources.machine_class.state import ClassIntent, ClassReport, ClassState, Trouble, UpdateState, User
+from resources.machine_class.state import ClassIntent, ClassReport, ClassState, UpdateState, User, UserTrouble
 from resources.manifests import MachineClass
 from resources.names import class_id
 from resources.reasons import next_step
@@ -149,7 +149,7 @@ def test_the_next_try_of_a_class_is_never_in_the_past() -> None:
     failed = User(generation=1, applied=0, state=UpdateState.FAILED, reason="QuotaExceeded", told=1)
     snapshot = ClassSnapshot.of(MachineClass.model_validate(class_yaml()))
     times = {"m1": NOW - timedelta(minutes=3), "m2": NOW + timedelta(minutes=3)}
-    troubles = {name: Trouble(message="too much", next_try=time) for name, time in times.items()}
+    troubles = {name: UserTrouble(message="too much", next_try=time) for name, time in times.items()}
     shown = page_of(machine_class=snapshot, users=dict.fromkeys(times, failed), troubles=troubles)
     assert re.search(r"m1 +QuotaExceeded +tried again since 2026-03-01 02:57:00 UTC \(3m ago\) +too much\n", shown)
     assert re.search(r"m2 +QuotaExceeded +2026-03-01 03:03:00 UTC \(in 3m\) +too much\n", shown)

@@ -152,10 +152,10 @@ async def test_the_command_line_outlives_a_token_too(
     write_kubeconfig(tmp_path / "kubeconfig", server.target, plugin.user())
     settings = Settings(clusters={"demo": ClusterSettings(kubeconfig=tmp_path / "kubeconfig")})
     async with connect_cluster(settings, "demo") as cluster:
-        assert await cluster.nodes() == []
+        assert (await cluster.get(NODES))["items"] == []
         server.rotate()
         plugin.gives(token=NEW)
-        assert await cluster.nodes() == []
+        assert (await cluster.get(NODES))["items"] == []
     plugin.does("raise SystemExit(3)")
     with pytest.raises(HostlerError, match=r"exit code 3.*clusters\.demo\.kubeconfig"):
         async with connect_cluster(settings, "demo"):

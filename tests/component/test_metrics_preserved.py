@@ -15,8 +15,8 @@ from test_machine_workflow import a_delete, running
 from test_metrics import Metered, metered, stubbed_machines
 
 from activities.census.census import Census
-from activities.census.preserved import KeptTally, blocked
-from activities.drain.memory import Memory, Refused
+from activities.census.preserved import PreservedTally, blocked
+from activities.drain.memory import Memory, RefusedEviction
 from resources import attributes
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.machine.state import Phase
@@ -33,9 +33,9 @@ PRESERVED, ENDS, DRAINS = (
 )
 
 
-def tally(*machines: tuple[str, str, datetime | None]) -> KeptTally:
+def tally(*machines: tuple[str, str, datetime | None]) -> PreservedTally:
     """Pool, phase as shown, and until when."""
-    counted = KeptTally()
+    counted = PreservedTally()
     for i, (pool, shown, until) in enumerate(machines):
         counted.add(f"machine/demo/m-{i}", "demo", pool, shown, "", until)
     return counted
@@ -76,7 +76,7 @@ def test_one_that_is_not_preserved_hides_no_end() -> None:
 
 
 def test_drains_by_what_they_say() -> None:
-    counted = KeptTally()
+    counted = PreservedTally()
     for i, reason in enumerate(("Draining", "Draining", "Draining", "DeletingVM")):
         counted.add(f"machine/demo/m-{i}", "demo", "", "Terminating", reason, None)
     assert sorted(counted.draining) == [f"machine/demo/m-{i}" for i in range(3)]
@@ -148,7 +148,7 @@ def drains(memory: Memory) -> Callable[[DrainInput], DrainOutput]:
 
 
 async def test_drains_that_go_on_and_one_that_is_blocked(metered: Metered) -> None:
-    refused = Refused(words="blocked by PDB web", wait=timedelta(seconds=5), again=NOW)
+    refused = RefusedEviction(words="blocked by PDB web", wait=timedelta(seconds=5), again=NOW)
     async with stubbed_machines(metered) as (machines, counting):
         await _drain(machines, "m-1", Memory(pods=1))
         blocked_one = await _drain(machines, "m-2", Memory(pods=1, refused={"uid-1": refused}))

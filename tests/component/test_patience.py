@@ -16,11 +16,11 @@ from temporalio.service import RPCError, RPCStatusCode, WorkflowService
 from resources.manifests import AnyManifest, load_manifests
 from resources.settings import load_settings
 from starter.commands import rollout_follow, rows
-from starter.commands.rollout_view import LineView
+from starter.commands.rollout_view import RolloutLines
 from starter.sdk import patience
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import Interrupted, Unreachable, translated
-from starter.sdk.pools.rollout_status import Stand, Verdict
+from starter.sdk.pools.rollout_status import RolloutVerdict, Stand
 
 __all__ = ["impatient", "place", "working"]  # fixtures
 EVERY = 17  # more reads than one look makes, so that the next one has a chance
@@ -135,13 +135,15 @@ async def test_waits_for_pools_classes_and_rollouts(place: Place, machines: Mach
     cuts.on = False
     await hostler.pools.restart("p1")
     cuts.on = True
-    await rollout_follow.follow(hostler, ["p1"], LineView(), None)
+    await rollout_follow.follow(hostler, ["p1"], RolloutLines(), None)
     assert 0 < waited < cuts.cut
 
 
 async def test_the_last_look_at_a_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
     """Temporal does not answer just when the rollout is done and its story is asked how it ended."""
-    done = SimpleNamespace(name="p1", revision=2, verdict=Verdict(Stand.DONE, ""), story=SimpleNamespace(running=True))
+    done = SimpleNamespace(
+        name="p1", revision=2, verdict=RolloutVerdict(Stand.DONE, ""), story=SimpleNamespace(running=True)
+    )
 
     async def look(client: Any, name: str) -> Any:
         return done

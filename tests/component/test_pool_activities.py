@@ -34,7 +34,7 @@ from resources.fleet.membership import (
     ForgetPoolInput,
     MarkNodesInput,
     MembersFound,
-    Permit,
+    PermitGranted,
     PoolRef,
     PreserveGrant,
     SlotTaken,
@@ -239,7 +239,7 @@ async def test_one_that_cannot_be_started_keeps_none_of_the_others(pool: Pool) -
 TEMPLATE = MachineTemplate.model_validate({"spec": {"class": {"kind": "MachineClass", "name": "c"}}})
 MESSAGES = {
     "delete": ("delete", DeleteIntent(id="i-1", reason="scaled down", force=True)),
-    "permit": ("permit", Permit(reason="1 of 1 repairs")),
+    "permit": ("permit", PermitGranted(reason="1 of 1 repairs")),
     "preserve": ("preserve_granted", PreserveGrant(by=PreservedBy.AUTO, reason="0 of 1 slots")),
     "repair": ("repair", RepairIntent(id="i-2", reason="no slot is free")),
     "slot_taken": ("slot_taken", SlotTaken(reason="lowered to 0")),
@@ -273,7 +273,7 @@ async def test_those_that_cannot_be_told_are_gone_or_lost(pool: Pool) -> None:
         await pool.machine("ended").result()
     await pool.start("killed", "lives")
     await pool.machine("killed").terminate()
-    told = await pool.tell("ended", "killed", "lives", "never", permit=Permit(reason="1 of 1"))
+    told = await pool.tell("ended", "killed", "lives", "never", permit=PermitGranted(reason="1 of 1"))
     assert told == TellMachinesOutput(gone=["ended"], lost={"killed": "TERMINATED", "never": ""})
     assert [name for name, _ in await signals(pool.machine("lives"))] == ["permit"]
 

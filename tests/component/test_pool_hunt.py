@@ -17,7 +17,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from planners.machine_class import rollout as class_rollout
 from planners.pool import progress
-from planners.pool.plan import Observed
+from planners.pool.plan import ObservedPool
 from planners.pool.steps import Delete
 from planners.pool.view import View
 from resources.cluster.news import ClusterNews
@@ -36,12 +36,12 @@ from workflows.pool import views
 LATER = EPOCH + timedelta(minutes=20)
 
 
-def stopped_rollout() -> tuple[Observed, World]:
+def stopped_rollout() -> tuple[ObservedPool, World]:
     """Its new machine never came, and the deadline of 600 s is long over."""
     world = World(spec(2, progressDeadlineSeconds=600))
     members = {"a": member(1, age=9000), "b": member(1, age=9000), "n": member(2, Phase.PENDING, vm=Vm.UNBORN)}
     rollout = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=2)
-    return Observed(members, 2, rollout), world
+    return ObservedPool(members, 2, rollout), world
 
 
 def test_an_outage_sets_no_stopped_rollout_going_again() -> None:

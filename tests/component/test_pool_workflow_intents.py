@@ -11,7 +11,7 @@ from lifekit import eventually
 from poolworkflowkit import DEAF, PlayedMachine, Pool, new_pool, snapshot, spec
 from temporalio.testing import WorkflowEnvironment
 
-from planners.pool.plan import Observed
+from planners.pool.plan import ObservedPool
 from planners.pool.view import View
 from resources.intents import Answer, Intent
 from resources.machine.intents import DeleteIntent
@@ -340,4 +340,4 @@ async def test_the_page_in_the_web_ui(pool: Pool) -> None:
 
 async def _view(pool: Pool) -> Any:
     s = await pool.state()
-    return View(Observed(s.members, s.revision, s.rollout, s.pace), s.spec, s.waits[0].since)
+    return View(ObservedPool(s.members, s.revision, s.rollout, s.pace), s.spec, s.waits[0].since)

@@ -15,7 +15,7 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from resources.errors import ErrorClass
-from resources.fleet.member import Keep, Released, Trouble, Vm
+from resources.fleet.member import PreserveWish, Released, Trouble, Vm
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.names import TRIGGER_DELETION_ANNOTATION
@@ -46,7 +46,7 @@ def limited(replicas: int, most: int, **more: Any) -> Any:
 FAILED: dict[str, Any] = {"phase": Phase.FAILED, "trouble": Trouble.HEALTH, "drained": True, "message": "kubelet dead"}
 
 
-async def fail(pool: Pool, *names: str, keep: Keep = Keep.SLOT) -> None:
+async def fail(pool: Pool, *names: str, keep: PreserveWish = PreserveWish.SLOT) -> None:
     await pool.be(*names, **FAILED, keep=keep)
 
 
@@ -89,10 +89,10 @@ async def test_two_that_ask_in_one_task_get_one_slot(idle: Pool) -> None:
         await idle.ready(limited(4, 1))
         one, two, *_ = await idle.members()
     for name in (one, two):
-        await idle.report(name, seq=50, **FAILED, keep=Keep.SLOT)
+        await idle.report(name, seq=50, **FAILED, keep=PreserveWish.SLOT)
     async with idle.worker():
-        found = await idle.when(lambda s: any(m.kept for m in s.members.values()), "one is kept")
-        kept = {n: (m.kept, m.deleting, m.repair) for n, m in found.members.items() if n in (one, two)}
+        found = await idle.when(lambda s: any(m.granted for m in s.members.values()), "one is kept")
+        kept = {n: (m.granted, m.deleting, m.repair) for n, m in found.members.items() if n in (one, two)}
         assert sorted(kept.values()) == [(PreservedBy.NOBODY, True, True), (AUTO, False, False)]
         (first,) = [n for n in kept if kept[n][0]]
         await idle.until_heard(first, "preserve_granted")
@@ -103,7 +103,7 @@ async def test_two_that_ask_in_one_task_get_one_slot(idle: Pool) -> None:
 async def test_who_is_asked_for_is_preserved_without_a_slot(pool: Pool) -> None:
     await pool.ready(limited(3, 0))
     name = (await pool.members())[0]
-    await fail(pool, name, keep=Keep.ASKED)
+    await fail(pool, name, keep=PreserveWish.ASKED)
     await preserved(pool, name)
     found = await pool.rolled_out(3)
     assert (found.preserved, found.preserved_auto, found.slots_used, found.slots) == (1, 0, 1, 0)
@@ -214,7 +214,7 @@ async def test_an_undo_brings_back_a_timeout_of_the_template(pool: Pool) -> None
 async def test_a_rollout_replaces_what_was_preserved_and_ends(pool: Pool) -> None:
     await pool.ready(limited(3, 2))
     one, two, _ = await pool.members()
-    await fail(pool, one, keep=Keep.ASKED)
+    await fail(pool, one, keep=PreserveWish.ASKED)
     await fail(pool, two)
     await preserved(pool, one, two)
     await pool.class_changed(snapshot(2, image=2))
@@ -233,7 +233,7 @@ async def test_in_a_rollout_none_is_preserved_and_none_may_refuse(pool: Pool) ->
     await pool.class_changed(snapshot(2, image=2, habits=(SLOW,)))
     await pool.waits("NewMachinesNotReady")
     await pool.be(name, habits=[ASKED_LATE, LINGERS])
-    await fail(pool, name, keep=Keep.ASKED)
+    await fail(pool, name, keep=PreserveWish.ASKED)
     await pool.until_heard(name, "delete")
     assert await pool.heard(name) == ["delete"]
 
@@ -245,7 +245,7 @@ async def test_while_a_rollout_is_held_they_are_preserved(pool: Pool) -> None:
     await pool.waits("RolloutPaused")
     await fail(pool, one)
     await preserved(pool, one)
-    await fail(pool, two, keep=Keep.ASKED)
+    await fail(pool, two, keep=PreserveWish.ASKED)
     await preserved(pool, two)
     await fail(pool, three)
     await gone(pool, three)
@@ -275,7 +275,7 @@ async def test_a_mark_deletes_none_that_is_preserved_and_a_person_does(pool: Poo
 async def test_hibernated_all_go(pool: Pool) -> None:
     await pool.ready(limited(3, 2))
     one, two, _ = await pool.members()
-    await fail(pool, one, keep=Keep.ASKED)
+    await fail(pool, one, keep=PreserveWish.ASKED)
     await preserved(pool, one)
     await pool.be(two, habits=[ASKED_LATE])
     await pool.ask("hibernate")
@@ -283,7 +283,7 @@ async def test_hibernated_all_go(pool: Pool) -> None:
     await pool.ask("wake")
     await pool.rolled_out(3)
     name = (await pool.members())[0]
-    await fail(pool, name, keep=Keep.ASKED)
+    await fail(pool, name, keep=PreserveWish.ASKED)
     await preserved(pool, name)  # requests count again
 
 
@@ -316,8 +316,8 @@ async def test_a_refusal_that_was_on_its_way_when_the_pool_decided(pool: Pool) -
     hold = pool.deeds.hold("tell_members")
     await fail(pool, name)
     await pool.when(lambda s: s.members[name].repair, "to be deleted")
-    await pool.be(name, habits=[ASKED_LATE], keep=Keep.ASKED)
-    found = await pool.when(lambda s: s.members[name].kept, "granted")
+    await pool.be(name, habits=[ASKED_LATE], keep=PreserveWish.ASKED)
+    found = await pool.when(lambda s: s.members[name].granted, "granted")
     assert not found.members[name].deleting
     hold.set()
     await preserved(pool, name)
@@ -330,11 +330,11 @@ async def test_one_without_a_vm_and_one_of_an_older_worker_are_asked_for_nothing
     await pool.ready(limited(4, 0))
     unborn, older, other, _ = await pool.members()
     await pool.be(unborn, older, habits=[LINGERS])
-    await pool.be(unborn, **FAILED | {"trouble": Trouble.CREATE}, vm=Vm.UNBORN, keep=Keep.NEVER)
+    await pool.be(unborn, **FAILED | {"trouble": Trouble.CREATE}, vm=Vm.UNBORN, keep=PreserveWish.NEVER)
     await pool.be(older, **FAILED)
     await pool.until_heard(unborn, "delete")
     await pool.until_heard(older, "delete")
-    await fail(pool, other, keep=Keep.NEVER)
+    await fail(pool, other, keep=PreserveWish.NEVER)
     await gone(pool, other)
     assert [await pool.heard(unborn), await pool.heard(older)] == [["delete"], ["delete"]]
 
@@ -345,9 +345,9 @@ async def test_a_person_s_deletion_is_not_taken_back(pool: Pool) -> None:
     await pool.be(name, habits=[LINGERS])
     await pool.scale(remove=(name,))
     await pool.until_heard(name, "delete")
-    await pool.report(name, seq=50, **FAILED, keep=Keep.ASKED)
+    await pool.report(name, seq=50, **FAILED, keep=PreserveWish.ASKED)
     found = await pool.when(lambda s: s.members[name].seq == 50, "heard")
-    assert (found.members[name].deleting, found.members[name].kept) == (True, PreservedBy.NOBODY)
+    assert (found.members[name].deleting, found.members[name].granted) == (True, PreservedBy.NOBODY)
     assert await pool.heard(name) == ["delete"]
 
 
@@ -360,7 +360,7 @@ async def test_a_grant_that_could_not_be_told_is_told_again(pool: Pool, temporal
     pool.deeds.fail("tell_members", classified(ErrorClass.UNKNOWN, "the server says no"))
     await fail(pool, name)
     await pool.waits("PoolCallFailed")
-    assert (await pool.state()).members[name].kept is AUTO, "its slot is taken"
+    assert (await pool.state()).members[name].granted is AUTO, "its slot is taken"
     await temporal.fast_forward(pool.handle, timedelta(minutes=10))
     await preserved(pool, name)
     await pool.rolled_out(3)

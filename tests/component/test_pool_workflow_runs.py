@@ -14,7 +14,7 @@ from poolworkflowkit import SLOW, Pool, marks_due, new_pool, snapshot, spec
 from temporalio.api.enums.v1 import EventType
 from temporalio.testing import WorkflowEnvironment
 
-from planners.pool.plan import Observed, Plan, plan
+from planners.pool.plan import ObservedPool, Plan, plan
 from resources import attributes as at
 from resources.fleet.member import Member, Vm
 from resources.machine.state import Phase
@@ -202,10 +202,10 @@ def before_on_the_wire(state: PoolState) -> PoolState:
 # -- errors of our own ------------------------------------------------------------------------------------------------
 
 
-def buggy(when: Callable[[Observed, MachineDeploymentSpec], bool]) -> Callable[..., Plan]:
+def buggy(when: Callable[[ObservedPool, MachineDeploymentSpec], bool]) -> Callable[..., Plan]:
     """A planner with a bug, but not in what it has planned before: a worker that lost its cache replays that."""
 
-    def planned(observed: Observed, spec: MachineDeploymentSpec, now: datetime) -> Plan:
+    def planned(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Plan:
         if when(observed, spec):
             raise ValueError("a bug")
         return plan(observed, spec, now)

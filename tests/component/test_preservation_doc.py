@@ -16,7 +16,7 @@ from reasonkit import ROOT
 from test_cli_docs import parse, typed
 from test_plain_temporal import run
 
-from planners.machine.preservation import WARN_BEFORE, AskPool, End, Observed, Preserve, Stay, decide
+from planners.machine.preservation import WARN_BEFORE, AskPool, End, ObservedMachine, Preserve, Stay, decide
 from resources.base import LONGEST, format_duration
 from resources.machine.manifest import MachineSpec
 from resources.machine.preservation import ExtendIntent, PreserveIntent, PreserveValue, ReleaseIntent
@@ -45,14 +45,14 @@ def table() -> dict[tuple[str, str], str]:
 CELLS = table()
 
 
-def observed(of: str, value: str, by_node: bool) -> Observed:
+def observed(of: str, value: str, by_node: bool) -> ObservedMachine:
     """The machine; where it is preserved, it is so on request."""
     phase = Phase(of.partition(":")[0].partition(",")[0])
     wanted: dict[str, Any] = {"node": value if by_node else "", "own": own(value) if value and not by_node else None}
     return kept(phase, warned=True, **wanted) if of.endswith(":Preserved") else machine(phase, **wanted)
 
 
-def outcome(o: Observed) -> str:
+def outcome(o: ObservedMachine) -> str:
     """What becomes of it, in the table's words; it is granted what it asks for."""
     failed = replace(o, phase=Phase.FAILED, drained=True, granted=ASKED)
     match decide(replace(o, granted=ASKED if o.phase is Phase.FAILED else o.granted)):

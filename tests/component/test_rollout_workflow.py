@@ -17,7 +17,7 @@ from resources.errors import ErrorClass
 from resources.fleet.member import Vm
 from resources.intents import Intent
 from resources.machine.state import Phase
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from resources.pool.state import Gate
 
 
@@ -73,7 +73,7 @@ async def test_complete(pool: Pool) -> None:
     await pool.rolled_out(2, revision=2)
     assert not set(first) & set(await pool.members())
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (Outcome.COMPLETE, "2 of 2 machines are of it, all available")
+    assert (result.outcome, result.message) == (RolloutOutcome.COMPLETE, "2 of 2 machines are of it, all available")
     assert (result.counts.replicas, result.counts.updated, result.counts.available, result.counts.old) == (2, 2, 2, 0)
     reasons = [h.reason for h in result.steps]
     assert reasons.count("RolledOut") == 2
@@ -130,9 +130,9 @@ async def test_superseded(pool: Pool) -> None:
     answer = await pool.apply(machine_class=snapshot(3, image=3))
     assert answer == "configured; revision 3 replaces 3 machines"
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (Outcome.SUPERSEDED, "revision 3 came before it was complete")
+    assert (result.outcome, result.message) == (RolloutOutcome.SUPERSEDED, "revision 3 came before it was complete")
     await pool.rolled_out(2, revision=3)
-    assert (await pool.result(3)).outcome is Outcome.COMPLETE
+    assert (await pool.result(3)).outcome is RolloutOutcome.COMPLETE
     assert (await pool.told(3)).former == [1, 2]
 
 
@@ -144,8 +144,8 @@ async def test_undone(pool: Pool) -> None:
     await pool.rolled_out(2, revision=3)
     assert await pool.members() == olds
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (Outcome.UNDONE, "revision 3 goes back to a former one")
-    assert (await pool.result(3)).outcome is Outcome.COMPLETE
+    assert (result.outcome, result.message) == (RolloutOutcome.UNDONE, "revision 3 goes back to a former one")
+    assert (await pool.result(3)).outcome is RolloutOutcome.COMPLETE
     await eventually(lambda: marks(pool), lambda m: m[-1] == (False, 2), "their Nodes are free again")
 
 
@@ -156,7 +156,7 @@ async def test_a_deleted_pool_ends_it_once(pool: Pool) -> None:
     await pool.until_told(2, lambda s: s.steps, "its steps")
     await pool.delete()
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (Outcome.FAILED, "the pool is deleted")
+    assert (result.outcome, result.message) == (RolloutOutcome.FAILED, "the pool is deleted")
     left = await pool.when(
         lambda s: len(s.members) == 2 and all(m.phase is Phase.TERMINATING for m in s.members.values()), "the old ones"
     )
@@ -170,7 +170,7 @@ async def test_without_machines_it_cannot_be_completed(pool: Pool) -> None:
     await rolling(pool)
     await pool.ask("hibernate")
     result = await pool.result(2)
-    assert (result.outcome, result.message) == (Outcome.FAILED, "the pool has no machines any more")
+    assert (result.outcome, result.message) == (RolloutOutcome.FAILED, "the pool has no machines any more")
 
 
 # -- what holds it up -------------------------------------------------------------------------------------------------
@@ -267,7 +267,7 @@ async def test_a_bad_image_costs_the_surge(pool: Pool) -> None:
     await pool.undo()
     await pool.rolled_out(3, revision=3)
     assert len(pool.started()) == 4
-    assert (await pool.result(2)).outcome is Outcome.UNDONE
+    assert (await pool.result(2)).outcome is RolloutOutcome.UNDONE
 
 
 async def test_scaled_in_the_midst_of_it(pool: Pool) -> None:

@@ -22,7 +22,7 @@ from resources.converter import data_converter
 from resources.errors import TOO_EARLY
 from resources.machine.state import MachineState
 from starter.sdk import live
-from workflows.runner import Clock, NewsWithoutTime, Runner, Tasks
+from workflows.runner import NewsWithoutTime, Runner, Tasks, WorkflowClock
 
 PASSED = SandboxRestrictions.default.with_passthrough_modules("test_runner")
 TRIES = 8
@@ -124,13 +124,13 @@ def step(seconds: int, length: int, replaying: bool = False) -> WorkflowActivati
     ],
 )
 def test_tasks_and_queries_pass(steps: list[WorkflowActivation]) -> None:
-    clock = Clock()
+    clock = WorkflowClock()
     for each in steps:
         clock.check(each)
 
 
 def test_news_at_the_last_tasks_time_are_refused() -> None:
-    clock = Clock()
+    clock = WorkflowClock()
     clock.check(step(1, 3, replaying=True))
     with pytest.raises(NewsWithoutTime, match="ask again"):
         clock.check(step(1, 8))

@@ -16,7 +16,7 @@ from temporalio.testing import WorkflowEnvironment
 
 from activities.boundary import translated
 from activities.deps import Deps
-from activities.kube.client import Clusters, KubeError
+from activities.kube.client import ApiServers, KubeError
 from activities.secrets import SecretMissing, Secrets
 from drivers.base import GetMachineStatusRequest
 from resources.calls.machine import MachineRef, Target
@@ -39,7 +39,7 @@ class Source:
         self.kind, self.world, self.root, self.monkeypatch = kind, world, root, monkeypatch
         (root / "kubeconfig").write_text(world.kube.kubeconfig())
         self.settings = self.configured()
-        self.clusters = Clusters(self.settings)
+        self.clusters = ApiServers(self.settings)
         self.secrets = Secrets(self.settings, self.clusters)
 
     def configured(self, **fields: Any) -> Settings:
@@ -198,7 +198,7 @@ async def test_a_mounted_secret_is_read_as_of_one_moment(source: Source, monkeyp
 async def test_a_directory_must_be_configured() -> None:
     settings = Settings(secrets=SecretsSettings(source="directory"))
     with pytest.raises(SettingsError, match=r"secrets\.directory: needed"):
-        await Secrets(settings, Clusters(settings)).get(REF)
+        await Secrets(settings, ApiServers(settings)).get(REF)
 
 
 async def test_variables_of_secrets_are_no_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,7 +207,7 @@ async def test_variables_of_secrets_are_no_settings(tmp_path: Path, monkeypatch:
     file.write_text("secrets: {source: environment}\n")
     monkeypatch.setenv("HOSTLER_SECRET_GARDEN_DEMO_AWS__userData", "x")
     settings = load_settings(file)
-    found = await Secrets(settings, Clusters(settings)).get(REF)
+    found = await Secrets(settings, ApiServers(settings)).get(REF)
     assert found.require("userData", REF).get_secret_value() == "x"
 
 

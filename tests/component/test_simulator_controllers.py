@@ -21,7 +21,7 @@ from simulator_support import (
     user_data,
 )
 
-from simulator.client import ApiError, Obj
+from simulator.client import CallError, Obj
 from simulator.controllers import Controllers
 from simulator.frame import FaultRule
 from simulator.kubelet import KnobRule, Knobs, Kubelets, Timings
@@ -389,7 +389,7 @@ async def test_a_budget_blocks_an_eviction_and_lets_the_next_one_pass(world: Wor
     pods = await world.running(2, app="web")
     await world.budget("web", 0)
     name = pods[0]["metadata"]["name"]
-    with pytest.raises(ApiError) as refused:
+    with pytest.raises(CallError) as refused:
         await _evict(world, name)
     assert refused.value.status == 429
     await world.client.patch("poddisruptionbudgets", "web", {"spec": {"maxUnavailable": 1}}, "default")

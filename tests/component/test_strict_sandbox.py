@@ -12,7 +12,7 @@ from temporalio.testing import WorkflowEnvironment
 from updatekit import delete, tagged, tell, updated
 
 from resources.machine.state import Phase
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from workflows.machine import MachineWorkflow
 
 
@@ -34,5 +34,5 @@ async def test_a_pool_and_its_rollout(temporal: WorkflowEnvironment) -> None:
     async with new_pool(temporal.client) as pool, pool.worker(strict=True):
         await pool.ready(spec(1))
         await pool.apply(machine_class=snapshot(2, image=2))
-        assert (await pool.result(2)).outcome is Outcome.COMPLETE
+        assert (await pool.result(2)).outcome is RolloutOutcome.COMPLETE
         await pool.rolled_out(1, revision=2)

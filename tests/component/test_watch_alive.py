@@ -98,7 +98,7 @@ async def test_what_is_no_silence(probed: World, livez: dict[str, Any]) -> None:
 async def test_an_event_loop_that_is_held_up_is_no_silent_server(probed: World) -> None:
     """An answer that came while others had the loop has not been looked at yet."""
     world = probed
-    kube = await activities.kube.client.Clusters(world.settings).get(world.name)
+    kube = await activities.kube.client.ApiServers(world.settings).get(world.name)
     probe = asyncio.create_task(kube.alive(QUIET))
     for _ in range(5):
         await asyncio.sleep(0)

@@ -29,7 +29,7 @@ from drivers.base import (
 from drivers.errors import DriverError, IdempotencyMismatch
 from drivers.failures import about, scrub, words_of
 from drivers.tags import check_must_tags, class_tags, launch_tags, must_tags, plan_update
-from drivers.updating import Target, answer
+from drivers.updating import UpdateTarget, answer
 from fakecloud.api import FakeApi, FakeError, NoAnswer, Thing
 from fakecloud.spec import FakeProviderSpec
 from resources.errors import ErrorClass
@@ -149,7 +149,7 @@ class FakeDriver:
             raise DriverError(ErrorClass.NOT_FOUND, f"{vm.id} is {vm.state}")
         disks = self._call(request, "ListDisks", vm=vm.id) if places != ["vm"] else []
         things = {"vm": vm, **{f"disks[{n}]": disk for n, disk in enumerate(disks)}}
-        targets = {place: Target(thing.id, thing.kind, thing.labels) for place, thing in things.items()}
+        targets = {place: UpdateTarget(thing.id, thing.kind, thing.labels) for place, thing in things.items()}
         for place in places:
             target = targets[place]
             try:

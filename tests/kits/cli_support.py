@@ -39,9 +39,9 @@ from resources.machine.preservation import (
     ExtendIntent,
     PreservedBy,
     PreserveIntent,
+    PreserveRequest,
     PreserveValue,
     ReleaseIntent,
-    Request,
 )
 from resources.machine.state import (
     ApplyIntent,
@@ -264,7 +264,7 @@ class PlayedMachine:
         now, value = workflow.now(), intent.value
         until = intent.until or now + (intent.lasts or self.state.spec.machine_preserve_timeout)
         if intent.id not in self.state.intents:
-            self.state.status.preserve.own = Request(
+            self.state.status.preserve.own = PreserveRequest(
                 value=value,
                 time=now,
                 requested_by=intent.requested_by,

@@ -36,7 +36,7 @@ from resources.machine.state import MachineState
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id
 from resources.orders import in_ms
 from resources.pool.intents import PoolSummary
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from resources.pool.state import PoolState
 from simulator.frame import FaultRule
 from workflows.cluster import ClusterWorkflow
@@ -204,7 +204,7 @@ async def pool_rolled_out(it: Live) -> None:
     await it.pool.rolled_out(2, revision=2)
     result = await it.pool.result(2)
     check_i3(it.seen, 2)
-    assert (result.outcome, result.counts.updated, result.counts.old) == (Outcome.COMPLETE, 2, 0)
+    assert (result.outcome, result.counts.updated, result.counts.old) == (RolloutOutcome.COMPLETE, 2, 0)
     reasons = [step.reason for step in result.steps]
     assert (reasons.count("RolledOut"), reasons.count("Replaced")) == (2, 2)
     for machine in (await it.pool.machines()).values():
@@ -228,8 +228,8 @@ async def rollout_undone(it: Live) -> None:
     assert all(m.node_marked for n, m in (await pool.state()).members.items() if n in old)
     await pool.undo()
     await pool.rolled_out(2, revision=3)
-    assert (await pool.result(2)).outcome == Outcome.UNDONE
-    assert (await pool.result(3)).outcome == Outcome.COMPLETE
+    assert (await pool.result(2)).outcome == RolloutOutcome.UNDONE
+    assert (await pool.result(3)).outcome == RolloutOutcome.COMPLETE
     await settled(pool)
     assert (await pool.machines()).keys() == old.keys()
     check_unmarked(pool, str(theirs.last.status.node_name))

@@ -23,7 +23,7 @@ from resources.names import (
     TAG_OWNER,
     TAG_UID,
 )
-from simulator.clouds.ec2 import Vm
+from simulator.clouds.ec2 import Ec2Vm
 from simulator.frame import Call
 
 LATE = timedelta(seconds=20)
@@ -70,7 +70,7 @@ class Population:
         self._living: set[str] = set()
         stack.simulator.call(lambda: stack.simulator.simulator.ec2.subscribe(self._see))
 
-    def _see(self, vm: Vm) -> None:
+    def _see(self, vm: Ec2Vm) -> None:
         if vm.name != self.name:
             return
         if vm.state == "terminated":

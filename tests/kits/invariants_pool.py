@@ -28,7 +28,7 @@ from resources.names import (
     TAG_UID,
     machine_id,
 )
-from simulator.clouds.ec2 import Vm
+from simulator.clouds.ec2 import Ec2Vm
 from simulator.kube.resources import NODES
 from simulator.kube.selectors import Selector
 
@@ -45,7 +45,7 @@ class Watched(Crowd):
         self._served = self.stack.simulator.call(self._follow)
         super().__init__(pool.stack, pool.name)
 
-    def _see(self, vm: Vm) -> None:
+    def _see(self, vm: Ec2Vm) -> None:
         super()._see(vm)
         if vm.state == "terminated" and vm.name.startswith(self._prefix):
             self.gone[vm.name] = time.time()

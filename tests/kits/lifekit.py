@@ -264,9 +264,9 @@ async def plant(stack: Stack) -> None:
 
 
 async def write_secret(stack: Stack, name: str, values: dict[str, bytes]) -> None:
-    from activities.kube.client import Clusters, secret_path
+    from activities.kube.client import ApiServers, secret_path
 
-    clusters = Clusters(stack.settings)
+    clusters = ApiServers(stack.settings)
     try:
         kube = await clusters.get(stack.cluster)
         body = {

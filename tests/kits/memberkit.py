@@ -13,7 +13,7 @@ from temporalio import workflow
 from temporalio.client import WorkflowHandle
 from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 
-from resources.fleet.membership import MemberReport, Permit
+from resources.fleet.membership import MemberReport, PermitGranted
 from resources.machine.state import MachineState, Phase
 from resources.names import pool_id
 from resources.owner import Owner
@@ -76,7 +76,7 @@ class Pool:
         return handle
 
     async def permits(self, handle: Handle, why: str = "1 of 1 repairs") -> None:
-        await handle.signal(MachineWorkflow.permit, Permit(reason=why))
+        await handle.signal(MachineWorkflow.permit, PermitGranted(reason=why))
 
     # -- what it has heard --------------------------------------------------------------------------------------------
 

@@ -8,10 +8,9 @@ from typing import Any
 from poolkit import EPOCH, member
 
 from planners.pool import pace, progress
-from planners.pool.plan import Observed, Plan, plan
-from planners.pool.steps import Create, Delete, Grant, Keep, TakeSlots
-from resources.fleet.member import Keep as Wish
-from resources.fleet.member import Member, Permit, Trouble
+from planners.pool.plan import ObservedPool, Plan, plan
+from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, TakeSlots
+from resources.fleet.member import Member, Permit, PreserveWish, Trouble
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -35,9 +34,9 @@ def pool(*counts: int, phase: Phase = R) -> dict[str, Member]:
 def look(
     members: dict[str, Member], settings: MachineDeploymentSpec, now: datetime = EPOCH, revision: int = 2, **more: Any
 ) -> Plan:
-    observed = Observed(members, revision, **{"pace": Pace(revision=revision, window=pace.CAP), **more})
+    observed = ObservedPool(members, revision, **{"pace": Pace(revision=revision, window=pace.CAP), **more})
     if "rollout" not in more:
-        observed = Observed(**{**vars(observed), "rollout": progress.follow(observed, settings, now)})
+        observed = ObservedPool(**{**vars(observed), "rollout": progress.follow(observed, settings, now)})
     return plan(observed, settings, now)
 
 
@@ -50,11 +49,11 @@ def deleted(made: Plan, reason: str = "") -> list[str]:
 
 
 def granted(made: Plan) -> list[str]:
-    return [n for s in made.steps if isinstance(s, Grant) for n in s.names]
+    return [n for s in made.steps if isinstance(s, GrantPermit) for n in s.names]
 
 
 def preserving(made: Plan, by: PreservedBy) -> list[str]:
-    return [n for s in made.steps if isinstance(s, Keep) and s.by is by for n in s.names]
+    return [n for s in made.steps if isinstance(s, GrantPreservation) and s.by is by for n in s.names]
 
 
 def taking(made: Plan) -> list[str]:
@@ -74,7 +73,7 @@ def failing(**more: Any) -> Member:
     return member(2, F, **{"trouble": Trouble.HEALTH, "permit": Permit.GRANTED, "lasted": True, **more})
 
 
-def drained(keep: Wish = Wish.SLOT, **more: Any) -> Member:
+def drained(keep: PreserveWish = PreserveWish.SLOT, **more: Any) -> Member:
     """A machine that is Failed, and waits to hear whether it is preserved."""
     return failing(drained=True, keep=keep, **more)
 

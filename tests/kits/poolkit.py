@@ -13,15 +13,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from planners.pool import brake, pace, progress
-from planners.pool.keep import kept, lowered, slots
-from planners.pool.plan import Observed, Plan, complete, plan
+from planners.pool.plan import ObservedPool, Plan, complete, plan
+from planners.pool.preservation import lowered, slots, staying_failed
 from planners.pool.repair import in_flight
 from planners.pool.revisions import Wanted, revise, undo
-from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, TakeSlots
+from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
 from planners.pool.view import View
 from resources.errors import ErrorClass
-from resources.fleet.member import Keep as Wish
-from resources.fleet.member import Member, Permit, Released, Trouble, Vm
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.machine.manifest import SecretRef
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
@@ -163,10 +162,10 @@ class World:
         return self.revisions[-1].counter if self.revisions else 0
 
     @property
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedPool:
         back = bool(self.revisions) and self.revisions[-1].back
         unfinished = self._rolled == self.revision
-        return Observed(
+        return ObservedPool(
             self.members,
             self.revision,
             self.rollout,
@@ -235,13 +234,13 @@ class World:
                     self.set(name, deleting=True, repair=step.repair)
                     if step.permitted:
                         self.set(name, permit=Permit.GRANTED)
-            case Keep():
+            case GrantPreservation():
                 for name in step.names:
-                    self.set(name, kept=step.by)
+                    self.set(name, granted=step.by)
             case TakeSlots():
                 for name in step.names:
                     self.set(name, released=Released.TOLD)
-            case Grant():
+            case GrantPermit():
                 for name in step.names:
                     self.set(name, permit=Permit.GRANTED)
             case MarkNodes():
@@ -253,16 +252,16 @@ class World:
         if m is None:
             return
         if m.repair and m.phase is Phase.FAILED and name in self.asked_for:
-            self.set(name, deleting=False, repair=False, keep=Wish.ASKED)
+            self.set(name, deleting=False, repair=False, keep=PreserveWish.ASKED)
         elif m.deleting:
             self._end(name, m)
         elif m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN:
             self._enter(name, Phase.FAILED, trouble=Trouble.HEALTH)
         elif m.phase is Phase.FAILED and not m.drained:
-            self.set(name, drained=True, keep=Wish.ASKED if name in self.asked_for else Wish.SLOT)
-        elif m.kept:
-            self.set(name, preserved_until=EVER, preserved_by=m.kept, keep=Wish.UNDECIDED)
-            self.set(name, kept=PreservedBy.NOBODY, permit=Permit.NONE)
+            self.set(name, drained=True, keep=PreserveWish.ASKED if name in self.asked_for else PreserveWish.SLOT)
+        elif m.granted:
+            self.set(name, preserved_until=EVER, preserved_by=m.granted, keep=PreserveWish.UNDECIDED)
+            self.set(name, granted=PreservedBy.NOBODY, permit=Permit.NONE)
         elif m.released is Released.TOLD or name in self.expired:
             self._enter(name, Phase.TERMINATING, preserved_until=None, deleting=True)
         elif m.vm is Vm.UNBORN and m.phase is not Phase.FAILED:
@@ -281,7 +280,7 @@ class World:
             or m.phase is Phase.PENDING
             or (m.vm is Vm.UNBORN and m.phase is not Phase.FAILED)
             or (m.phase is Phase.FAILED and not m.drained)
-            or bool(m.kept)
+            or bool(m.granted)
             or bool(m.released)
             or name in self.expired
         )
@@ -326,11 +325,11 @@ class World:
             self.must(view.vms <= most, f"I2: {view.vms} VMs > {most}")
         ours = {n for s in made.steps if isinstance(s, Delete) and s.reason not in CHOSEN_BY_PEOPLE for n in s.names}
         if ours & before and limits.replicas:
-            floor = limits.floor - len(kept(view))  # they count as replicas, and are the last to go (MCM S6)
+            floor = limits.floor - len(staying_failed(view))  # they count as replicas, and are the last to go (MCM S6)
             self.must(len(view.available) >= floor, f"I3: {len(view.available)} available < {floor}")
         self.must(len(in_flight(view)) <= limits.repairs, f"I4: {in_flight(view)} > {limits.repairs}")
-        if any(isinstance(s, Keep) and s.by is PreservedBy.AUTO for s in made.steps):
-            used, most = slots(kept(view)), self.spec.auto_preserve_failed_max
+        if any(isinstance(s, GrantPreservation) and s.by is PreservedBy.AUTO for s in made.steps):
+            used, most = slots(staying_failed(view)), self.spec.auto_preserve_failed_max
             self.must(len(used) <= most, f"slots: {sorted(used)} > {most}")
         self.lowest = min(self.lowest, len(view.available))
 

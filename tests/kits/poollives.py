@@ -24,7 +24,7 @@ from resources.pool.intents import PoolIntent, PoolSummary, ScaleIntent, UndoInt
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.rollout import RolloutResult, RolloutState
 from resources.pool.state import PoolState
-from simulator.clouds.ec2 import Vm
+from simulator.clouds.ec2 import Ec2Vm
 from workflows.machine import MachineWorkflow
 from workflows.pool import MachineDeploymentWorkflow
 from workflows.rollout import RolloutWorkflow
@@ -172,7 +172,7 @@ class Crowd:
         self._living: dict[str, str] = {}
         stack.simulator.call(lambda: stack.simulator.simulator.ec2.subscribe(self._see))
 
-    def _see(self, vm: Vm) -> None:
+    def _see(self, vm: Ec2Vm) -> None:
         if not vm.name.startswith(f"{self.pool}-"):
             return
         if vm.state == "terminated":

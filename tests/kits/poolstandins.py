@@ -27,11 +27,11 @@ from temporalio.worker import (
 import worker
 from planners.machine.hot_update import rolling_hash
 from resources.cluster.news import ClusterNews
-from resources.fleet.member import Keep, Trouble, Vm
+from resources.fleet.member import PreserveWish, Trouble, Vm
 from resources.fleet.membership import (
     MarkNodesInput,
     MemberReport,
-    Permit,
+    PermitGranted,
     PoolRef,
     PreserveGrant,
     SlotTaken,
@@ -40,7 +40,7 @@ from resources.fleet.membership import (
 from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, MachineState, Phase
-from resources.machine_class.state import ClassRef, ReportInput
+from resources.machine_class.state import ClassId, ReportInput
 from resources.names import pool_id
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
@@ -116,7 +116,7 @@ class PlayedMachine:
     def repair(self, intent: RepairIntent) -> None:
         self.heard.append(("repair", intent))
         if ASKED_LATE in self.habits:
-            self.say(keep=Keep.ASKED)
+            self.say(keep=PreserveWish.ASKED)
         elif self.now["phase"] == Phase.FAILED and not self.now.get("preserved_until"):
             self._go()
 
@@ -125,7 +125,7 @@ class PlayedMachine:
         self.heard.append(("preserve_granted", grant))
         if SLOW_TO_KEEP not in self.habits and self.now["phase"] == Phase.FAILED:
             until = workflow.now() + timedelta(hours=72)
-            self.say(preserved_until=until, preserved_by=grant.by, keep=Keep.UNDECIDED)
+            self.say(preserved_until=until, preserved_by=grant.by, keep=PreserveWish.UNDECIDED)
 
     @workflow.signal
     def slot_taken(self, news: SlotTaken) -> None:
@@ -135,11 +135,13 @@ class PlayedMachine:
 
     def _go(self) -> None:
         self.over = True
-        self.say(phase=Phase.TERMINATING, preserved_until=None, preserved_by=PreservedBy.NOBODY, keep=Keep.UNDECIDED)
+        self.say(
+            phase=Phase.TERMINATING, preserved_until=None, preserved_by=PreservedBy.NOBODY, keep=PreserveWish.UNDECIDED
+        )
         self.say(vm=Vm.GONE, ended=True)
 
     @workflow.signal
-    def permit(self, permit: Permit) -> None:
+    def permit(self, permit: PermitGranted) -> None:
         self.heard.append(("permit", permit))
         if self.now["phase"] == Phase.UNKNOWN and self.now.get("asks"):
             self.say(phase=Phase.FAILED, trouble=Trouble.HEALTH, drained=LINGERS not in self.habits)
@@ -241,7 +243,7 @@ class Deeds(Interceptor):
         return True
 
     @activity.defn(name="ask_class")
-    async def ask(self, input: ClassRef) -> ClassSnapshot:
+    async def ask(self, input: ClassId) -> ClassSnapshot:
         if input.name not in self.classes:
             raise not_yet(f"class {input.name} is not there", timedelta(seconds=0.2))
         return self.classes[input.name]

@@ -15,7 +15,7 @@ from planners.machine.preservation import (
     AskPool,
     Decision,
     End,
-    Observed,
+    ObservedMachine,
     Preserve,
     Protect,
     Recover,
@@ -23,7 +23,7 @@ from planners.machine.preservation import (
     Warn,
     decide,
 )
-from resources.machine.preservation import PreservedBy, PreserveValue, Release, Request
+from resources.machine.preservation import PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import Phase
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -46,8 +46,8 @@ TYPO = "nwo"
 WANTED = ("now", "when-failed")
 
 
-def own(value: str = "now", **more: Any) -> Request:
-    return Request(value=PreserveValue(value), time=NOW - HOUR, requested_by="alice", reason="case 17", **more)
+def own(value: str = "now", **more: Any) -> PreserveRequest:
+    return PreserveRequest(value=PreserveValue(value), time=NOW - HOUR, requested_by="alice", reason="case 17", **more)
 
 
 def release() -> Release:
@@ -58,19 +58,19 @@ def slot_taken() -> Release:
     return Release(time=NOW, slot=True, requested_by="pool p", reason="autoPreserveFailedMax is 0")
 
 
-def machine(phase: Phase = R, *, node: str = "", **more: Any) -> Observed:
+def machine(phase: Phase = R, *, node: str = "", **more: Any) -> ObservedMachine:
     """A pool's machine from which nobody wants anything but what its Node says. A Failed one is drained."""
     fields = {"phase": phase, "now": NOW, "timeout": TIMEOUT, "node_value": node, "drained": phase is F, **more}
-    return Observed(**fields)
+    return ObservedMachine(**fields)
 
 
-def kept(phase: Phase = R, source: PreservedBy = ASKED, **more: Any) -> Observed:
+def kept(phase: Phase = R, source: PreservedBy = ASKED, **more: Any) -> ObservedMachine:
     """A machine preserved until LATER, by an annotation or by a slot."""
     asked = "when-failed" if source is ASKED else ""
     return machine(phase, **{"source": source, "expiry": LATER, "protected": True, "node": asked, **more})
 
 
-def carry_out(o: Observed, made: Decision) -> Observed:
+def carry_out(o: ObservedMachine, made: Decision) -> ObservedMachine:
     """What the workflow makes of a decision, with its calls to the cluster done."""
     o = replace(o, last=o.last if o.node_value == TYPO else o.node_value)
     match made:
@@ -101,7 +101,7 @@ def carry_out(o: Observed, made: Decision) -> Observed:
             return o
 
 
-def settle(o: Observed, most: int = 5) -> tuple[Observed, list[Decision]]:
+def settle(o: ObservedMachine, most: int = 5) -> tuple[ObservedMachine, list[Decision]]:
     """Decides and carries out, until there is nothing more to do on its own."""
     made: list[Decision] = []
     while len(made) < most:
@@ -112,13 +112,13 @@ def settle(o: Observed, most: int = 5) -> tuple[Observed, list[Decision]]:
     raise AssertionError(f"it goes on and on: {made}")
 
 
-def wish(o: Observed) -> str:
+def wish(o: ObservedMachine) -> str:
     """What is wanted: the Node's valid value, else the machine's own (seed 003, note 3)."""
     valid = o.last if o.node_value == TYPO else o.node_value
     return valid or (o.own.value if o.own else "")
 
 
-def must_end(o: Observed) -> bool:
+def must_end(o: ObservedMachine) -> bool:
     """Whether the preservation must end: all that ends one (I9), except what others do to the machine."""
     withdrawn = o.source is ASKED and wish(o) == ""
     lost = o.phase is F and not o.vm_present
@@ -140,12 +140,12 @@ WISHES: list[dict[str, Any]] = [
 BOTH = (False, True)
 
 
-def unpreserved() -> Iterator[Observed]:
+def unpreserved() -> Iterator[ObservedMachine]:
     """Every cell of a machine that is not preserved. test_preservation_properties has what does not matter for it."""
     for phase, want, out, granted, pool, drained, vm in product(
         Phase, WISHES, (None, release()), PreservedBy, BOTH, BOTH, BOTH
     ):
-        yield Observed(
+        yield ObservedMachine(
             phase=phase,
             now=NOW,
             timeout=TIMEOUT,
@@ -158,7 +158,7 @@ def unpreserved() -> Iterator[Observed]:
         )
 
 
-def preserved(step: int = 1) -> Iterator[Observed]:
+def preserved(step: int = 1) -> Iterator[ObservedMachine]:
     """Every cell of a preserved machine: long before its end, in the last hour, at its end. Or every n-th, n a prime,
     so that no input always has the same value."""
     every = product(
@@ -169,7 +169,7 @@ def preserved(step: int = 1) -> Iterator[Observed]:
     )
     for (phase, want, out, source), left, flags, node in islice(every, 0, None, step):
         warned, healthy, drained, vm = flags
-        yield Observed(
+        yield ObservedMachine(
             phase=phase,
             now=NOW,
             timeout=TIMEOUT,

@@ -29,6 +29,7 @@ SAID: dict[str, tuple[int | str, Kind]] = {
     "Health": (1, Kind.WAIT),
     "Confirmation": (1, Kind.WAIT),
     "Retry": ("reason", Kind.WAIT),
+    "after_failed_create": ("reason", Kind.WAIT),
     "FleetWait": ("reason", Kind.WAIT),
     "Happening": ("reason", Kind.HAPPENING),
     "Note": ("reason", Kind.HAPPENING),
@@ -41,8 +42,8 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "Delete": (1, Kind.HAPPENING),
     "delete": (1, Kind.HAPPENING),
     "_replace": (2, Kind.HAPPENING),
-    "Grant": (1, Kind.HAPPENING),
-    "Keep": (2, Kind.HAPPENING),
+    "GrantPermit": (1, Kind.HAPPENING),
+    "GrantPreservation": (2, Kind.HAPPENING),
     "TakeSlots": (1, Kind.HAPPENING),
     "MarkNodes": (2, Kind.HAPPENING),
 }

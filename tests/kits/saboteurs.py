@@ -29,7 +29,7 @@ from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, Upd
 from drivers.errors import DriverError
 from drivers.tags import TagPlan, Tags, plan_tags
 from planners.machine.claims import GONE, Belief, Weighed
-from planners.machine.preservation import Decision, Observed
+from planners.machine.preservation import Decision, ObservedMachine
 from planners.pool import pace, repair
 from planners.pool.budget import Limits
 from resources.calls.cloud import DeleteInput, DeleteOutput
@@ -242,7 +242,7 @@ def break_i9() -> None:
     """A Failed machine is kept for half its time."""
     decide, stay = preserve.decide, preserve._stay
 
-    def impatient(o: Observed) -> Decision:
+    def impatient(o: ObservedMachine) -> Decision:
         if o.phase is Phase.FAILED and o.expiry is not None:
             o = replace(o, now=o.now + o.timeout / 2)
         return decide(o)

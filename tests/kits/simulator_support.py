@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from aiohttp import web
 
-from simulator.client import ApiError, ConnectionPool, KubeClient, Obj, from_kubeconfig
+from simulator.client import CallError, ConnectionPool, KubeClient, Obj, from_kubeconfig
 from simulator.frame import Frame
 from simulator.kube import KubeApi
 
@@ -34,7 +34,7 @@ async def eventually(look: Callable[[], Awaitable[T]], until: Callable[[T], obje
             seen = await look()
             if until(seen):
                 return seen
-        except ApiError as e:
+        except CallError as e:
             if not e.not_found:
                 raise
             seen = e.message

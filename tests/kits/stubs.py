@@ -52,7 +52,7 @@ from resources.calls.drain import DrainInput, DrainOutput
 from resources.errors import NOT_YET, ErrorClass, ErrorInfo
 from resources.machine.facts import NodeFacts
 from resources.machine.state import ClassSnapshot, MachineState, Phase
-from resources.machine_class.state import ClassRef, ReportInput
+from resources.machine_class.state import ClassId, ReportInput
 from resources.timings import Timings
 from workflows.machine import MachineWorkflow
 
@@ -205,7 +205,7 @@ class Stubs:
         return await self._answer("report_to_class", input, True)
 
     @activity.defn(name="ask_class")
-    async def ask(self, input: ClassRef) -> ClassSnapshot:
+    async def ask(self, input: ClassId) -> ClassSnapshot:
         missing = not_yet(f"class {input.name} is not there", timedelta(seconds=0.2))
         return await self._answer("ask_class", input, self.classes.get(input.name, missing))
 

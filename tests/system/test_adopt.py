@@ -23,9 +23,9 @@ from resources.owner import Owner
 from resources.settings import Settings
 from simulator.frame import FaultRule
 from starter.doctor import clusters as doctor_clusters
-from starter.sdk.adoption import choose
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer, Refused
+from starter.sdk.ownerless import choose
 from workflows.machine import MachineWorkflow
 
 Orphans = dict[str, list[str]]
@@ -223,7 +223,7 @@ async def test_a_namespace_that_has_moved_keeps_its_old_id_by_the_settings(tempo
 
 async def doctor(stack: Stack) -> str:
     """What the doctor warns of."""
-    found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack))
+    found = await doctor_clusters.examine(stack.settings, CLUSTER, client_of(stack).clusters)
     return "\n".join(f.message for f in found if f.level == "warning")
 
 

@@ -22,8 +22,8 @@ from resources.names import machine_id
 from resources.orphans import OwnedVm
 from resources.pool.intents import PoolSummary
 from starter.commands.adopt import told
-from starter.sdk.adoption import is_its
 from starter.sdk.errors import Refused
+from starter.sdk.ownerless import is_its
 from starter.sdk.pools.members import refuse_too_early
 from starter.sdk.results import Life, MachineSummary
 

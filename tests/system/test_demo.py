@@ -19,7 +19,7 @@ from rich.console import Console
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot, MachineState, Phase, Status, WaitingFor
 from resources.manifests import load_manifests
-from starter.local.demo_view import LineView, LiveView, table, view
+from starter.local.demo_view import DemoLines, DemoTable, table, view
 from starter.local.up import EXAMPLES
 
 DEMO = [sys.executable, "-m", "starter.local.demo"]
@@ -108,7 +108,7 @@ def state() -> MachineState:
 
 
 def test_lines_are_printed_when_they_are_news(state: MachineState, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = LineView()
+    lines = DemoLines()
     lines.show(state)
     first = capsys.readouterr().out.splitlines()
     assert first[-1].endswith("demo-1 is Pending — NodeNotSeen: no node has joined")
@@ -133,5 +133,5 @@ def test_the_table_shows_what_is_waited_for_since_when_and_the_latest_happenings
 
 
 def test_only_a_terminal_gets_the_live_table() -> None:
-    assert isinstance(view(Console(file=io.StringIO(), force_terminal=True)), LiveView)
-    assert isinstance(view(Console(file=io.StringIO())), LineView)
+    assert isinstance(view(Console(file=io.StringIO(), force_terminal=True)), DemoTable)
+    assert isinstance(view(Console(file=io.StringIO())), DemoLines)

@@ -16,7 +16,7 @@ from resources.fleet.member import Trouble
 from resources.machine.intents import DeleteIntent
 from resources.machine.state import Phase
 from resources.names import ROLLOUT_TAINT, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 
 OTHER_IMAGE = "ami-0a1b2c3d4e5f60002"
 THIRD_IMAGE = "ami-0a1b2c3d4e5f60004"
@@ -67,7 +67,7 @@ async def test_a_rollout(pool: Pool) -> None:
     assert answer == "configured; revision 2 replaces 3 machines"
     await pool.rolled_out(3, revision=2)
     result = await pool.result(2)
-    assert (result.outcome, result.counts.updated, result.counts.old) == (Outcome.COMPLETE, 3, 0)
+    assert (result.outcome, result.counts.updated, result.counts.old) == (RolloutOutcome.COMPLETE, 3, 0)
     reasons = [step.reason for step in result.steps]
     assert (reasons.count("RolledOut"), reasons.count("Replaced")) == (3, 3)
     assert (crowd.most, crowd.twins) == (4, set())
@@ -93,7 +93,7 @@ async def test_a_bad_image_costs_the_surge_and_is_undone(pool: Pool) -> None:
     assert story.counts.available == 0
     assert await pool.undo() == "back to revision 1; revision 3 replaces 1 machine; hot update of 4 machines"
     await pool.rolled_out(3, revision=3)
-    assert (await pool.result(2)).outcome == Outcome.UNDONE
+    assert (await pool.result(2)).outcome == RolloutOutcome.UNDONE
     assert (await pool.machines()).keys() == old.keys()
     assert (len(pool.stack.launched()), crowd.most) == (4, 4)
 
@@ -126,8 +126,8 @@ async def test_superseded_in_the_middle(pool: Pool) -> None:
     await pool.when(lambda s: s.revision == 2 and s.updated >= 1, "a new machine")
     await pool.apply(machine_class=pool_class(3, ami=THIRD_IMAGE))
     await pool.rolled_out(4, revision=3)
-    assert (await pool.result(2)).outcome == Outcome.SUPERSEDED
-    assert (await pool.result(3)).outcome == Outcome.COMPLETE
+    assert (await pool.result(2)).outcome == RolloutOutcome.SUPERSEDED
+    assert (await pool.result(3)).outcome == RolloutOutcome.COMPLETE
 
 
 async def test_a_vm_that_somebody_deletes_is_replaced(pool: Pool) -> None:
@@ -175,7 +175,7 @@ async def test_a_rollout_of_eight_while_the_worker_is_killed_three_times(tempora
                 await pool.when(lambda s, made=made: s.revision == 2 and s.updated >= made, f"{made} new machines")  # type: ignore[misc]
                 await kill()
             await pool.rolled_out(8, revision=2)
-            assert (await pool.result(2)).outcome == Outcome.COMPLETE
+            assert (await pool.result(2)).outcome == RolloutOutcome.COMPLETE
             assert (crowd.most, crowd.twins) == (10, set())
             assert len(stack.launched()) == 16
             assert pool.vms() == {"running": 8}

@@ -15,7 +15,7 @@ from realkube import ALL, real_kube, required_assets
 from temporalio.testing import WorkflowEnvironment
 from test_life_pool import OTHER_IMAGE, marks
 
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 
 
 @pytest.fixture(params=["simulator", "real"])
@@ -53,7 +53,7 @@ async def test_a_rollout_with_a_canary(stack: Stack, tmp_path: Path) -> None:
     await pool.ask("resume")
     await pool.rolled_out(2, revision=2)
     result = await pool.result(2)
-    assert result.outcome == Outcome.COMPLETE
+    assert result.outcome == RolloutOutcome.COMPLETE
     await eventually(look, lambda found: found == [(False, False, False)] * 2, "no marks")
     assert (crowd.most, crowd.twins) == (3, set())
 

@@ -40,7 +40,7 @@ from planners.machine.preservation import (
     AskPool,
     Decision,
     End,
-    Observed,
+    ObservedMachine,
     Preserve,
     Protect,
     Recover,
@@ -58,7 +58,7 @@ many = settings(max_examples=300)
 # -- time passes ------------------------------------------------------------------------------------------------------
 
 
-def a_machine(chance: random.Random) -> Observed:
+def a_machine(chance: random.Random) -> ObservedMachine:
     """Any machine, with times that are not round numbers."""
     value = chance.choice(WISHES)
     left = timedelta(seconds=chance.choice((1, 1800, 3599, 3600, 3601, 200_000)) + chance.random())
@@ -66,7 +66,7 @@ def a_machine(chance: random.Random) -> Observed:
     if chance.random() < 0.3:
         when: dict[str, Any] = {"lasts": left} if chance.random() < 0.5 else {"until": NOW + left}
         value = {**value, "own": own(chance.choice(WANTED), **when)}
-    return Observed(
+    return ObservedMachine(
         phase=chance.choice((R, R, F, F, F, U, P)),
         now=NOW,
         timeout=timedelta(seconds=chance.choice((5, 3600, 259_200))),
@@ -188,7 +188,7 @@ class Life:
                 return
         raise AssertionError(f"it goes on and on: {self.seen[-9:]}")
 
-    def look(self, before: Observed, made: Decision) -> None:
+    def look(self, before: ObservedMachine, made: Decision) -> None:
         after = self.o
         if before.expiry and after.expiry:
             assert after.expiry == before.expiry  # I9: nobody but an operator moves it

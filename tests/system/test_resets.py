@@ -30,7 +30,7 @@ from resources.machine.intents import DeleteIntent, RecreateIntent
 from resources.machine.manifest import LifecycleHooks
 from resources.machine.state import MachineState, Phase
 from resources.names import TAG_MACHINE, TAG_UID, cluster_id, pool_user, rollout_id
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from starter.sdk.intents import ask
 from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
@@ -300,7 +300,7 @@ async def others(it: Live, share: float) -> None:
     await eventually(known, what="the pool among the cluster's")
     await pool.ask("resume")
     await pool.rolled_out(1, revision=2)
-    assert (await pool.result(2)).outcome == Outcome.COMPLETE
+    assert (await pool.result(2)).outcome == RolloutOutcome.COMPLETE
     await it.end(machines=2, ceiling=2, rollouts=0)
 
 

@@ -10,7 +10,7 @@ from cli_support import class_yaml
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import ClassPreview
 from resources.manifests import MachineClass
-from starter.sdk.apply.diff import HOT, NOTHING, REFUSED, REPLACE, Difference, FieldChange, changes, class_changes
+from starter.sdk.apply.diff import HOT, NOTHING, REFUSED, REPLACE, FieldChange, ManifestDiff, changes, class_changes
 from starter.sdk.results import Verb
 
 
@@ -78,11 +78,11 @@ def test_what_a_field_does(changed: dict[str, Any], preview: ClassPreview | None
 def test_how_it_is_said() -> None:
     field = FieldChange("providerSpec.ami", "ami-1", "ami-2", REPLACE)
     machines = tuple(f"m{n}" for n in range(1, 8))
-    found = Difference("machineclass", "c1", Verb.CONFIGURED, (field,), ("no",), machines, "generation 1 -> 2")
+    found = ManifestDiff("machineclass", "c1", Verb.CONFIGURED, (field,), ("no",), machines, "generation 1 -> 2")
     assert found.lines() == [
         "machineclass/c1 configured: generation 1 -> 2",
         "  providerSpec.ami: ami-1 -> ami-2: needs replacement (Outdated)",
         "  refused: no",
         "  touches 7 machines (m1, m2, m3, m4, m5, …)",
     ]
-    assert Difference("machine", "m1", Verb.CREATED).lines() == ["machine/m1 created"]
+    assert ManifestDiff("machine", "m1", Verb.CREATED).lines() == ["machine/m1 created"]

@@ -10,7 +10,7 @@ import pytest
 from reasonkit import ROOT
 
 from activities.drain import budgets, pods, words
-from activities.drain.memory import Refused
+from activities.drain.memory import RefusedEviction
 from activities.drain.nodes import ALIVE_WHEN, DEAD_AFTER
 from activities.drain.sweep import LONGEST_WAIT
 from resources.base import format_duration
@@ -27,7 +27,9 @@ def at(minutes: int, seconds: int) -> datetime:
 
 
 def test_its_examples_are_what_the_code_says() -> None:
-    refused = Refused(words="blocked by PDB web (0 disruptions allowed)", wait=timedelta(seconds=5), again=DEADLINE)
+    refused = RefusedEviction(
+        words="blocked by PDB web (0 disruptions allowed)", wait=timedelta(seconds=5), again=DEADLINE
+    )
     detach = words.moving(["pvc-1"], "default/db-0", at(3, 20))
     attach = words.moving(["pvc-1"], "default/db-0", at(4, 50), away=True)
     scenes: list[dict[str, Any]] = [

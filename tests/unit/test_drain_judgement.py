@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from activities.drain import budgets, pods, words
-from activities.drain.memory import Memory, Move, Refused
-from activities.kube.volumes import Attachments, attachments, claim_of, disk_of
+from activities.drain.memory import Memory, Move, RefusedEviction
+from activities.kube.volumes import AttachedVolumes, attachments, claim_of, disk_of
 
 NOW = datetime(2031, 1, 1, 14, 0, tzinfo=UTC)
 DAEMON = {"kind": "DaemonSet", "controller": True}
@@ -231,8 +231,8 @@ def test_what_to_do_about_a_budget_that_never_allows_it() -> None:
 def test_a_volume_is_found_in_the_nodes_own_list(source: dict[str, Any], listed: str) -> None:
     disk = disk_of({"spec": source})
     assert disk is not None
-    assert Attachments({}, frozenset(), (listed,)).holds("pv", disk)
-    assert not Attachments({}, frozenset(), (f"{listed}0", "kubernetes.io/csi/other^vol")).holds("pv", disk)
+    assert AttachedVolumes({}, frozenset(), (listed,)).holds("pv", disk)
+    assert not AttachedVolumes({}, frozenset(), (f"{listed}0", "kubernetes.io/csi/other^vol")).holds("pv", disk)
 
 
 def test_volumes_that_are_never_attached() -> None:
@@ -275,8 +275,8 @@ def test_a_volumes_claim() -> None:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def refused(why: str = "blocked by PDB web (0 disruptions allowed)", advice: str = "") -> Refused:
-    return Refused(words=why, advice=advice, wait=timedelta(seconds=5), again=NOW)
+def refused(why: str = "blocked by PDB web (0 disruptions allowed)", advice: str = "") -> RefusedEviction:
+    return RefusedEviction(words=why, advice=advice, wait=timedelta(seconds=5), again=NOW)
 
 
 def said(gone: int, total: int, **scene: Any) -> str:

@@ -270,3 +270,47 @@ def test_arrows_within_the_starter(room: str) -> None:
         and (room == "sdk" or second in ROOMS_OF_THE_STARTER)
     }
     assert not found
+
+
+# -- one word for one thing -------------------------------------------------------------------------------------------
+
+# The simulator plays other people's programs, a cloud and an API server, and speaks their words; nobody imports it.
+WORLDS = {"the house": sorted({*MAY} - {"simulator"}), "the simulator": ["simulator"]}
+MAY_STAND_TWICE = {
+    "Obj": "an object of the Kubernetes API as JSON, the same on both sides of the wire",
+    "Key": "its namespace and name, likewise",
+}
+CAMEL_CASE = re.compile(r"[A-Z]\w*[a-z]\w*")
+
+
+def classes(source: str) -> set[str]:
+    """Public classes and type aliases of a module; type variables are nobody's."""
+    found = set()
+    for node in ast.parse(source).body:
+        match node:
+            case ast.ClassDef(name=name):
+                found.add(name)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if not isinstance(value, ast.Call):
+                found.add(name)
+    return {name for name in found if CAMEL_CASE.fullmatch(name)}
+
+
+def defined_twice(sources: dict[str, str]) -> dict[str, list[str]]:
+    """The names that several modules define, with these modules."""
+    where: dict[str, list[str]] = {}
+    for module, source in sources.items():
+        for name in classes(source):
+            where.setdefault(name, []).append(module)
+    return {name: modules for name, modules in where.items() if len(modules) > 1}
+
+
+@pytest.mark.parametrize("world", sorted(WORLDS))
+def test_a_class_has_its_name_for_itself(world: str) -> None:
+    sources = {module_of(f): f.read_text() for room in WORLDS[world] for f in files(room)}
+    assert len(sources) > 50
+    assert not {name: modules for name, modules in defined_twice(sources).items() if name not in MAY_STAND_TWICE}
+
+
+def test_two_classes_of_one_name_are_seen() -> None:
+    sources = {"a": "class Plan: ...\nT = TypeVar('T')", "b": "Plan = Literal['x']", "c": "PLAN = 1\nclass _Plan: ..."}
+    assert defined_twice(sources) == {"Plan": ["a", "b"]}

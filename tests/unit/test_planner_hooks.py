@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from planners.machine.hooks import change, forget, refusal, remove_command
 from planners.machine.hooks import names as names_of
-from resources.machine.hooks import HookIntent, Hooks
+from resources.machine.hooks import HookIntent, HookOverrides
 from resources.machine.manifest import HOOKS_MOST, Hook, HookKind, LifecycleHooks
 from resources.machine.state import MachineState
 from resources.manifests import ManifestError, load_manifests
@@ -35,15 +35,15 @@ def remove(name: str, owner: str = "", kind: HookKind | None = None) -> HookInte
     return HookIntent(name=name, owner=owner, kind=kind, remove=True)
 
 
-def after(spec: LifecycleHooks, *intents: HookIntent) -> Hooks:
-    hooks = Hooks()
+def after(spec: LifecycleHooks, *intents: HookIntent) -> HookOverrides:
+    hooks = HookOverrides()
     for intent in intents:
         assert refusal("m-1", spec, hooks, intent, deleting=False) == ""
         hooks = change(spec, hooks, intent, NOW)
     return hooks
 
 
-def told(spec: LifecycleHooks, hooks: Hooks, kind: HookKind = DRAIN) -> list[tuple[str, str]]:
+def told(spec: LifecycleHooks, hooks: HookOverrides, kind: HookKind = DRAIN) -> list[tuple[str, str]]:
     return [(h.name, h.owner) for h in hooks.effective(spec, kind)]
 
 
@@ -85,7 +85,7 @@ def test_a_name_that_is_none(name: str) -> None:
         ManifestError, match=r"lifecycleHooks.preDrain.*is no hook's name: 3 to 256.*write it like Etcd"
     ):
         load_manifests(machine({"preDrain": [{"name": name, "owner": "bob"}]}), "f.yaml")
-    assert "is no hook's name" in refusal("m-1", NONE, Hooks(), add(name), deleting=False)
+    assert "is no hook's name" in refusal("m-1", NONE, HookOverrides(), add(name), deleting=False)
 
 
 NO_OWNERS = ["", "ab", "x" * 513, "two\nlines", " edged "]
@@ -95,7 +95,7 @@ NO_OWNERS = ["", "ab", "x" * 513, "two\nlines", " edged "]
 def test_an_owner_that_is_none(owner: str) -> None:
     with pytest.raises(ManifestError, match=r"is no hook's owner: 3 to 512 characters in one line.*write it like"):
         load_manifests(machine({"preDrain": [{"name": "Backup", "owner": owner}]}), "f.yaml")
-    assert "is no hook's owner" in refusal("m-1", NONE, Hooks(), add(owner=owner), deleting=False)
+    assert "is no hook's owner" in refusal("m-1", NONE, HookOverrides(), add(owner=owner), deleting=False)
 
 
 @pytest.mark.parametrize("missing", ["name", "owner"])
@@ -163,7 +163,7 @@ REFUSED: list[tuple[str, HookIntent, bool, str]] = [
 
 @pytest.mark.parametrize(("intent", "deleting", "words"), [r[1:] for r in REFUSED], ids=[r[0] for r in REFUSED])
 def test_refused(intent: HookIntent, deleting: bool, words: str) -> None:
-    assert re.search(words, refusal("m-1", SPEC, Hooks(), intent, deleting))
+    assert re.search(words, refusal("m-1", SPEC, HookOverrides(), intent, deleting))
 
 
 TAKEN: list[tuple[str, HookIntent, bool]] = [
@@ -179,11 +179,11 @@ TAKEN: list[tuple[str, HookIntent, bool]] = [
 
 @pytest.mark.parametrize(("intent", "deleting"), [r[1:] for r in TAKEN], ids=[r[0] for r in TAKEN])
 def test_taken(intent: HookIntent, deleting: bool) -> None:
-    assert refusal("m-1", SPEC, Hooks(), intent, deleting) == ""
+    assert refusal("m-1", SPEC, HookOverrides(), intent, deleting) == ""
 
 
 def test_a_machine_without_hooks_says_so() -> None:
-    assert refusal("m-1", NONE, Hooks(), remove("Backup"), False).endswith("it has none at all")
+    assert refusal("m-1", NONE, HookOverrides(), remove("Backup"), False).endswith("it has none at all")
 
 
 def test_a_name_of_both_kinds_must_be_told_apart() -> None:
@@ -280,7 +280,7 @@ intents = st.builds(HookIntent, name=names, owner=owners, remove=st.booleans(), 
 
 @given(st.lists(st.one_of(specs, intents), max_size=12))
 def test_whatever_comes_a_name_is_one_hook_and_an_answer_is_kept(news: list[LifecycleHooks | HookIntent]) -> None:
-    spec, hooks = NONE, Hooks()
+    spec, hooks = NONE, HookOverrides()
     for one in news:
         if isinstance(one, LifecycleHooks):
             spec, hooks = one, forget(one, hooks)

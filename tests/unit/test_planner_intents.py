@@ -15,10 +15,10 @@ from resources.machine.preservation import (
     Preservation,
     PreservedBy,
     PreserveIntent,
+    PreserveRequest,
     PreserveValue,
     Release,
     ReleaseIntent,
-    Request,
 )
 from resources.machine.state import ClassSnapshot, Deletion, MachineState, Phase
 
@@ -27,7 +27,7 @@ HOUR = timedelta(hours=1)
 LATER = NOW + 8 * HOUR
 FALSE, WHEN_FAILED = PreserveValue.FALSE, PreserveValue.WHEN_FAILED
 
-asked = Request(value=WHEN_FAILED, time=NOW - HOUR)
+asked = PreserveRequest(value=WHEN_FAILED, time=NOW - HOUR)
 kept = Preservation(own=asked, source=PreservedBy.ASKED, expiry_time=LATER, warned=True)
 by_node = Preservation(last_seen_node_value="now", last="now")
 going = Release(time=NOW - HOUR, requested_by="bob")
@@ -68,7 +68,9 @@ def test_a_deletion(former: Deletion | None, intent: DeleteIntent, force: bool, 
 def test_a_request() -> None:
     intent = PreserveIntent(requested_by="carol", reason="kernel panic", lasts=HOUR)
     after = preservation(released, intent, NOW)
-    request = Request(value=PreserveValue.NOW, time=NOW, requested_by="carol", reason="kernel panic", lasts=HOUR)
+    request = PreserveRequest(
+        value=PreserveValue.NOW, time=NOW, requested_by="carol", reason="kernel panic", lasts=HOUR
+    )
     assert after == kept.model_copy(update={"own": request}), "and what was to be released is wanted again"
 
 

@@ -16,7 +16,7 @@ from planning import C, F, P, U, asking, at, created, deleted, failing, granted,
 from poolkit import EPOCH, World, member, spec
 
 from planners.pool import brake, pace, progress
-from planners.pool.plan import Observed, plan
+from planners.pool.plan import ObservedPool, plan
 from planners.pool.repair import in_flight
 from planners.pool.steps import Create
 from planners.pool.view import View
@@ -115,7 +115,7 @@ def test_before_it_was_ever_running_it_has_not_joined() -> None:
 
 
 def follow(members: dict[str, Member], speed: Pace, now: datetime, replicas: int = 10) -> Pace:
-    return brake.follow(Observed(members, 2, pace=speed), spec(replicas), now)
+    return brake.follow(ObservedPool(members, 2, pace=speed), spec(replicas), now)
 
 
 def test_repairs_rest_when_a_storm_is_over() -> None:
@@ -193,7 +193,7 @@ def test_only_one_that_was_made_later_and_lasts_forgives() -> None:
     older, later = member(2)._replace(created=at(99), **ran), member(2)._replace(created=at(100), **ran)
     assert follow({"m": older}, speed, at(9000)) == speed
     assert follow({"m": later}, speed, at(709)) == speed
-    view = View(Observed({"m": later}, 2, pace=speed), spec(1), at(401))
+    view = View(ObservedPool({"m": later}, 2, pace=speed), spec(1), at(401))
     assert brake.proof_at(view, speed) == at(710)
     assert plan(view.observed, view.spec, view.now).next_look == at(710)
     forgiven = follow({"m": later}, speed, at(710))
@@ -258,7 +258,7 @@ def test_a_rollout_spends_no_more_than_its_losses(lost: Member) -> None:
     assert (deleted(made), created(made)) == ([], 0)
     assert "NewMachinesNeverJoin" in waits(made)
     members = pool(4) | {"new": lost}
-    assert in_flight(View(Observed(members, 2), settings, EPOCH)) == []
+    assert in_flight(View(ObservedPool(members, 2), settings, EPOCH)) == []
     proven = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=3, proven=True, available=1, lost=1)
     again = look(pool(3, 1) | {"new": lost}, settings, rollout=proven)
     assert deleted(again) == ["new"]
@@ -299,13 +299,13 @@ def test_the_deadline_of_progress_does_not_move_with_machines_that_are_made() ->
     for second in range(0, 600, 100):  # each new machine is made when the one before is given up
         fresh = {"n": member(2, P)._replace(created=at(second), since=at(second))}
         for members in (pool(3) | fresh, pool(3)):
-            story = progress.follow(Observed(members, 2, story), settings, at(second))
+            story = progress.follow(ObservedPool(members, 2, story), settings, at(second))
             assert story is not None
             story = told(story, lost=1)
-        assert progress.follow(Observed(pool(3) | fresh, 2, story), settings, at(second)) == story
-        stops.add(progress.stops_at(View(Observed(pool(3) | fresh, 2, story), settings, at(second))))
+        assert progress.follow(ObservedPool(pool(3) | fresh, 2, story), settings, at(second)) == story
+        stops.add(progress.stops_at(View(ObservedPool(pool(3) | fresh, 2, story), settings, at(second))))
     assert stops == {at(600)}
-    available = progress.follow(Observed(pool(3, 1), 2, story), settings, at(590))
+    available = progress.follow(ObservedPool(pool(3, 1), 2, story), settings, at(590))
     assert available is not None
     assert (available.progress_at, available.waiting_since, available.lost) == (at(590), None, 0)
 
@@ -325,7 +325,7 @@ def test_a_run_from_before_there_were_brakes_plans_as_it_did() -> None:
     members = pool(0, 2) | {f"g{i}": gone() for i in range(3)}
     made = look(members, spec(5), braked=False)
     assert (sorted(deleted(made, "VMGone")), created(made)) == (["g0", "g1", "g2"], 3)
-    assert brake.follow(Observed(members, 2, braked=False), spec(5), EPOCH) == Pace()
+    assert brake.follow(ObservedPool(members, 2, braked=False), spec(5), EPOCH) == Pace()
 
 
 # -- stories ----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from planners.pool.hearing import first_heard, hear, pace_after
 from planners.pool.pace import NEVER_JOIN
 from planners.pool.template import PATIENCE, next_look, pending, to_tell
 from resources.errors import ErrorClass
-from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
@@ -335,32 +335,32 @@ PRESERVED: dict[str, Any] = {"preserved_until": LATER, "preserved_by": AUTO}
 
 
 def test_what_shall_become_of_it_is_what_it_says_last() -> None:
-    asks = hear(member(), report(FAILED, drained=True, keep=Keep.SLOT), [])
-    assert asks.keep is Keep.SLOT
-    assert hear(asks, report(FAILED, drained=True, keep=Keep.ASKED), []).keep is Keep.ASKED
-    assert hear(asks, report(FAILED, **PRESERVED), []).keep is Keep.UNDECIDED
+    asks = hear(member(), report(FAILED, drained=True, keep=PreserveWish.SLOT), [])
+    assert asks.keep is PreserveWish.SLOT
+    assert hear(asks, report(FAILED, drained=True, keep=PreserveWish.ASKED), []).keep is PreserveWish.ASKED
+    assert hear(asks, report(FAILED, **PRESERVED), []).keep is PreserveWish.UNDECIDED
 
 
 @pytest.mark.parametrize(
-    ("kept", "phase", "said", "stays"),
+    ("granted", "phase", "said", "stays"),
     [
-        (AUTO, FAILED, {"keep": Keep.SLOT}, AUTO),  # the pool's word is on its way
-        (AUTO, FAILED, {"keep": Keep.ASKED}, AUTO),  # somebody asked meanwhile: one slot, not two
-        (ASKED, FAILED, {"keep": Keep.ASKED}, ASKED),
+        (AUTO, FAILED, {"keep": PreserveWish.SLOT}, AUTO),  # the pool's word is on its way
+        (AUTO, FAILED, {"keep": PreserveWish.ASKED}, AUTO),  # somebody asked meanwhile: one slot, not two
+        (ASKED, FAILED, {"keep": PreserveWish.ASKED}, ASKED),
         (AUTO, FAILED, {}, AUTO),  # not drained, as an older worker said it
-        (ASKED, FAILED, {"keep": Keep.SLOT}, NOBODY),  # withdrawn: a slot, if one is free
-        (AUTO, FAILED, {"keep": Keep.NEVER}, NOBODY),  # `false`
+        (ASKED, FAILED, {"keep": PreserveWish.SLOT}, NOBODY),  # withdrawn: a slot, if one is free
+        (AUTO, FAILED, {"keep": PreserveWish.NEVER}, NOBODY),  # `false`
         (AUTO, FAILED, PRESERVED, NOBODY),
-        (AUTO, FAILED, {"keep": Keep.SLOT, "vm": Vm.GONE}, NOBODY),
+        (AUTO, FAILED, {"keep": PreserveWish.SLOT, "vm": Vm.GONE}, NOBODY),
         (AUTO, Phase.RUNNING, {}, NOBODY),
         (AUTO, Phase.TERMINATING, {}, NOBODY),
-        (NOBODY, FAILED, {"keep": Keep.SLOT}, NOBODY),
+        (NOBODY, FAILED, {"keep": PreserveWish.SLOT}, NOBODY),
     ],
 )
 def test_the_pools_word_that_it_is_preserved(
-    kept: PreservedBy, phase: Phase, said: dict[str, Any], stays: PreservedBy
+    granted: PreservedBy, phase: Phase, said: dict[str, Any], stays: PreservedBy
 ) -> None:
-    assert hear(member(phase=FAILED, kept=kept), report(phase, **said), []).kept is stays
+    assert hear(member(phase=FAILED, granted=granted), report(phase, **said), []).granted is stays
 
 
 @pytest.mark.parametrize("had", [Released.TAKEN, Released.TOLD])
@@ -369,7 +369,7 @@ def test_the_pools_word_that_it_is_preserved(
     [
         (FAILED, PRESERVED, True),
         (FAILED, {**PRESERVED, "preserved_by": ASKED}, False),  # somebody asked for it meanwhile
-        (FAILED, {"keep": Keep.SLOT}, False),  # its time was over
+        (FAILED, {"keep": PreserveWish.SLOT}, False),  # its time was over
         (Phase.RUNNING, PRESERVED, False),  # well again: no slot any longer
         (Phase.TERMINATING, {}, False),
     ],
@@ -381,17 +381,17 @@ def test_a_slot_that_was_taken(had: Released, phase: Phase, said: dict[str, Any]
 
 
 def test_a_slot_that_was_taken_before_it_was_reported_stays_so() -> None:
-    heard = hear(member(phase=FAILED, kept=AUTO, released=Released.TAKEN), report(FAILED, **PRESERVED), [])
-    assert (heard.kept, heard.released) == (NOBODY, Released.TAKEN)
+    heard = hear(member(phase=FAILED, granted=AUTO, released=Released.TAKEN), report(FAILED, **PRESERVED), [])
+    assert (heard.granted, heard.released) == (NOBODY, Released.TAKEN)
 
 
 REFUSALS: list[tuple[str, Phase, dict[str, Any], bool]] = [
-    ("it is asked for", FAILED, {"keep": Keep.ASKED}, True),
+    ("it is asked for", FAILED, {"keep": PreserveWish.ASKED}, True),
     ("it is preserved", FAILED, PRESERVED, True),
     ("it is preserved and well again", Phase.RUNNING, PRESERVED, True),
-    ("on its way when the pool decided", FAILED, {"keep": Keep.SLOT}, False),
-    ("false", FAILED, {"keep": Keep.NEVER}, False),
-    ("it goes", Phase.TERMINATING, {"keep": Keep.ASKED}, False),
+    ("on its way when the pool decided", FAILED, {"keep": PreserveWish.SLOT}, False),
+    ("false", FAILED, {"keep": PreserveWish.NEVER}, False),
+    ("it goes", Phase.TERMINATING, {"keep": PreserveWish.ASKED}, False),
     ("adopted: its new life knows of no repair", Phase.PENDING, {}, True),
     ("adopted, and Running", Phase.RUNNING, {}, True),
     ("adopted, and ill again", Phase.UNKNOWN, {}, True),

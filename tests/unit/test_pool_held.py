@@ -13,8 +13,8 @@ from poolkit import EPOCH, Act, World, member, run, spec
 from planners.pool import progress
 from planners.pool.plan import Plan
 from planners.pool.steps import Delete
-from planners.pool.view import Observed
-from resources.fleet.member import Keep, Member, Permit, Trouble
+from planners.pool.view import ObservedPool
+from resources.fleet.member import Member, Permit, PreserveWish, Trouble
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -47,7 +47,7 @@ HELD: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("given", "seen", "wait"), [r[1:] for r in HELD], ids=[r[0] for r in HELD])
 def test_a_rollout_that_is_held_overrides_nothing(given: dict[str, Any], seen: dict[str, Any], wait: str) -> None:
     """It does not run: requests and slots count, of both revisions, and what is preserved stays."""
-    failed = {"a": drained(Keep.ASKED), "b": drained()._replace(revision=1), "c": drained(Keep.NEVER)}
+    failed = {"a": drained(PreserveWish.ASKED), "b": drained()._replace(revision=1), "c": drained(PreserveWish.NEVER)}
     staying = {"k": kept(ASKED)._replace(revision=1), "l": kept(age=9)}
     late = {"late": member(2, P, age=3600)} if wait == "ProgressDeadlineExceeded" else {}
     members = pool(1, 2) | failed | staying | late
@@ -61,7 +61,7 @@ def test_a_rollout_that_is_held_overrides_nothing(given: dict[str, Any], seen: d
 
 def test_an_outage_and_a_storm_hold_no_rollout() -> None:
     """The rollout continues on its own, and would replace what was preserved meanwhile."""
-    members = pool(1, 3) | {"a": drained(Keep.ASKED), "k": kept()}
+    members = pool(1, 3) | {"a": drained(PreserveWish.ASKED), "k": kept()}
     for seen, ill in (({"reachable": False}, 0), ({}, 4)):
         all_of_them = members | {f"u{n}": member(2, U) for n in range(ill)}
         made = look(all_of_them, limited(2, len(all_of_them)), **seen)
@@ -78,15 +78,15 @@ def test_a_canary_that_fails_does_not_let_the_rollout_go_on() -> None:
     assert both(look(pool(2) | {"new": drained()}, settings, rollout=rollout)) == (["new"], [])
     members = pool(2) | {"new": kept()}
     assert waits(look(members, settings, rollout=rollout)) == {"Canary", "FailedPreserved"}
-    assert progress.resume(rollout, Observed(members, 2, rollout), settings, EPOCH).canary_passed
+    assert progress.resume(rollout, ObservedPool(members, 2, rollout), settings, EPOCH).canary_passed
     members = pool(2) | {"new": member(2, U)}
-    assert not progress.resume(rollout, Observed(members, 2, rollout), settings, EPOCH).canary_passed
+    assert not progress.resume(rollout, ObservedPool(members, 2, rollout), settings, EPOCH).canary_passed
 
 
 def test_a_canary_that_was_preserved_in_a_pause_was_not_reached() -> None:
     members, settings = pool(2) | {"new": kept(trouble=Trouble.JOIN)}, limited(1, 3, pauseAfter=1)
     rollout = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=2, gate=Gate.PAUSED)
-    on = progress.resume(rollout, Observed(members, 2, rollout), settings, EPOCH)
+    on = progress.resume(rollout, ObservedPool(members, 2, rollout), settings, EPOCH)
     assert not on.canary_passed
     assert "Canary" not in waits(look(members, settings, rollout=on))
 

@@ -27,12 +27,12 @@ from planning import (
 )
 from poolkit import EPOCH, World, member, run, spec
 
-from planners.pool.keep import changed, given_back, lowered
 from planners.pool.plan import Plan
+from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Delete
-from planners.pool.view import Observed, View
-from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from planners.pool.view import ObservedPool, View
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.intents import PoolQuestion
@@ -60,8 +60,8 @@ SLOTS: list[tuple[str, int, dict[str, Member], list[str], list[str]]] = [
     ("A3 all in use", 1, {"k": kept(), "a": drained()}, [], ["a"]),
     ("A3 in use by one that was asked for (point 6)", 1, {"k": kept(ASKED), "a": drained()}, [], ["a"]),
     ("A4 max 2, both", 2, {"a": drained(), "b": drained()}, ["a", "b"], []),
-    ("A5 preserve=false, with a free slot", 1, {"a": drained(Keep.NEVER)}, [], ["a"]),
-    ("T2 T3 false, beside one that may be", 1, {"a": drained(Keep.NEVER, age=9), "b": drained()}, ["b"], ["a"]),
+    ("A5 preserve=false, with a free slot", 1, {"a": drained(PreserveWish.NEVER)}, [], ["a"]),
+    ("T2 T3 false, beside one that may be", 1, {"a": drained(PreserveWish.NEVER, age=9), "b": drained()}, ["b"], ["a"]),
     ("T1 preserved", 1, {"k": kept()}, [], []),
     (
         "preserved Running takes no slot (point 6)",
@@ -70,11 +70,11 @@ SLOTS: list[tuple[str, int, dict[str, Member], list[str], list[str]]] = [
         ["a"],
         [],
     ),
-    ("granted, and not said yet", 1, {"k": drained(kept=AUTO, age=9), "a": drained()}, [], ["a"]),
+    ("granted, and not said yet", 1, {"k": drained(granted=AUTO, age=9), "a": drained()}, [], ["a"]),
     ("use case 4: a slot that was taken is free", 1, {"k": kept(released=Released.TOLD), "a": drained()}, ["a"], []),
     ("one on its way out has none", 1, {"k": kept(deleting=True), "a": drained()}, ["a"], []),
     ("one whose VM is gone has none", 1, {"k": kept(vm=Vm.GONE), "a": drained()}, ["a"], ["k"]),
-    ("not drained yet", 1, {"a": drained()._replace(drained=False, keep=Keep.UNDECIDED)}, [], []),
+    ("not drained yet", 1, {"a": drained()._replace(drained=False, keep=PreserveWish.UNDECIDED)}, [], []),
     ("never joined (creationTimeout)", 1, {"a": drained(trouble=Trouble.JOIN)}, ["a"], []),
     ("marked for deletion: it takes no slot", 1, {"a": drained(marked=EPOCH, age=9), "b": drained()}, ["b"], ["a"]),
     ("who waits longest, then by name", 2, {n: drained(age=5 if n == "c" else 0) for n in "abc"}, ["c", "a"], ["b"]),
@@ -91,14 +91,16 @@ def test_a_slot(most: int, members: dict[str, Member], preserved: list[str], gon
 @pytest.mark.parametrize("most", [0, 1])
 @pytest.mark.parametrize("others", [0, 2])
 def test_t4_to_t7_who_is_asked_for_is_preserved_above_the_maximum_too(most: int, others: int) -> None:
-    members = {f"k{n}": kept() for n in range(others)} | {"a": drained(Keep.ASKED), "b": drained()}
+    members = {f"k{n}": kept() for n in range(others)} | {"a": drained(PreserveWish.ASKED), "b": drained()}
     made = look(pool(0, 2) | members, limited(most, len(members) + 2))
     assert preserving(made, ASKED) == ["a"]
     assert both(made) == ([], ["b"]), "what was asked for takes the slot"
 
 
 def test_what_it_says() -> None:
-    made = look(pool(0, 1) | {"a": drained(Keep.ASKED), "b": drained(age=9), "c": drained(), "k": kept()}, limited(3))
+    made = look(
+        pool(0, 1) | {"a": drained(PreserveWish.ASKED), "b": drained(age=9), "c": drained(), "k": kept()}, limited(3)
+    )
     assert [s.message for s in made.steps] == [
         "Preserving 1 machine (a) that failed and are drained: somebody asked for it",
         "Preserving 1 machine (b) that failed and are drained: 2 of 3 (autoPreserveFailedMax) slots were in use",
@@ -115,12 +117,12 @@ def test_the_slot_is_taken_in_the_plan_itself() -> None:
     """Two ask in the same task: what the first plan granted counts for the next one, reported or not."""
     members = pool(0, 4) | {"a": drained()}
     assert preserving(look(members, limited(1)), AUTO) == ["a"]
-    members |= {"a": drained(kept=AUTO), "b": drained()}
+    members |= {"a": drained(granted=AUTO), "b": drained()}
     assert both(look(members, limited(1))) == ([], ["b"])
 
 
 def test_a_decision_carried_out_comes_to_nothing() -> None:
-    members = pool(0, 3) | {"a": drained(kept=AUTO), "b": kept(ASKED)}
+    members = pool(0, 3) | {"a": drained(granted=AUTO), "b": kept(ASKED)}
     made = look(members, limited(1))
     assert (made.steps, waits(made), made.complete) == ((), {"FailedPreserved"}, True)
 
@@ -128,14 +130,14 @@ def test_a_decision_carried_out_comes_to_nothing() -> None:
 # -- what they count for ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("staying", [kept(), drained(kept=AUTO)], ids=["preserved", "granted"])
+@pytest.mark.parametrize("staying", [kept(), drained(granted=AUTO)], ids=["preserved", "granted"])
 def test_point_9_they_count_as_replicas(staying: Member) -> None:
     made = look(pool(0, 2) | {"k": staying}, limited(1, 3))
     assert (created(made), deleted(made), made.complete) == (0, [], True)
     assert created(look(pool(0, 2) | {"k": staying}, limited(1, 4))) == 1
 
 
-@pytest.mark.parametrize("staying", [kept(ASKED), drained(kept=ASKED)], ids=["preserved", "granted"])
+@pytest.mark.parametrize("staying", [kept(ASKED), drained(granted=ASKED)], ids=["preserved", "granted"])
 def test_s4_s6_they_are_the_last_to_go(staying: Member) -> None:
     members = {"run": member(2), "k": staying}
     assert deleted(look(members, limited(1, 1))) == ["run"]
@@ -149,7 +151,7 @@ def test_one_whose_slot_was_taken_is_the_first_to_go() -> None:
 
 def test_they_are_neither_a_storm_nor_a_repair_in_flight() -> None:
     """mcm.md §5: otherwise two preserved machines would stop every repair for three days."""
-    members = pool(0, 2) | {"k1": kept(), "k2": drained(kept=AUTO), "ill": asking()}
+    members = pool(0, 2) | {"k1": kept(), "k2": drained(granted=AUTO), "ill": asking()}
     made = look(members, limited(2))
     assert granted(made) == ["ill"]
     assert "TooManyUnhealthy" in waits(look(members | {"u": member(2, U), "v": member(2, U)}, limited(2, 7)))
@@ -181,7 +183,7 @@ OVERRIDING: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
 @pytest.mark.parametrize(("seen", "given", "reason"), [r[1:] for r in OVERRIDING], ids=[r[0] for r in OVERRIDING])
 def test_no_failed_machine_stays(seen: dict[str, Any], given: dict[str, Any], reason: str) -> None:
     """None does, whether it was preserved before or fails now, whoever asked for it."""
-    failed = {"a": drained(Keep.ASKED), "b": drained(), "k": kept(ASKED), "l": drained(kept=AUTO)}
+    failed = {"a": drained(PreserveWish.ASKED), "b": drained(), "k": kept(ASKED), "l": drained(granted=AUTO)}
     olds = pool(seen.pop("old", 0), 2)
     made = look(olds | failed, limited(9, **{"replicas": len(olds) + 4, **given}), **seen)
     assert (preserving(made, ASKED), preserving(made, AUTO)) == ([], [])
@@ -215,7 +217,7 @@ def test_on_delete_overrides_nothing() -> None:
 
 
 def test_after_hibernation_requests_count_again() -> None:
-    assert preserving(look(pool(0, 4) | {"a": drained(Keep.ASKED)}, limited(0)), ASKED) == ["a"]
+    assert preserving(look(pool(0, 4) | {"a": drained(PreserveWish.ASKED)}, limited(0)), ASKED) == ["a"]
 
 
 def test_in_a_paused_cluster_nothing_is_granted_and_nobody_is_deleted() -> None:
@@ -229,7 +231,7 @@ def test_in_a_paused_cluster_nothing_is_granted_and_nobody_is_deleted() -> None:
 MARKED: list[tuple[str, Member, list[str]]] = [
     ("a mark alone", kept(ASKED, marked=EPOCH), []),
     ("of one in a slot", kept(marked=EPOCH), []),
-    ("granted", drained(kept=ASKED, marked=EPOCH), []),
+    ("granted", drained(granted=ASKED, marked=EPOCH), []),
     ("Running", member(2, marked=EPOCH, preserved_until=at(99), preserved_by=ASKED), []),
     ("removed by name", kept(ASKED, marked=EPOCH, removed=True), ["k"]),
     ("its time is over", kept(ASKED, marked=EPOCH, preserved_until=at(0)), ["k"]),
@@ -249,7 +251,11 @@ def test_one_that_is_marked(one: Member, gone: list[str]) -> None:
 
 @pytest.mark.parametrize(
     ("one", "reason"),
-    [(drained(), "Unhealthy"), (drained(Keep.NEVER), "Unhealthy"), (drained(trouble=Trouble.JOIN), "NeverJoined")],
+    [
+        (drained(), "Unhealthy"),
+        (drained(PreserveWish.NEVER), "Unhealthy"),
+        (drained(trouble=Trouble.JOIN), "NeverJoined"),
+    ],
     ids=["no slot", "false", "never joined"],
 )
 def test_what_failed_may_refuse(one: Member, reason: str) -> None:
@@ -259,12 +265,12 @@ def test_what_failed_may_refuse(one: Member, reason: str) -> None:
 
 
 def test_what_is_too_much_may_not() -> None:
-    made = look({"a": drained(kept=ASKED), "b": member(2)}, limited(0, 1))
+    made = look({"a": drained(granted=ASKED), "b": member(2)}, limited(0, 1))
     assert [(s.names, s.repair) for s in made.steps if isinstance(s, Delete)] == [(("b",), False)]
 
 
 def test_a_refused_one_that_came_too_late_pushes_out_its_own_replacement() -> None:
-    members = pool(0, 4) | {"a": drained(Keep.ASKED), "fresh": member(2, P)}
+    members = pool(0, 4) | {"a": drained(PreserveWish.ASKED), "fresh": member(2, P)}
     made = look(members, limited(0))
     assert (preserving(made, ASKED), deleted(made)) == (["a"], ["fresh"])
 
@@ -291,7 +297,7 @@ LOWERED: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
         1,
         ["a2"],
     ),
-    ("granted a moment ago", {"k": drained(kept=AUTO, age=9)} | of_age(1), 2, 1, ["k"]),
+    ("granted a moment ago", {"k": drained(granted=AUTO, age=9)} | of_age(1), 2, 1, ["k"]),
     ("already taken", {"k": kept(released=Released.TOLD, age=9)} | of_age(1), 1, 0, ["a1"]),
     ("a Running one has no slot", {"k": kept(age=9)._replace(phase=Phase.RUNNING)} | of_age(1), 1, 0, ["a1"]),
 ]
@@ -299,7 +305,7 @@ LOWERED: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
 
 @pytest.mark.parametrize(("members", "former", "most", "names"), [r[1:] for r in LOWERED], ids=[r[0] for r in LOWERED])
 def test_whose_slots_are_taken(members: dict[str, Member], former: int, most: int, names: list[str]) -> None:
-    assert lowered(View(Observed(members, 2), limited(most), EPOCH), former) == names
+    assert lowered(View(ObservedPool(members, 2), limited(most), EPOCH), former) == names
 
 
 GIVEN_BACK: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
@@ -307,7 +313,7 @@ GIVEN_BACK: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
     ("the last that was chosen first", of_age(1, 2, released=Released.TAKEN), 0, 1, ["a1"]),
     ("as many as there is room for", of_age(1, released=Released.TAKEN) | of_age(2, by=ASKED), 0, 1, []),
     ("it knows already", of_age(1, released=Released.TOLD), 0, 1, []),
-    ("granted", {"k": drained(kept=AUTO, released=Released.TAKEN)}, 0, 1, ["k"]),
+    ("granted", {"k": drained(granted=AUTO, released=Released.TAKEN)}, 0, 1, ["k"]),
     ("not raised", of_age(1, released=Released.TAKEN), 1, 1, []),
 ]
 
@@ -316,13 +322,13 @@ GIVEN_BACK: list[tuple[str, dict[str, Member], int, int, list[str]]] = [
     ("members", "former", "most", "names"), [r[1:] for r in GIVEN_BACK], ids=[r[0] for r in GIVEN_BACK]
 )
 def test_whose_slots_are_given_back(members: dict[str, Member], former: int, most: int, names: list[str]) -> None:
-    view = View(Observed(members, 2), limited(most), EPOCH)
+    view = View(ObservedPool(members, 2), limited(most), EPOCH)
     assert given_back(view, former) == names
     assert {n for n, m in changed(view, former)[0].items() if m.released is Released.NO} >= set(names)
 
 
 def test_they_are_told_once_and_when_they_know_that_they_are_preserved() -> None:
-    due = {"k": kept(released=Released.TAKEN), "early": drained(kept=AUTO, released=Released.TAKEN)}
+    due = {"k": kept(released=Released.TAKEN), "early": drained(granted=AUTO, released=Released.TAKEN)}
     made = look(pool(0, 3) | due, limited(0))
     assert (taking(made), deleted(made)) == (["k"], []), "they end by themselves"
     assert made.steps[0].message == "Taking 1 slot back (k): autoPreserveFailedMax was lowered to 0"
@@ -405,8 +411,8 @@ def test_an_undo_replaces_one_of_the_template_that_it_goes_back_to(seed: int | N
 
 
 def test_a_dry_run_foresees_it() -> None:
-    members = pool(0, 3) | {"a": drained(Keep.ASKED), "k": kept(released=Released.TAKEN)}
-    plans = list(rehearse(Observed(members, 2), limited(0), EPOCH))
+    members = pool(0, 3) | {"a": drained(PreserveWish.ASKED), "k": kept(released=Released.TAKEN)}
+    plans = list(rehearse(ObservedPool(members, 2), limited(0), EPOCH))
     told = [s.reason for made in plans for s in made.steps]
     assert told == ["SlotsTaken", "PreservedOnRequest", "ReplicasMissing"]
     assert [w.reason for w in plans[-1].waits] == ["FailedPreserved"]

@@ -11,14 +11,13 @@ from hypothesis import strategies as st
 from poolkit import EPOCH, member, spec
 
 from planners.pool import pace, progress
-from planners.pool.keep import kept, slots
 from planners.pool.order import preserved
-from planners.pool.plan import Observed, Plan, plan
+from planners.pool.plan import ObservedPool, Plan, plan
+from planners.pool.preservation import slots, staying_failed
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create, Delete, Grant, MarkNodes, TakeSlots
-from planners.pool.steps import Keep as Preserve
+from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
 from planners.pool.view import View
-from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
@@ -45,8 +44,8 @@ def any_member(chance: random.Random) -> Member:
         deleting=pick((True, False)),
         drained=pick((True, False)),
         node_marked=pick((True, False)),
-        keep=pick(list(Keep)),
-        kept=pick(list(PreservedBy)),
+        keep=pick(list(PreserveWish)),
+        granted=pick(list(PreservedBy)),
         released=pick(list(Released)),
         removed=pick((True, False)),
         lasted=pick((True, False)),
@@ -64,7 +63,7 @@ def likely_member(chance: random.Random) -> Member:
         trouble=chance.choice((Trouble.HEALTH, Trouble.JOIN)) if ill else Trouble.NONE,
         permit=chance.choice((Permit.ASKED, Permit.NONE)) if phase is Phase.UNKNOWN else Permit.NONE,
         drained=phase is Phase.FAILED,
-        keep=chance.choice(list(Keep)) if phase is Phase.FAILED else Keep.UNDECIDED,
+        keep=chance.choice(list(PreserveWish)) if phase is Phase.FAILED else PreserveWish.UNDECIDED,
         deleting=chance.random() < 0.1,
     )
 
@@ -106,12 +105,12 @@ def any_story(chance: random.Random) -> Rollout | None:
     )
 
 
-def any_pool(seed: int) -> tuple[Observed, MachineDeploymentSpec]:
+def any_pool(seed: int) -> tuple[ObservedPool, MachineDeploymentSpec]:
     chance = random.Random(seed)
     make = chance.choice((any_member, likely_member))
     whole = {f"m{i:02d}": make(chance) for i in range(chance.randint(0, 16))}
     until = EPOCH + timedelta(minutes=1) if chance.random() < 0.2 else None
-    observed = Observed(
+    observed = ObservedPool(
         whole,
         REVISION,
         rollout=any_story(chance),
@@ -139,7 +138,7 @@ def names(made: Plan, *reasons: str) -> list[str]:
     return [n for s in made.steps if isinstance(s, Delete) and (not reasons or s.reason in reasons) for n in s.names]
 
 
-def carry_out(observed: Observed, made: Plan) -> Observed:
+def carry_out(observed: ObservedPool, made: Plan) -> ObservedPool:
     whole = dict(observed.members)
     for step in made.steps:
         match step:
@@ -150,16 +149,16 @@ def carry_out(observed: Observed, made: Plan) -> Observed:
                 whole |= {n: whole[n]._replace(deleting=True) for n in step.names}
                 if step.permitted:
                     whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
-            case Preserve():
-                whole |= {n: whole[n]._replace(kept=step.by) for n in step.names}
+            case GrantPreservation():
+                whole |= {n: whole[n]._replace(granted=step.by) for n in step.names}
             case TakeSlots():
                 whole |= {n: whole[n]._replace(released=Released.TOLD) for n in step.names}
-            case Grant():
+            case GrantPermit():
                 whole |= {n: whole[n]._replace(permit=Permit.GRANTED) for n in step.names}
             case MarkNodes():
                 whole |= {n: whole[n]._replace(node_marked=step.on) for n in step.names}
     story = progress.lose(observed.rollout, made.steps, whole)
-    return Observed(whole, REVISION, story, observed.pace, observed.cluster_paused, observed.reachable)
+    return ObservedPool(whole, REVISION, story, observed.pace, observed.cluster_paused, observed.reachable)
 
 
 @many
@@ -181,7 +180,7 @@ def test_the_order_of_the_members_makes_no_difference(seed: int) -> None:
     observed, wanted = any_pool(seed)
     items = list(observed.members.items())
     random.Random(seed).shuffle(items)
-    shuffled = Observed(**{**vars(observed), "members": dict(items)})
+    shuffled = ObservedPool(**{**vars(observed), "members": dict(items)})
     assert plan(shuffled, wanted, EPOCH) == plan(observed, wanted, EPOCH)
 
 
@@ -225,7 +224,7 @@ def test_replicas_are_never_undercut(seed: int) -> None:
 def test_i4_no_repair_too_many_is_begun(seed: int) -> None:
     observed, wanted = any_pool(seed)
     made = plan(observed, wanted, EPOCH)
-    if not (any(isinstance(s, Grant) for s in made.steps)):
+    if not (any(isinstance(s, GrantPermit) for s in made.steps)):
         return
     assert (
         len(in_flight(View(carry_out(observed, made), wanted, EPOCH))) <= View(observed, wanted, EPOCH).limits.repairs
@@ -236,13 +235,13 @@ def test_i4_no_repair_too_many_is_begun(seed: int) -> None:
 @given(SEEDS)
 def test_i5_what_is_not_known_is_not_destroyed(seed: int) -> None:
     observed, wanted = any_pool(seed)
-    made = plan(Observed(**{**vars(observed), "reachable": False}), wanted, EPOCH)
+    made = plan(ObservedPool(**{**vars(observed), "reachable": False}), wanted, EPOCH)
     if View(observed, wanted, EPOCH).limits.replicas:
         assert all(s.reason == "MarkedForDeletion" for s in made.steps if isinstance(s, Delete))
-        assert not any(isinstance(s, Grant | MarkNodes) for s in made.steps)
+        assert not any(isinstance(s, GrantPermit | MarkNodes) for s in made.steps)
 
 
-def overridden(observed: Observed, made: Plan, wanted: MachineDeploymentSpec) -> bool:
+def overridden(observed: ObservedPool, made: Plan, wanted: MachineDeploymentSpec) -> bool:
     """A rollout runs, or does so by what the plan itself deletes, as the machine that had stopped it."""
     before = View(observed, wanted, EPOCH)
     after = replace(carry_out(observed, made), unfinished=before.unfinished)
@@ -268,11 +267,11 @@ def test_slots_are_never_granted_beyond_the_maximum(seed: int) -> None:
     observed, wanted = any_pool(seed)
     made = plan(observed, wanted, EPOCH)
     view = View(carry_out(observed, made), wanted, EPOCH)
-    by = {n: s.by for s in made.steps if isinstance(s, Preserve) for n in s.names}
+    by = {n: s.by for s in made.steps if isinstance(s, GrantPreservation) for n in s.names}
     assert all(observed.members[n].drained and observed.members[n].phase is Phase.FAILED for n in by)
-    assert all(observed.members[n].keep is not Keep.NEVER for n in by), "`false` is never preserved"
+    assert all(observed.members[n].keep is not PreserveWish.NEVER for n in by), "`false` is never preserved"
     if PreservedBy.AUTO in by.values():
-        assert len(slots(kept(view))) <= wanted.auto_preserve_failed_max
+        assert len(slots(staying_failed(view))) <= wanted.auto_preserve_failed_max
     if progress.overrides(View(observed, wanted, EPOCH)):
         assert not by
 
@@ -285,7 +284,7 @@ def test_who_asks_is_preserved_whatever_the_slots(seed: int) -> None:
     if overridden(observed, made, wanted) or observed.cluster_paused:
         return
     failed = {n: m for n, m in before.active.items() if m.phase is Phase.FAILED and m.vm is not Vm.GONE}
-    asked = {n for n, m in failed.items() if m.drained and m.keep is Keep.ASKED}
+    asked = {n for n, m in failed.items() if m.drained and m.keep is PreserveWish.ASKED}
     after = carry_out(observed, made).members
     assert all(after[n].stays or n in names(made, "MarkedForDeletion") for n in asked)
 
@@ -294,7 +293,7 @@ def test_who_asks_is_preserved_whatever_the_slots(seed: int) -> None:
 @given(SEEDS)
 def test_a_paused_cluster_stands_still(seed: int) -> None:
     observed, wanted = any_pool(seed)
-    assert plan(Observed(**{**vars(observed), "cluster_paused": True}), wanted, EPOCH).steps == ()
+    assert plan(ObservedPool(**{**vars(observed), "cluster_paused": True}), wanted, EPOCH).steps == ()
 
 
 @many
@@ -314,6 +313,6 @@ def test_carried_out_again_and_again_it_comes_to_rest(seed: int) -> None:
 @given(SEEDS)
 def test_a_finished_pool_is_left_alone(seed: int) -> None:
     wanted = any_spec(random.Random(seed))
-    count = View(Observed({}, REVISION), wanted, EPOCH).limits.replicas
-    made = plan(Observed({f"m{i:02d}": member(REVISION, age=3600) for i in range(count)}, REVISION), wanted, EPOCH)
+    count = View(ObservedPool({}, REVISION), wanted, EPOCH).limits.replicas
+    made = plan(ObservedPool({f"m{i:02d}": member(REVISION, age=3600) for i in range(count)}, REVISION), wanted, EPOCH)
     assert (made.steps, made.waits, made.next_look, made.complete) == ((), (), None, True)

@@ -29,7 +29,7 @@ MATES: list[tuple[str, Member, bool]] = [
     ("M8 Pending of another revision", member(1, P), True),
     ("a repair whose VM is gone is over", failing(vm=Vm.GONE, deleting=True), True),
     ("preserved Failed is no repair (mcm 6.4)", kept(), True),
-    ("granted to be preserved", drained(kept=PreservedBy.AUTO), True),
+    ("granted to be preserved", drained(granted=PreservedBy.AUTO), True),
     ("preserved before it failed, and drained now", kept(drained=False), False),
     ("never joined is no repair", member(2, F, trouble=Trouble.JOIN), True),
 ]

@@ -12,7 +12,7 @@ from planning import FAST, LATER, C, F, P, U, asking, at, created, deleted, gran
 from poolkit import EPOCH, member, spec
 
 from planners.pool import progress
-from planners.pool.plan import Observed
+from planners.pool.plan import ObservedPool
 from planners.pool.rehearsal import rehearse
 from planners.pool.steps import Create, Delete, MarkNodes
 from resources.fleet.member import Member, Trouble, Vm, priority_of
@@ -70,7 +70,7 @@ def test_in_a_proven_rollout_a_flaky_machine_is_replaced() -> None:
 def test_the_progress_deadline() -> None:
     settings = spec(10, 2, 2, progressDeadlineSeconds=600)
     members = pool(8) | {f"n{i}": member(2, P) for i in range(2)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     before = look(members, settings, at(599), rollout=story)
     assert (before.next_look, "ProgressDeadlineExceeded" in waits(before)) == (at(600), False)
     after = look(members, settings, at(600), rollout=story)
@@ -85,7 +85,7 @@ def test_the_story_of_a_rollout() -> None:
     settings = spec(3, 1, 0)
 
     def told(members: dict[str, Member], story: Rollout | None = None) -> Rollout | None:
-        return progress.follow(Observed(members, 2, story), settings, at(60))
+        return progress.follow(ObservedPool(members, 2, story), settings, at(60))
 
     began = Rollout(revision=2, began=EPOCH, progress_at=EPOCH, old_left=3, lost=1)
     assert told(pool(3)) == Rollout(revision=2, began=at(60), progress_at=at(60), old_left=3)
@@ -102,17 +102,17 @@ def test_the_story_of_a_rollout() -> None:
 def test_an_old_machine_that_drains_for_hours_does_not_stop_a_rollout() -> None:
     settings = spec(2, 1, 0, progressDeadlineSeconds=600)
     members = {"old": member(1), "new": member(2), "leaving": member(1, Phase.TERMINATING, deleting=True)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     assert "ProgressDeadlineExceeded" not in waits(look(members, settings, at(7200), rollout=story))
 
 
 def test_a_pause_stops_the_clock() -> None:
     settings = spec(4, 1, 0, progressDeadlineSeconds=600)
     members = pool(4) | {"new": member(2, P)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     paused = settings.model_copy(update={"paused": True})
-    held = progress.follow(Observed(members, 2, story), paused, at(100))
-    on = progress.follow(Observed(members, 2, held), settings, at(9000))
+    held = progress.follow(ObservedPool(members, 2, story), paused, at(100))
+    on = progress.follow(ObservedPool(members, 2, held), settings, at(9000))
     assert on is not None
     assert (on.progress_at, on.held_since) == (at(8900), None), "what has passed before it counts"
     assert "ProgressDeadlineExceeded" not in waits(look(members, settings, at(9499), rollout=on))
@@ -122,10 +122,10 @@ def test_a_pause_stops_the_clock() -> None:
 def test_a_short_outage_does_not_wake_a_rollout_that_has_stopped() -> None:
     settings = spec(4, 1, 0, progressDeadlineSeconds=600)
     members = pool(4) | {"new": member(2, P)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
-    held = progress.follow(Observed(members, 2, story, reachable=False), settings, at(700))
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
+    held = progress.follow(ObservedPool(members, 2, story, reachable=False), settings, at(700))
     assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(701), rollout=held)), "it has stopped already"
-    on = progress.follow(Observed(members, 2, held), settings, at(710))
+    on = progress.follow(ObservedPool(members, 2, held), settings, at(710))
     assert on is not None
     assert on.progress_at == at(10)
     assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(710), rollout=on))
@@ -134,24 +134,24 @@ def test_a_short_outage_does_not_wake_a_rollout_that_has_stopped() -> None:
 def test_many_short_outages_do_not_keep_the_clock_from_running_out() -> None:
     settings = spec(4, 1, 0, progressDeadlineSeconds=600)
     members = pool(4) | {"new": member(2, P)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     for second in range(60, 660, 60):
-        story = progress.follow(Observed(members, 2, story, reachable=False), settings, at(second))
-        story = progress.follow(Observed(members, 2, story), settings, at(second + 1))
+        story = progress.follow(ObservedPool(members, 2, story, reachable=False), settings, at(second))
+        story = progress.follow(ObservedPool(members, 2, story), settings, at(second + 1))
     assert "ProgressDeadlineExceeded" in waits(look(members, settings, at(611), rollout=story))
 
 
 def test_who_resumes_a_pause_does_not_pass_a_canary_that_was_not_reached() -> None:
     settings = spec(4, 1, 0, pauseAfter=1)
-    story = progress.follow(Observed(pool(4, 0), 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(pool(4, 0), 2), settings, EPOCH)
     assert story is not None
-    assert not progress.resume(story, Observed(pool(4, 0), 2, story), settings, EPOCH).canary_passed
-    assert progress.resume(story, Observed(pool(3, 1), 2, story), settings, EPOCH).canary_passed
+    assert not progress.resume(story, ObservedPool(pool(4, 0), 2, story), settings, EPOCH).canary_passed
+    assert progress.resume(story, ObservedPool(pool(3, 1), 2, story), settings, EPOCH).canary_passed
 
 
 def test_old_machines_that_never_join_are_no_loss_of_the_new_revision() -> None:
     members = pool(3, 1) | {"old": member(1, P)}
-    story = progress.follow(Observed(members, 2), spec(4, 1, 0), EPOCH)
+    story = progress.follow(ObservedPool(members, 2), spec(4, 1, 0), EPOCH)
     lost = progress.lose(story, [Delete(("old", "r2-00"), "NeverJoined", "")], members)
     assert lost is not None
     assert lost.lost == 1
@@ -161,7 +161,7 @@ def test_old_machines_that_never_join_are_no_loss_of_the_new_revision() -> None:
 def test_held_by_a_person_replicas_are_kept_up_all_the_same(how: str) -> None:
     settings = spec(6, 2, 0, paused=how == "spec")
     members = pool(4, 1)
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     assert story is not None
     story = story.model_copy(update={"gate": how} if how != "spec" else {})
     made = look(members, settings, rollout=story)
@@ -172,11 +172,11 @@ def test_held_by_a_person_replicas_are_kept_up_all_the_same(how: str) -> None:
 def test_a_canary_waits_and_goes_on_when_resumed() -> None:
     settings = spec(6, 2, 0, pauseAfter=1)
     members = pool(5, 1)
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     assert story is not None
     made = look(members, settings, rollout=story)
     assert (waits(made), created(made), deleted(made)) == ({"Canary"}, 0, [])
-    on = progress.resume(story, Observed(members, 2), settings, EPOCH)
+    on = progress.resume(story, ObservedPool(members, 2), settings, EPOCH)
     assert created(look(members, settings, rollout=on)) == 2
 
 
@@ -188,10 +188,10 @@ def test_a_canary_takes_no_more_old_ones_than_it_replaces() -> None:
 def test_resumed_a_stopped_rollout_tries_again() -> None:
     settings = spec(3, 1, 0, progressDeadlineSeconds=600)
     members = pool(3) | {"bad": member(2, F, trouble=Trouble.JOIN, drained=True)}
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     assert story is not None
     assert deleted(look(members, settings, LATER, rollout=story)) == []
-    on = progress.resume(story, Observed(members, 2), settings, LATER)
+    on = progress.resume(story, ObservedPool(members, 2), settings, LATER)
     made = look(members, settings, LATER, rollout=on)
     assert deleted(made, "NeverJoined") == ["bad"]
     after = progress.lose(on, made.steps, members)
@@ -239,7 +239,7 @@ def test_marks_on_nodes() -> None:
 
 
 def test_a_rehearsal_tells_a_rollout_to_its_end() -> None:
-    plans = list(rehearse(Observed(pool(4), 2, pace=FAST), spec(4, 2, 0), EPOCH))
+    plans = list(rehearse(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0), EPOCH))
     told = [s.message for p in plans for s in p.steps if not isinstance(s, MarkNodes)]
     floor = "at least 4 (replicas 4 - maxUnavailable 0) needed"
     assert told == [
@@ -252,12 +252,12 @@ def test_a_rehearsal_tells_a_rollout_to_its_end() -> None:
 
 
 def test_a_rehearsal_ends_where_a_person_is_waited_for() -> None:
-    plans = list(rehearse(Observed(pool(4), 2, pace=FAST), spec(4, 2, 0, pauseAfter=1), EPOCH))
+    plans = list(rehearse(ObservedPool(pool(4), 2, pace=FAST), spec(4, 2, 0, pauseAfter=1), EPOCH))
     assert (plans[-1].complete, {w.reason for w in plans[-1].waits}) == (False, {"Canary"})
 
 
 def test_a_rehearsal_repairs_one_by_one() -> None:
-    plans = list(rehearse(Observed(pool(0, 8) | {"a": asking(1), "b": asking(2)}, 2, pace=FAST), spec(10), EPOCH))
+    plans = list(rehearse(ObservedPool(pool(0, 8) | {"a": asking(1), "b": asking(2)}, 2, pace=FAST), spec(10), EPOCH))
     assert [granted(p) for p in plans if granted(p)] == [["b"], ["a"]]
     assert plans[-1].complete
 
@@ -265,7 +265,7 @@ def test_a_rehearsal_repairs_one_by_one() -> None:
 def test_a_new_machine_that_falls_ill_starts_the_clock_anew() -> None:
     settings = spec(4, 1, 0, progressDeadlineSeconds=600)
     members = {"old": member(1), "leaving": member(1, Phase.TERMINATING), "ill": member(2, U, age=-7000)} | pool(0, 2)
-    story = progress.follow(Observed(members, 2), settings, EPOCH)
+    story = progress.follow(ObservedPool(members, 2), settings, EPOCH)
     assert look(members, settings, at(7200), rollout=story).next_look == at(7600)
 
 

@@ -17,7 +17,7 @@ from paths import TESTS
 from poolkit import EPOCH, Act, Broken, World, run, spec
 
 from planners.pool.steps import Create, Delete
-from resources.fleet.member import Keep, Permit, Trouble, Vm
+from resources.fleet.member import Permit, PreserveWish, Trouble, Vm
 from resources.machine.state import Phase
 from resources.pool.state import Gate
 
@@ -49,7 +49,7 @@ def preserved(count: int) -> Callable[[World], bool]:
 
 def undecided(name: str) -> Callable[[World], bool]:
     """It has said that it Failed, and that nobody has asked for it."""
-    return lambda w: w.members[name].keep is Keep.SLOT
+    return lambda w: w.members[name].keep is PreserveWish.SLOT
 
 
 ROLL: Act = ("roll", at_once, lambda w: w.image(2))

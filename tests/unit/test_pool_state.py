@@ -13,14 +13,14 @@ from poolkit import EPOCH, TEMPLATE, member, spec, wanted
 from planners.machine.hot_update import compare, rolling_hash
 from planners.pool.revisions import Revised, Wanted, revise, undo
 from resources.converter import data_converter
-from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
 from resources.machine.manifest import SecretRef
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
 from resources.pool.manifest import NAME_LENGTH, MachineTemplate
-from resources.pool.state import PoolState, Revision, Rollout, Story
+from resources.pool.state import PoolState, Revision, Rollout, RolloutStory
 
 MIB = 1024 * 1024
 FULL = member(
@@ -38,8 +38,8 @@ FULL = member(
     marks_due=True,
     template=12,
     seq=345,
-    keep=Keep.NEVER,
-    kept=PreservedBy.ASKED,
+    keep=PreserveWish.NEVER,
+    granted=PreservedBy.ASKED,
     released=Released.TOLD,
     repair=True,
     removed=True,
@@ -79,8 +79,8 @@ def test_every_code_is_read_back() -> None:
             permit=chance.choice(list(Permit)),
             preserved_by=chance.choice(list(PreservedBy)),
             deleting=chance.choice([True, False]),
-            keep=chance.choice(list(Keep)),
-            kept=chance.choice(list(PreservedBy)),
+            keep=chance.choice(list(PreserveWish)),
+            granted=chance.choice(list(PreservedBy)),
             released=chance.choice(list(Released)),
             repair=chance.choice([True, False]),
             removed=chance.choice([True, False]),
@@ -98,8 +98,8 @@ def test_every_code_is_read_back() -> None:
 
 
 NOT_APART: dict[str, Any] = {
-    "keep": Keep.UNDECIDED,
-    "kept": PreservedBy.NOBODY,
+    "keep": PreserveWish.UNDECIDED,
+    "granted": PreservedBy.NOBODY,
     "released": Released.NO,
     "repair": False,
     "removed": False,
@@ -113,7 +113,7 @@ def test_what_was_written_before_there_were_slots_is_read() -> None:
     del state["apart"], state["lasted"], state["contradicted"]
     (found,) = read(state).values()
     assert (found.preserved_by, found.deleting, found.node_marked, found.seq) == (PreservedBy.ASKED, True, False, 345)
-    assert (found.keep, found.kept, found.released) == (Keep.UNDECIDED, PreservedBy.NOBODY, Released.NO)
+    assert (found.keep, found.granted, found.released) == (PreserveWish.UNDECIDED, PreservedBy.NOBODY, Released.NO)
     assert (found.repair, found.removed) == (False, False)
     assert (written({"m": found})["members"], written({"m": found})["apart"]) == ({"m": BEFORE}, [])
 
@@ -143,8 +143,8 @@ async def test_5000_members_travel_in_one_payload() -> None:
         revisions=[revision(n) for n in range(1, 12)],
         rollout=Rollout(revision=11, began=EPOCH, progress_at=EPOCH, old_left=1),
         stories={
-            10: Story(started=True, untold=[line] * 100, outcome="Superseded", message="m" * 300),
-            11: Story(started=True, untold=[line] * 100),
+            10: RolloutStory(started=True, untold=[line] * 100, outcome="Superseded", message="m" * 300),
+            11: RolloutStory(started=True, untold=[line] * 100),
         },
         waits=[FleetWait(reason=f"Reason{n}", message="m" * 500, since=EPOCH) for n in range(10)],
         told=dict.fromkeys(names[:10], EPOCH),

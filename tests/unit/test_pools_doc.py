@@ -13,7 +13,7 @@ from test_cli_docs import parse
 from planners.pool.steps import HELD, STOPPED
 from resources.effects import Effect, effects
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from resources.reasons import REASONS
 from workflows.pool.entity import PoolEntity
 
@@ -70,7 +70,7 @@ def test_the_phases_are_the_workflows() -> None:
 
 
 def test_the_outcomes_are_the_rollouts() -> None:
-    assert [outcome for outcome, _ in rows("| outcome | |")] == list(Outcome)
+    assert [outcome for outcome, _ in rows("| outcome | |")] == list(RolloutOutcome)
 
 
 def test_what_stops_or_holds_a_pool_is_in_the_runbook() -> None:

@@ -33,7 +33,7 @@ from planners.machine.preservation import (
     AskPool,
     Decision,
     End,
-    Observed,
+    ObservedMachine,
     Preserve,
     Protect,
     Recover,
@@ -41,17 +41,17 @@ from planners.machine.preservation import (
     Warn,
     decide,
 )
-from resources.machine.preservation import PreserveValue, Request
+from resources.machine.preservation import PreserveRequest, PreserveValue
 
 # -- what may be decided where ----------------------------------------------------------------------------------------
 
 
-def lapsed(o: Observed) -> bool:
+def lapsed(o: ObservedMachine) -> bool:
     """Whether the request was for a time that has passed."""
     return o.own is not None and o.own.until is not None and o.own.until <= o.now
 
 
-def may_begin(o: Observed, made: Preserve) -> bool:
+def may_begin(o: ObservedMachine, made: Preserve) -> bool:
     if o.phase is F and not o.drained:
         return False
     if made.source is AUTO:
@@ -60,7 +60,7 @@ def may_begin(o: Observed, made: Preserve) -> bool:
     return wish(o) in (("now",) if o.phase is R else WANTED) and o.phase in (R, F) and told
 
 
-def right(o: Observed, made: Decision) -> bool:
+def right(o: ObservedMachine, made: Decision) -> bool:
     """Whether each kind of decision comes exactly where it may."""
     match made:
         case Preserve() if o.expiry is None:
@@ -164,14 +164,14 @@ def same(a: Decision, b: Decision) -> bool:
     return a == b
 
 
-def cells() -> Iterator[Observed]:
+def cells() -> Iterator[ObservedMachine]:
     return chain(unpreserved(), preserved(31))
 
 
 OTHERS = [None, own(), own("when-failed", lasts=HOUR), own("false"), own("now", until=NOW + HOUR)]
 
 
-def agrees(o: Observed, own: Request | None) -> bool:
+def agrees(o: ObservedMachine, own: PreserveRequest | None) -> bool:
     """Whether the machine's own request says the same, and for how long, which the Node cannot."""
     return own is not None and own.value == o.node_value and bool(own.lasts or own.until)
 

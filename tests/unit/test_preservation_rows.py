@@ -36,7 +36,7 @@ from planners.machine.preservation import (
     AskPool,
     Decision,
     End,
-    Observed,
+    ObservedMachine,
     Preserve,
     Protect,
     Recover,
@@ -70,7 +70,7 @@ def bare(made: Decision) -> Decision:
     return replace(made, message="") if hasattr(made, "message") else made
 
 
-Rows = list[tuple[str, Observed, Decision]]
+Rows = list[tuple[str, ObservedMachine, Decision]]
 
 
 def table(rows: Rows) -> Callable[..., object]:
@@ -323,22 +323,22 @@ ENDING: Rows = [
 
 
 @table(BEGINNING)
-def test_it_begins(given: Observed, expected: Decision) -> None:
+def test_it_begins(given: ObservedMachine, expected: Decision) -> None:
     assert bare(decide(given)) == expected
 
 
 @table(FAILING)
-def test_one_that_failed(given: Observed, expected: Decision) -> None:
+def test_one_that_failed(given: ObservedMachine, expected: Decision) -> None:
     assert bare(decide(given)) == expected
 
 
 @table(HOLDING)
-def test_it_is_held(given: Observed, expected: Decision) -> None:
+def test_it_is_held(given: ObservedMachine, expected: Decision) -> None:
     assert bare(decide(given)) == expected
 
 
 @table(ENDING)
-def test_it_ends(given: Observed, expected: Decision) -> None:
+def test_it_ends(given: ObservedMachine, expected: Decision) -> None:
     assert bare(decide(given)) == expected
 
 

@@ -26,25 +26,25 @@ from preserveplay import (
     slot_taken,
 )
 
-from planners.machine.preservation import AskPool, Observed, Preserve, Protect, decide
+from planners.machine.preservation import AskPool, ObservedMachine, Preserve, Protect, decide
 from resources.machine.preservation import PreservedBy
 
 # -- diagrams and use cases -------------------------------------------------------------------------------------------
 
 
-def shown(o: Observed) -> str:
+def shown(o: ObservedMachine) -> str:
     return f"{o.phase}:Preserved" if o.expiry else str(o.phase)
 
 
-def annotated(value: str) -> Callable[[Observed], Observed]:
+def annotated(value: str) -> Callable[[ObservedMachine], ObservedMachine]:
     return lambda o: replace(o, node_value=value)
 
 
-def after(time: timedelta) -> Callable[[Observed], Observed]:
+def after(time: timedelta) -> Callable[[ObservedMachine], ObservedMachine]:
     return lambda o: replace(o, now=o.now + time)
 
 
-def fails(o: Observed) -> Observed:
+def fails(o: ObservedMachine) -> ObservedMachine:
     """It fails, through Unknown, in which nothing that is preserved is lost. Then it is drained."""
     for phase, drained in ((U, False), (F, False), (F, True)):
         seen = shown(o).partition(":")[2]
@@ -53,14 +53,14 @@ def fails(o: Observed) -> Observed:
     return o
 
 
-def heals(o: Observed) -> Observed:
+def heals(o: ObservedMachine) -> ObservedMachine:
     return replace(o, healthy=True)
 
 
-def granted(by: PreservedBy) -> Callable[[Observed], Observed]:
+def granted(by: PreservedBy) -> Callable[[ObservedMachine], ObservedMachine]:
     """Its pool grants it, after it was asked."""
 
-    def grant(o: Observed) -> Observed:
+    def grant(o: ObservedMachine) -> ObservedMachine:
         assert isinstance(decide(o), AskPool)
         return replace(o, granted=by)
 
@@ -69,7 +69,7 @@ def granted(by: PreservedBy) -> Callable[[Observed], Observed]:
 
 KEEP, END = "Running:Preserved", "Terminating"
 FAILED, LOOK = "Failed", "Failed:Preserved"
-STORIES: list[tuple[str, list[tuple[Callable[[Observed], Observed], str]]]] = [
+STORIES: list[tuple[str, list[tuple[Callable[[ObservedMachine], ObservedMachine], str]]]] = [
     (
         "use case 1, point 4: a Running one is looked at, and its time is over",
         [(annotated("now"), KEEP), (after(71 * HOUR), KEEP), (after(HOUR - SECOND), KEEP), (after(SECOND), "Running")],
@@ -152,7 +152,7 @@ STORIES: list[tuple[str, list[tuple[Callable[[Observed], Observed], str]]]] = [
 
 
 @pytest.mark.parametrize("steps", [pytest.param(steps, id=name) for name, steps in STORIES])
-def test_a_story(steps: list[tuple[Callable[[Observed], Observed], str]]) -> None:
+def test_a_story(steps: list[tuple[Callable[[ObservedMachine], ObservedMachine], str]]) -> None:
     o, told = machine(), []
     for happens, _ in steps:
         o, _ = settle(happens(o))
@@ -196,7 +196,7 @@ def test_each_failure_asks_its_pool_anew() -> None:
         pytest.param(kept(F, AUTO, own=own()), ("alice", "2026-03-02 12:00:00 UTC"), id="and now on request"),
     ],
 )
-def test_it_says_why_and_until_when(given: Observed, words: tuple[str, ...]) -> None:
+def test_it_says_why_and_until_when(given: ObservedMachine, words: tuple[str, ...]) -> None:
     made = decide(given)
     assert not isinstance(made, Protect)
     assert [w for w in words if w not in made.message] == []

@@ -12,7 +12,7 @@ from lifekit import examples
 from test_cli_docs import parse
 
 from planners.machine.preservation import effective
-from resources.machine.preservation import Preservation, PreservedBy, PreserveValue, Release, Request
+from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue, Release
 from resources.machine.state import ClassSnapshot, MachineState, Phase
 from starter.commands.preserved import section
 from starter.sdk.machines.preservation import value_of
@@ -22,9 +22,9 @@ HOUR = timedelta(hours=1)
 VALUES = ("", *PreserveValue, "nwo")
 
 
-def own(value: str = "now", **more: Any) -> Request:
+def own(value: str = "now", **more: Any) -> PreserveRequest:
     fields = {"requested_by": "alice", "reason": "case 17", "time": NOW - HOUR, **more}
-    return Request(value=PreserveValue(value), **fields)
+    return PreserveRequest(value=PreserveValue(value), **fields)
 
 
 def machine(phase: Phase = Phase.RUNNING, *, pool: str = "p", **preserve: Any) -> MachineState:

@@ -21,9 +21,9 @@ from resources.machine.preservation import (
     Preservation,
     PreservedBy,
     PreserveIntent,
+    PreserveRequest,
     PreserveValue,
     ReleaseIntent,
-    Request,
 )
 from resources.machine.state import ClassSnapshot, MachineState
 from starter.sdk.machines.recorded import _fold_event
@@ -34,8 +34,8 @@ LATER, LATEST = NOW + 8 * HOUR, NOW + 24 * HOUR
 ASKED, AUTO, NOBODY = PreservedBy.ASKED, PreservedBy.AUTO, PreservedBy.NOBODY
 NAMES = {PreserveIntent: "preserve", ReleaseIntent: "release", ExtendIntent: "extend", DeleteIntent: "delete"}
 
-own = Request(value=PreserveValue.WHEN_FAILED, time=NOW - HOUR)
-never = Request(value=PreserveValue.FALSE, time=NOW - HOUR)
+own = PreserveRequest(value=PreserveValue.WHEN_FAILED, time=NOW - HOUR)
+never = PreserveRequest(value=PreserveValue.FALSE, time=NOW - HOUR)
 kept = Preservation(own=own, source=ASKED, expiry_time=LATER, since=NOW - HOUR, why="words")
 slot = Preservation(source=AUTO, expiry_time=LATER, since=NOW - HOUR)
 by_node = Preservation(last_seen_node_value="now", source=ASKED, expiry_time=LATER)
@@ -112,7 +112,7 @@ async def test_a_preservation(
 
 async def test_who_asked_and_since_when() -> None:
     after = await folded(Preservation(), ask, LATER)
-    assert after.own == Request(value=PreserveValue.NOW, time=NOW, requested_by="alice", lasts=2 * HOUR)
+    assert after.own == PreserveRequest(value=PreserveValue.NOW, time=NOW, requested_by="alice", lasts=2 * HOUR)
     assert after.since == NOW
     assert (await folded(kept, LATEST)).since == kept.since
 

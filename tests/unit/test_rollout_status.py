@@ -21,9 +21,9 @@ from resources.pool.rollout import RolloutState
 from resources.pool.state import Rollout
 from resources.reasons import next_step
 from starter.commands.rollout import pools
-from starter.commands.rollout_view import LineView, page, picture
+from starter.commands.rollout_view import RolloutLines, page, picture
 from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.sdk.pools.rollout_status import HELD, LOST, Look, Stand, counts, judge, numbers, unwell_of
+from starter.sdk.pools.rollout_status import HELD, LOST, RolloutLook, Stand, counts, judge, numbers, unwell_of
 from starter.sdk.results import MachineSummary
 
 NOW = datetime(2026, 3, 1, 3, 0, tzinfo=UTC)
@@ -56,12 +56,12 @@ def pool(found: PoolSummary | None, status: str = "RUNNING", **fields: Any) -> P
     return PoolDescription(PoolListed("p1", "prod", NOW, summary=found), status, **fields)
 
 
-def look(found: PoolSummary | None, *steps: Happening, **fields: Any) -> Look:
+def look(found: PoolSummary | None, *steps: Happening, **fields: Any) -> RolloutLook:
     """A look, with the story that goes with it."""
     state = RolloutState(pool="p1", cluster="prod", revision=3, steps=list(steps), **fields)
     story = RolloutListed("p1", "prod", 3, "Rolling", NOW - timedelta(hours=1), state=state)
     described = pool(found)
-    return Look(described, judge(described), RolloutDescription(story))
+    return RolloutLook(described, judge(described), RolloutDescription(story))
 
 
 def step(number: int) -> Happening:
@@ -168,7 +168,7 @@ def test_the_page_of_one_look_says_everything() -> None:
 
 
 def test_a_line_is_printed_when_it_is_news(capsys: pytest.CaptureFixture[str]) -> None:
-    view = LineView()
+    view = RolloutLines()
     first = look(summary("NewMachinesNotReady"), *(step(n) for n in range(13)))
     view.show(first, NOW)
     shown = capsys.readouterr().out.splitlines()
@@ -207,7 +207,7 @@ def test_the_machines_that_are_waited_for_are_named(capsys: pytest.CaptureFixtur
     ill = MachineSummary(name="p1-x-1", cluster="prod", created=NOW, phase="CrashLoopBackOff", reason="InvalidSpec")
     early = MachineSummary(name="p1-x-2", cluster="prod", created=NOW, phase="Pending")
     found = replace(look(summary()), unwell=(ill, early))
-    LineView().show(found, NOW)
+    RolloutLines().show(found, NOW)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "p1: p1-x-1 is CrashLoopBackOff: InvalidSpec",
         "p1: p1-x-2 is Pending",

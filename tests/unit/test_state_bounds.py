@@ -25,7 +25,7 @@ from resources.journal import Happening, Note
 from resources.machine.facts import NodeFacts
 from resources.machine.hooks import HookChange
 from resources.machine.manifest import HOOKS_MOST, HookKind
-from resources.machine.preservation import PreserveIntent, Request
+from resources.machine.preservation import PreserveIntent, PreserveRequest
 from resources.machine.state import (
     INTENTS_KEPT,
     JOURNAL_LENGTH,
@@ -94,7 +94,7 @@ async def test_a_machine_under_its_bound(text: str) -> None:
         parked=text,
     )
     s.hooks.added = [change] * (2 * HOOKS_MOST)
-    s.status.preserve.own = Request.of(PreserveIntent(requested_by=text, reason=text), NOW)
+    s.status.preserve.own = PreserveRequest.of(PreserveIntent(requested_by=text, reason=text), NOW)
     s.status.conditions = [Condition(type=text, reason=text, message=text, since=NOW)] * 10
     s = MachineState.model_validate_json(s.model_dump_json(by_alias=True))
     s.status = Status.model_validate({**s.status.model_dump(by_alias=True), "kept": [text] * 200, "left": [text] * 200})

@@ -12,10 +12,9 @@ from workflows.fleet.entity import FleetEntity, chunks
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
     from planners.words import some
-    from resources.fleet.member import Permit as Given
-    from resources.fleet.member import Released, Vm
+    from resources.fleet.member import Permit, Released, Vm
     from resources.fleet.membership import (
-        Permit,
+        PermitGranted,
         PreserveGrant,
         SlotTaken,
         StartMachinesInput,
@@ -90,7 +89,7 @@ def take_slots(f: FleetEntity, names: Sequence[str], reason: str) -> None:
 
 
 def permit(f: FleetEntity, names: Sequence[str], reason: str) -> None:
-    tell(f, names, f"permit {some(len(names))} to be Failed", permit=Permit(reason=reason))
+    tell(f, names, f"permit {some(len(names))} to be Failed", permit=PermitGranted(reason=reason))
 
 
 def template(f: FleetEntity, names: Sequence[str]) -> None:
@@ -158,9 +157,9 @@ def again(f: FleetEntity) -> None:
     if asked := [n for n in going if n not in unheard]:
         repair(f, asked, "")
     for by, why in ((PreservedBy.ASKED, "somebody asked for it"), (PreservedBy.AUTO, "a slot is free")):
-        if granted := [n for n, m in there.items() if m.kept is by and m.stays and not m.leaving]:
+        if granted := [n for n, m in there.items() if m.granted is by and m.stays and not m.leaving]:
             preserve(f, granted, by, why)
     if released := [n for n, m in there.items() if m.released is Released.TOLD and not m.leaving]:
         take_slots(f, released, "autoPreserveFailedMax was lowered")
-    if waiting := [n for n, m in there.items() if m.permit is Given.GRANTED and m.phase is Phase.UNKNOWN]:
+    if waiting := [n for n, m in there.items() if m.permit is Permit.GRANTED and m.phase is Phase.UNKNOWN]:
         permit(f, waiting, "")

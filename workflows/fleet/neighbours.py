@@ -14,7 +14,7 @@ from workflows.fleet.entity import FleetEntity
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from activities.temporal.pools import PoolActivities
-    from resources.machine_class.state import ClassRef, ClassReport, ReportInput, UpdateState
+    from resources.machine_class.state import ClassId, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 
 CLASS, REGISTER = "class", "register"
@@ -54,7 +54,7 @@ async def ask_class(f: FleetEntity) -> None:
     f.waits_for("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
     handle = workflow.start_activity_method(
         ClassActivities.ask_class,
-        ClassRef(cluster=s.cluster, name=name),
+        ClassId(cluster=s.cluster, name=name),
         task_queue=workflow_queue(s.queue_prefix),
         start_to_close_timeout=s.timings.call_timeout,
         heartbeat_timeout=s.timings.heartbeat,
@@ -80,12 +80,12 @@ def report(f: FleetEntity) -> None:
     said = f"{name} {generation}"
     if (s.class_told == said and s.classes == [name]) or CLASS in f.later or f.reporting:
         return
-    left = [ClassRef(cluster=s.cluster, name=c) for c in s.classes if c != name]
+    left = [ClassId(cluster=s.cluster, name=c) for c in s.classes if c != name]
     s.classes, f.reporting = list(dict.fromkeys([*s.classes, name])), True  # it may be known there from now on
     f.start(
         ClassActivities.report_to_class,
         ReportInput(
-            machine_class=ClassRef(cluster=s.cluster, name=name),
+            machine_class=ClassId(cluster=s.cluster, name=name),
             left=left,
             report=ClassReport(
                 user=f.owner.user,

@@ -13,7 +13,7 @@ from workflows.machine.entity import MachineEntity
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from resources.machine.state import ClassSnapshot
-    from resources.machine_class.state import ClassRef
+    from resources.machine_class.state import ClassId
     from resources.names import workflow_queue
 
 
@@ -25,7 +25,7 @@ async def ask(m: MachineEntity) -> None:
         m.waiting("ClassMissing", f"it was started without a class and asks MachineClass {name} of cluster {s.cluster}")
         handle = m.start(
             ClassActivities.ask_class,
-            ClassRef(cluster=s.cluster, name=name),
+            ClassId(cluster=s.cluster, name=name),
             queue=workflow_queue(s.queue_prefix),
             summary=f"ask class {name} for its spec",
             polls=True,

@@ -19,12 +19,12 @@ from workflows.machine.looks import look, take_node
 with workflow.unsafe.imports_passed_through():
     from planners.machine.claims import GONE, WELL, doubtful
     from planners.machine.health import Confirmation, Outcome, confirm, judge_joining
-    from planners.machine.membership import has_vm, keep_of
+    from planners.machine.membership import has_vm, wish_of
     from planners.waits import REASON
     from resources.calls.cloud import VmLook
     from resources.calls.cluster import NodeLook
     from resources.errors import PASSING
-    from resources.fleet.member import Keep
+    from resources.fleet.member import PreserveWish
     from resources.machine.facts import VmFacts
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import Deletion, Look, OperationState, OperationType
@@ -134,8 +134,8 @@ async def repair(m: MachineEntity) -> None:
     if intent is None or s.deletion is not None:
         return
     p = m.status.preserve
-    kept = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
-    if kept or keep_of(s) is Keep.ASKED:
+    preserved = p.expiry_time is not None or (p.granted is PreservedBy.AUTO and has_vm(s))
+    if preserved or wish_of(s) is PreserveWish.ASKED:
         m.note("RepairRefused", "it is preserved, or is to be, by now; its pool is told so")
         membership.tell(m, again=True)
     else:

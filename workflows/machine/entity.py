@@ -35,13 +35,13 @@ with workflow.unsafe.imports_passed_through():
         AppliedSpec,
         ClassSnapshot,
         Condition,
+        FailureStreak,
         LastOperation,
         MachineState,
         OperationState,
         OperationType,
         Phase,
         Status,
-        Trouble,
         WaitingFor,
     )
     from resources.names import cloud_queue, cluster_queue
@@ -50,7 +50,7 @@ IN_FLIGHT = {"CreatingVM", "HotUpdate", "PostStartUpdate", "NodeTemplate", "Read
 FINAL = ("creation", "health", "drain", "preserve")
 """Deadlines that end something for the machine; the others only say when to look at it or try again."""
 
-KEPT = ("preserve", "preserve-warning", "protect")
+PRESERVATION_TIMES = ("preserve", "preserve-warning", "protect")
 """Deadlines of preservation, for every wait of a machine that may be preserved."""
 
 CALLS_RENEW = "calls-renew"
@@ -209,7 +209,7 @@ class MachineEntity(Entity):
         """Counts failures of one kind in a row, since the first: each try in between says that it is in flight."""
         former = self.s.trouble
         if former is None or former.reason != reason:
-            self.s.trouble = Trouble(reason=reason, since=workflow.now())
+            self.s.trouble = FailureStreak(reason=reason, since=workflow.now())
         else:
             self.s.trouble = former.model_copy(update={"failures": former.failures + 1})
 
@@ -378,15 +378,15 @@ class MachineEntity(Entity):
         meanwhile."""
         while not (over() or any(map(self.due, names))):
             if not self.attend():
-                seen = self.attention()
-                await self.until(lambda seen=seen: over() or self.attention() != seen, *(names or (NEVER,)), *KEPT)  # type: ignore[misc]
+                seen, times = self.attention(), (*(names or (NEVER,)), *PRESERVATION_TIMES)
+                await self.until(lambda seen=seen: over() or self.attention() != seen, *times)  # type: ignore[misc]
 
     def attend(self) -> bool:
         """Whether preservation has changed something."""
         return False
 
     def attention(self) -> tuple[object, ...]:
-        """What `attend` goes by, besides the times of KEPT."""
+        """What `attend` goes by, besides PRESERVATION_TIMES."""
         return ()
 
     async def back_off(self, failure: Failure, unless: Callable[[], bool] = lambda: False, way_out: str = "") -> None:

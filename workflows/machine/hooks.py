@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.manifest import Hook, HookKind
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
 
-Wait = Callable[[Callable[[], bool]], Awaitable[None]]
+Waiter = Callable[[Callable[[], bool]], Awaitable[None]]
 """Waits until the condition holds; it may end earlier."""
 
 
@@ -37,7 +37,7 @@ def show(m: MachineEntity) -> None:
 # -- holding ----------------------------------------------------------------------------------------------------------
 
 
-async def hold(m: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Wait) -> bool:
+async def hold(m: MachineEntity, kind: HookKind, turn: Callable[[], None], wait: Waiter) -> bool:
     """Waits until no hook of the kind is left; returns whether one has held the machine. Without hooks it does nothing.
 
     `turn` is called after each piece of news: a deletion of a machine that Failed begins then. `wait` is the phase's

@@ -12,7 +12,7 @@ from temporalio.exceptions import ActivityError
 
 from workflows.calls import failure_of
 from workflows.entity import unheard
-from workflows.machine.entity import KEPT, MachineEntity, NodeCall, reason_of
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, NodeCall, reason_of
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.preserve import PreserveActivities
@@ -23,7 +23,7 @@ with workflow.unsafe.imports_passed_through():
         AskPool,
         Decision,
         End,
-        Observed,
+        ObservedMachine,
         Preserve,
         Protect,
         Recover,
@@ -35,7 +35,7 @@ with workflow.unsafe.imports_passed_through():
     )
     from resources.calls.cluster import PreserveInput
     from resources.machine.facts import NodeFacts
-    from resources.machine.preservation import Preservation, PreservedBy, PreserveValue, Request
+    from resources.machine.preservation import Preservation, PreservedBy, PreserveRequest, PreserveValue
     from resources.machine.state import Deletion, OperationState, OperationType, Phase
     from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, cluster_queue
 
@@ -64,7 +64,7 @@ def uncordons(m: MachineEntity) -> bool:
 
 def step(m: MachineEntity) -> bool:
     """Decides, and carries it out. Returns whether something has changed: then the caller asks again."""
-    _keep_node(m)
+    _tend_node(m)
     decision = _decide(m)
     match decision:
         case Preserve():
@@ -76,7 +76,7 @@ def step(m: MachineEntity) -> bool:
         case Protect():
             p = m.status.preserve
             p.node_due = True
-            _keep_node(m)
+            _tend_node(m)
         case Warn():
             m.status.preserve.warned = True
             m.note("PreservationEnds", decision.message)
@@ -106,9 +106,9 @@ def _decide(m: MachineEntity) -> Decision:
     return decide(observed)
 
 
-def _observed(m: MachineEntity) -> Observed:
+def _observed(m: MachineEntity) -> ObservedMachine:
     s, p = m.s, m.status.preserve
-    return Observed(
+    return ObservedMachine(
         named=f"{s.name} --cluster {s.cluster}",
         phase=m.status.phase,
         now=workflow.now(),
@@ -171,7 +171,7 @@ def _end(m: MachineEntity, decision: End) -> None:
         uncordon=p.uncordon,
         granted=PreservedBy.NOBODY if was else p.granted,  # a given slot is not for a machine that somebody asked for
     )
-    for name in KEPT:
+    for name in PRESERVATION_TIMES:
         m.deadlines.pop(name, None)
     if decision.terminate and m.s.deletion is None:
         m.s.deletion = Deletion(time=workflow.now(), reason=decision.message)
@@ -179,7 +179,7 @@ def _end(m: MachineEntity, decision: End) -> None:
         m.operation(OperationType.PRESERVE, OperationState.SUCCESSFUL, decision.message)
     m.note(decision.reason, decision.message)
     m.tell()
-    _keep_node(m)
+    _tend_node(m)
 
 
 def _recover(m: MachineEntity, decision: Recover) -> None:
@@ -226,7 +226,7 @@ def _stay(m: MachineEntity, decision: Stay | AskPool) -> None:
 # -- the Node ---------------------------------------------------------------------------------------------------------
 
 
-def _keep_node(m: MachineEntity) -> None:
+def _tend_node(m: MachineEntity) -> None:
     """Takes the answer of the call that is over, and begins the one that is due, without waiting for either."""
     p = m.status.preserve
     if m.due("protect"):
@@ -304,6 +304,8 @@ def _carry_over(m: MachineEntity, facts: NodeFacts) -> None:
     value = on_node(p.node_value, p.last)
     if value and (p.own is None or p.own.value != value):  # the Node's was stronger
         words = f"node {facts.name} is a new object without the annotation preserve={value}, which goes on to count"
-        p.own = Request(value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node")
+        p.own = PreserveRequest(
+            value=PreserveValue(value), time=workflow.now(), reason="by the annotation on its former Node"
+        )
         m.note("PreserveCarried", words)
         m.tell()

@@ -13,8 +13,8 @@ with workflow.unsafe.imports_passed_through():
         PreservationIntent,
         can_be_extended,
         has_effect,
-        kept_failed,
         preservation,
+        preserved_failed,
         refusal,
     )
     from planners.machine.preservation import moment
@@ -34,7 +34,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.machine.state import Phase
 
 
-class NotPreserved(Refusal):
+class NothingPreserved(Refusal):
     type = NOT_PRESERVED
 
 
@@ -89,7 +89,7 @@ class Preservable(MachineEntity):
     def _want(self, intent: PreserveIntent) -> str:
         s, p = self.s, self._change(intent)
         if intent.value == PreserveValue.FALSE:
-            then = "; it had Failed, so its VM is deleted" if kept_failed(self.s) else ""
+            then = "; it had Failed, so its VM is deleted" if preserved_failed(self.s) else ""
             return f"machine {s.name} is not preserved, also not by its pool{then}"
         if p.expiry_time is not None:
             return f"machine {s.name} is preserved already, until {moment(p.expiry_time)}"
@@ -108,7 +108,7 @@ class Preservable(MachineEntity):
     def _release(self, intent: ReleaseIntent) -> str:
         if not has_effect(self._change(intent)):
             return f"the request for machine {self.s.name} is withdrawn"
-        then = "; it had Failed, so its VM is deleted" if kept_failed(self.s) else ""
+        then = "; it had Failed, so its VM is deleted" if preserved_failed(self.s) else ""
         return f"machine {self.s.name} is released{then}"
 
     # -- extend -------------------------------------------------------------------------------------------------------
@@ -128,7 +128,7 @@ class Preservable(MachineEntity):
 
     def _no_release(self, intent: PreservationIntent) -> str:
         """Why nothing can be released or extended, of a type that tells programs so."""
-        return NotPreserved(self._no_change(intent))
+        return NothingPreserved(self._no_change(intent))
 
     def _no_extension(self, intent: ExtendIntent) -> str:
         return self._no_change(intent) if can_be_extended(self.s) else self._no_release(intent)

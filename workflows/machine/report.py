@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.machine.hot_update import compare
     from resources.cluster.accounts import Account, Announcement
     from resources.machine.state import ClassSnapshot
-    from resources.machine_class.state import ClassRef, ClassReport, ReportInput, UpdateState
+    from resources.machine_class.state import ClassId, ClassReport, ReportInput, UpdateState
     from resources.names import workflow_queue
 
 
@@ -60,12 +60,12 @@ def report(m: MachineEntity) -> None:
     announcement = _announcement(m, wanted)
     if now == s.reported and s.classes == [wanted.name] and announcement is None:
         return
-    left = [ClassRef(cluster=s.cluster, name=name) for name in s.classes if name != wanted.name]
+    left = [ClassId(cluster=s.cluster, name=name) for name in s.classes if name != wanted.name]
     s.classes, s.reported = [wanted.name], now
     handle = m.start(
         ClassActivities.report_to_class,
         ReportInput(
-            machine_class=ClassRef(cluster=s.cluster, name=wanted.name),
+            machine_class=ClassId(cluster=s.cluster, name=wanted.name),
             left=left,
             announcement=announcement,
             report=ClassReport(

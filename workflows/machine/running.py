@@ -5,7 +5,7 @@ from __future__ import annotations
 from temporalio import workflow
 
 from workflows.machine import claim, confirm, hot_update, membership, preserve, terminate
-from workflows.machine.entity import KEPT, MachineEntity
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity
 from workflows.machine.join import apply_template, join_again
 from workflows.machine.report import heard, report
 
@@ -163,7 +163,7 @@ async def _next(m: MachineEntity) -> None:
     seen = _what_counts(m)
     await m.until(
         lambda: _what_counts(m) != seen or hot_update.calls(m) or claim.calls(m) or preserve.calls(m) or m.renewal_due,
-        *("settle", "confirm", "update", "claim", *KEPT),
+        *("settle", "confirm", "update", "claim", *PRESERVATION_TIMES),
     )
     if m.s.deletion is None:
         await m.renew_if_due()

@@ -11,7 +11,7 @@ from temporalio.exceptions import ActivityError, FailureError
 from workflows.calls import Urgency, failure_of
 from workflows.entity import NEVER
 from workflows.machine import claim, hooks, hot_update, preserve
-from workflows.machine.entity import KEPT, MachineEntity, describe_failure
+from workflows.machine.entity import PRESERVATION_TIMES, MachineEntity, describe_failure
 from workflows.machine.report import class_news, report
 
 with workflow.unsafe.imports_passed_through():
@@ -100,7 +100,7 @@ async def _pass(m: MachineEntity, over: Callable[[], bool]) -> None:
             continue
         hot_update.keep_up(m)
         report(m)
-        await m.until(_or_class(m, over), "drain", "update", "claim", *KEPT)
+        await m.until(_or_class(m, over), "drain", "update", "claim", *PRESERVATION_TIMES)
 
 
 def _or_class(m: MachineEntity, over: Callable[[], bool]) -> Callable[[], bool]:

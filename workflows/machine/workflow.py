@@ -42,7 +42,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.clouds import provider_key
     from resources.cluster.news import AccountNews, Reachability
     from resources.errors import NAME_TAKEN
-    from resources.fleet.membership import Permit, TemplateNews
+    from resources.fleet.membership import PermitGranted, TemplateNews
     from resources.machine.facts import NodeFacts, VmFacts
     from resources.machine.hooks import HookIntent
     from resources.machine.intents import AdoptIntent, DeleteIntent, RecreateIntent
@@ -262,7 +262,7 @@ class MachineWorkflow(Preservable):
     # -- from its pool ------------------------------------------------------------------------------------------------
 
     @workflow.signal
-    def permit(self, permit: Permit) -> None:
+    def permit(self, permit: PermitGranted) -> None:
         """The machine may be Failed for its health, if one more fresh look finds it ill."""
         self.s.messages += 1
         membership.permitted(self, permit.reason)

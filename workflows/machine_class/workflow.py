@@ -29,19 +29,19 @@ with workflow.unsafe.imports_passed_through():
         CHANGES_KEPT,
         TROUBLES_KEPT,
         ClassChange,
+        ClassId,
         ClassIntent,
         ClassNews,
         ClassPreview,
         ClassProgress,
         ClassQuestion,
-        ClassRef,
         ClassReport,
         ClassState,
         TellUsersInput,
         TellUsersOutput,
-        Trouble,
         UpdateState,
         User,
+        UserTrouble,
         concurrency_of,
         user_words,
         users_words,
@@ -100,7 +100,7 @@ class MachineClassWorkflow(Entity):
             return
         handle = workflow.start_activity_method(
             ClassActivities.find_users,
-            ClassRef(cluster=s.cluster, name=s.name),
+            ClassId(cluster=s.cluster, name=s.name),
             task_queue=workflow_queue(s.queue_prefix),
             start_to_close_timeout=s.timings.call_timeout,
             heartbeat_timeout=s.timings.heartbeat,
@@ -205,7 +205,7 @@ class MachineClassWorkflow(Entity):
             return
         message = shorten(report.message, MESSAGE_LENGTH, placeholder=" …")
         if report.user in troubles or len(troubles) < TROUBLES_KEPT:
-            troubles[report.user] = Trouble(message=message, next_try=report.next_try)
+            troubles[report.user] = UserTrouble(message=message, next_try=report.next_try)
         if (former.state, former.reason) != (report.state, report.reason):
             self.note("UserFailed", f"{user_words(report.user)}, generation {report.generation}: {message}")
 

@@ -15,11 +15,9 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.marks import MarkActivities
-    from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots
+    from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Step, TakeSlots
     from planners.words import some
-    from resources.fleet.member import Keep as Wish
-    from resources.fleet.member import Member, Released, Vm, priority_of
-    from resources.fleet.member import Permit as Given
+    from resources.fleet.member import Member, Permit, PreserveWish, Released, Vm, priority_of
     from resources.fleet.membership import MarkNodesInput
     from resources.names import cluster_queue
     from resources.pool.state import Revision
@@ -36,14 +34,14 @@ def carry_out(p: PoolEntity, step: Step) -> None:
             _create(p, count, revision)
         case Delete():
             _delete(p, step)
-        case Keep(names=names, by=by, message=message):
-            _change(p, names, kept=by)
+        case GrantPreservation(names=names, by=by, message=message):
+            _change(p, names, granted=by)
             members.preserve(p, names, by, message)
         case TakeSlots(names=names, message=message):
             _change(p, names, released=Released.TOLD)
             members.take_slots(p, names, message)
-        case Grant(names=names, message=message):
-            _change(p, names, permit=Given.GRANTED)
+        case GrantPermit(names=names, message=message):
+            _change(p, names, permit=Permit.GRANTED)
             members.permit(p, names, message)
         case MarkNodes(names=names, on=on):
             _change(p, names, node_marked=on, marks_due=True)
@@ -92,12 +90,12 @@ def _delete(p: PoolEntity, step: Delete) -> None:
     """Deletes machines. One without a VM has no reason to refuse; one that has said nothing of preservation knows no
     repair, because it began with an older worker."""
     asked = {n: p.s.members[n] for n in step.names if step.repair}
-    may_refuse = [n for n, m in asked.items() if m.vm is Vm.LIVES and m.keep is not Wish.UNDECIDED]
+    may_refuse = [n for n, m in asked.items() if m.vm is Vm.LIVES and m.keep is not PreserveWish.UNDECIDED]
     must_go = [n for n in step.names if n not in may_refuse]
     _change(p, step.names, deleting=True)
     _change(p, may_refuse, repair=True)
     if step.permitted:
-        _change(p, step.names, permit=Given.GRANTED)
+        _change(p, step.names, permit=Permit.GRANTED)
     if must_go:
         members.delete(p, must_go, step.message)
     if may_refuse:

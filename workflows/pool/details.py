@@ -7,7 +7,7 @@ from collections import Counter
 from temporalio import workflow
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool.keep import kept, slots
+    from planners.pool.preservation import slots, staying_failed
     from planners.pool.repair import in_flight
     from planners.pool.view import View
     from planners.words import named
@@ -59,7 +59,7 @@ def _facts(s: PoolState, view: View) -> list[str]:
         )
     for (revision, phase), n in sorted(Counter((m.revision, str(m.phase)) for m in s.members.values()).items()):
         facts.append(f"Revision {revision}, {phase}: {n}")
-    if staying := kept(view):
+    if staying := staying_failed(view):
         facts.append(
             f"Failed and kept for a look: {named(sorted(staying))}; {len(slots(staying))} of "
             f"{s.spec.auto_preserve_failed_max} slots (autoPreserveFailedMax) in use"

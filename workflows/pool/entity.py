@@ -12,7 +12,7 @@ from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine.hot_update import HASH_VERSION
-    from planners.pool.plan import Observed, complete
+    from planners.pool.plan import ObservedPool, complete
     from planners.pool.steps import HELD, STOPPED
     from planners.pool.view import View
     from resources import attributes as at
@@ -78,9 +78,9 @@ class PoolEntity(FleetEntity):
         spec = self.s.spec
         return spec.model_copy(update={"paused": True}) if self.s.paused and not spec.paused else spec
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedPool:
         s = self.s
-        return Observed(
+        return ObservedPool(
             members=s.members,
             revision=s.revision,
             rollout=s.rollout,

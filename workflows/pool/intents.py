@@ -13,7 +13,7 @@ from workflows.pool.revise import go_back, take_spec, want
 
 with workflow.unsafe.imports_passed_through():
     from planners.pool import pace, progress
-    from planners.pool.keep import changed
+    from planners.pool.preservation import changed
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo
     from planners.words import named, some

@@ -20,8 +20,8 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.view import View
     from resources.journal import Happening
     from resources.names import rollout_id, workflow_queue
-    from resources.pool.rollout import Outcome, RolloutEnd, RolloutNews, RolloutState
-    from resources.pool.state import Gate, PoolState, RolloutCounts, Story
+    from resources.pool.rollout import RolloutEnd, RolloutNews, RolloutOutcome, RolloutState
+    from resources.pool.state import Gate, PoolState, RolloutCounts, RolloutStory
 
 UNTOLD_KEPT = 100
 STORIES = "stories"
@@ -32,7 +32,7 @@ def follow(p: PoolEntity, steps: Sequence[Step]) -> None:
     s, now, view = p.s, workflow.now(), p.view()
     if s.rollout is not None and s.story < s.revision and not s.deleted:
         s.story = s.revision
-        s.stories[s.revision] = Story()
+        s.stories[s.revision] = RolloutStory()
     _begin_all(p)
     for counter, story in list(s.stories.items()):
         if story.outcome:
@@ -92,28 +92,28 @@ def _not_begun(p: PoolEntity, counter: int) -> None:
     p.later.add(STORIES)
 
 
-def _ended(p: PoolEntity, counter: int, story: Story, view: View) -> Story:
+def _ended(p: PoolEntity, counter: int, story: RolloutStory, view: View) -> RolloutStory:
     s = p.s
     if counter != s.revision:
         if story.undone:
-            outcome, message = Outcome.UNDONE, f"revision {s.revision} goes back to a former one"
+            outcome, message = RolloutOutcome.UNDONE, f"revision {s.revision} goes back to a former one"
             p.note("RolloutUndone", f"rollout of revision {counter}: {message}")
         else:
-            outcome, message = Outcome.SUPERSEDED, f"revision {s.revision} came before it was complete"
+            outcome, message = RolloutOutcome.SUPERSEDED, f"revision {s.revision} came before it was complete"
             p.note("RolloutSuperseded", f"rollout of revision {counter}: {message}")
     elif s.deleted:
-        outcome, message = Outcome.FAILED, "the pool is deleted"
+        outcome, message = RolloutOutcome.FAILED, "the pool is deleted"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     elif not complete(view):
         return story
     elif not view.limits.replicas:
-        outcome, message = Outcome.FAILED, "the pool has no machines any more"
+        outcome, message = RolloutOutcome.FAILED, "the pool has no machines any more"
         p.note("RolloutFailed", f"rollout of revision {counter}: {message}")
     else:
         counts = story.counts
         most = "all" if counts.available == counts.updated else counts.available
         words = f"{counts.updated} of {counts.replicas} machines are of it, {most} available"
-        outcome, message = Outcome.COMPLETE, words
+        outcome, message = RolloutOutcome.COMPLETE, words
         p.note("RolloutComplete", f"rollout of revision {counter}: {message}")
     workflow.metric_meter().create_counter("hostler_rollouts", "Rollouts that have ended, by outcome").add(
         1, {"outcome": str(outcome), "cluster": s.cluster, "pool": s.name}
@@ -139,7 +139,7 @@ def tell(p: PoolEntity, view: View) -> None:
                 _send(p, counter, "news", news)
 
 
-def _news(p: PoolEntity, story: Story, view: View) -> RolloutNews:
+def _news(p: PoolEntity, story: RolloutStory, view: View) -> RolloutNews:
     s = p.s
     gate = Gate.PAUSED if view.spec.paused else s.rollout.gate if s.rollout else Gate.OPEN
     return RolloutNews(
@@ -156,9 +156,9 @@ def _but_time(news: RolloutNews) -> RolloutNews:
     return news.model_copy(update={"time": None, "steps": []})
 
 
-def _end(story: Story) -> RolloutEnd:
+def _end(story: RolloutStory) -> RolloutEnd:
     return RolloutEnd(
-        outcome=Outcome(story.outcome),
+        outcome=RolloutOutcome(story.outcome),
         message=story.message,
         counts=story.counts,
         steps=story.untold,
@@ -181,7 +181,7 @@ def end_former(p: PoolEntity, revisions: Sequence[int]) -> None:
     """Ends rollouts of a former workflow of this pool, which nobody follows any longer."""
     words = "the pool's former workflow was ended from outside"
     for counter in revisions:
-        _send(p, counter, "end", RolloutEnd(outcome=Outcome.FAILED, message=words, time=workflow.now()))
+        _send(p, counter, "end", RolloutEnd(outcome=RolloutOutcome.FAILED, message=words, time=workflow.now()))
 
 
 def _send(p: PoolEntity, counter: int, name: str, message: RolloutNews | RolloutEnd) -> None:

@@ -14,10 +14,10 @@ from workflows.pool.revise import but_class
 with workflow.unsafe.imports_passed_through():
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
     from planners.pool import template as hot
-    from planners.pool.keep import changed, kept, slots
     from planners.pool.order import preserved
     from planners.pool.pace import of
-    from planners.pool.plan import Observed, complete
+    from planners.pool.plan import ObservedPool, complete
+    from planners.pool.preservation import changed, slots, staying_failed
     from planners.pool.rehearsal import LONGEST
     from planners.pool.rehearsal import rehearse as rehearsed
     from planners.pool.repair import in_flight
@@ -52,8 +52,8 @@ def summary(s: PoolState, view: View) -> PoolSummary:
         available=len(view.available),
         unhealthy=sum(1 for m in view.active.values() if m.phase in (Phase.UNKNOWN, Phase.FAILED)),
         preserved=len(staying),
-        preserved_auto=sum(1 for m in staying if PreservedBy.AUTO in (m.kept, m.preserved_by)),
-        slots_used=len(slots(kept(view))),
+        preserved_auto=sum(1 for m in staying if PreservedBy.AUTO in (m.granted, m.preserved_by)),
+        slots_used=len(slots(staying_failed(view))),
         slots=s.spec.auto_preserve_failed_max,
         leaving=sum(1 for m in members.values() if m.leaving and m.vm is not Vm.GONE),
         repairs=len(in_flight(view)),
@@ -102,8 +102,8 @@ def rehearse(s: PoolState, question: PoolQuestion, now: datetime, hashing: int =
     for name in question.remove:
         members[name] = members[name]._replace(marked=now, removed=True)
     revision = revised.revisions[-1].counter if revised.revisions else 0
-    members, *_ = changed(View(Observed(members, revision), spec, now), s.spec.auto_preserve_failed_max)
-    observed = Observed(
+    members, *_ = changed(View(ObservedPool(members, revision), spec, now), s.spec.auto_preserve_failed_max)
+    observed = ObservedPool(
         members=members,
         revision=revision,
         rollout=s.rollout if not rolls else None,

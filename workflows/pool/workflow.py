@@ -22,7 +22,7 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool import hearing, pace
     from planners.words import some
     from resources.cluster.news import ClusterNews
-    from resources.fleet.member import Keep
+    from resources.fleet.member import PreserveWish
     from resources.fleet.membership import MemberReport, MembersFound
     from resources.intents import Answer, Intent
     from resources.machine.intents import DeleteIntent
@@ -114,7 +114,7 @@ class MachineDeploymentWorkflow(PoolEntity):
             )
         s.members[report.machine] = heard
         if member.repair and not heard.deleting:
-            preserved = heard.keep is Keep.ASKED or heard.preserved_until is not None
+            preserved = heard.keep is PreserveWish.ASKED or heard.preserved_until is not None
             words = "to be preserved by now" if preserved else f"{heard.phase} again"
             self.note("RepairRefused", f"machine {report.machine} is {words}, and is not deleted")
         if s.lost.pop(report.machine, None) is not None:

@@ -52,7 +52,7 @@ class Caller:
     arn: str
 
 
-class Authenticator:
+class Ec2Authenticator:
     def __init__(self, world: World) -> None:
         self._world = world
         own = {world.account_id: world.access_keys}

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from simulator.clouds.ec2.attachments import Attachments
-from simulator.clouds.ec2.auth import AccessKey, Authenticator, Session
+from simulator.clouds.ec2.auth import AccessKey, Ec2Authenticator, Session
 from simulator.clouds.ec2.context import Context
 from simulator.clouds.ec2.identifiers import INSTANCE, find_one, kind_of
 from simulator.clouds.ec2.images import Images
@@ -40,7 +40,7 @@ KILLED = "Server.InternalError: Server.InternalError: Internal error on launch o
 
 
 @dataclass(frozen=True)
-class Vm:
+class Ec2Vm:
     """An instance as its hypervisor knows it: the truth, without any lag."""
 
     instance_id: str
@@ -62,7 +62,7 @@ class Vm:
         return f"aws:///{self.region}/{self.instance_id}"
 
 
-class Cloud:
+class Ec2Cloud:
     """All state of the simulated accounts; what lies behind the API covers all of them.
 
     Every method belongs to the event loop that serves it; nothing is locked.
@@ -84,7 +84,7 @@ class Cloud:
         self.world = world or World()
         self._wake = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._subscribers: list[Callable[[Vm], None]] = []
+        self._subscribers: list[Callable[[Ec2Vm], None]] = []
         self.settings = Context(frame, self.world, boot_delay, terminate_delay, terminated_visible, self._wake.set)
         """Its delays may be changed at any time; they count for the next change of a state."""
         self._tags = Tags(self.settings, self._exists)
@@ -93,7 +93,7 @@ class Cloud:
         self._instances = Instances(self.settings, self._network, self._volumes, self._tags)
         self._instances.changed = self._notify
         self._launcher = Launcher(self.settings, self._instances, self._network, self._volumes, self._tags)
-        self.authenticator = Authenticator(self.world)
+        self.authenticator = Ec2Authenticator(self.world)
         self.operations = self._operations()
 
     def _operations(self) -> Mapping[str, Callable[[Params], Row]]:
@@ -180,13 +180,13 @@ class Cloud:
 
     # ------------------------------------------------------------------------------------- behind the curtain
 
-    def subscribe(self, callback: Callable[[Vm], None]) -> None:
+    def subscribe(self, callback: Callable[[Ec2Vm], None]) -> None:
         """Calls back at each change of an instance's state, and at once for every living instance."""
         self._subscribers.append(callback)
         for vm in self.instances():
             self._call(callback, vm)
 
-    def instances(self, include_terminated: bool = False) -> list[Vm]:
+    def instances(self, include_terminated: bool = False) -> list[Ec2Vm]:
         self.settle()
         every = self._instances.records.values()
         return [self._vm(i) for i in every if include_terminated or i.state != "terminated"]
@@ -246,15 +246,15 @@ class Cloud:
             self._call(callback, vm)
 
     @staticmethod
-    def _call(callback: Callable[[Vm], None], vm: Vm) -> None:
+    def _call(callback: Callable[[Ec2Vm], None], vm: Ec2Vm) -> None:
         try:
             callback(vm)
         except Exception:  # a listener's mistake must not turn into a failed call of somebody else
             log.exception("a subscriber failed on %s (%s)", vm.instance_id, vm.state)
 
-    def _vm(self, instance: Instance) -> Vm:
+    def _vm(self, instance: Instance) -> Ec2Vm:
         tags = dict(self._tags.of(instance.id))
-        return Vm(
+        return Ec2Vm(
             instance_id=instance.id,
             name=tags.get("Name", ""),
             state=instance.state,

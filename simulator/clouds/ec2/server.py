@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from simulator.clouds.ec2 import sts
 from simulator.clouds.ec2.auth import claimed_key
-from simulator.clouds.ec2.cloud import Cloud
+from simulator.clouds.ec2.cloud import Ec2Cloud
 from simulator.clouds.ec2.errors import Ec2Error
 from simulator.clouds.ec2.fields import MUTATING, check_action, check_fields
 from simulator.clouds.ec2.wire import Params, Row, answer, decode, error_answer
@@ -71,7 +71,7 @@ class _Impair(_Verb):
     impaired: bool
 
 
-class Ec2(Cloud):
+class Ec2(Ec2Cloud):
     """The simulated EC2: `app` is its HTTP side, the rest (see `Cloud`) is for tests and the hypervisor."""
 
     def __init__(

@@ -10,7 +10,7 @@ import secrets
 from typing import Any
 from xml.sax.saxutils import escape
 
-from simulator.clouds.ec2.auth import Authenticator, Caller, Session, assumed
+from simulator.clouds.ec2.auth import Caller, Ec2Authenticator, Session, assumed
 from simulator.clouds.ec2.errors import Ec2Error
 from simulator.clouds.ec2.wire import encode, model
 
@@ -24,7 +24,9 @@ _CODES = {"AuthFailure": ("InvalidClientTokenId", 403), "RequestExpired": ("Expi
 """What EC2 says of credentials, in STS's words (STS API reference, *Common errors*)."""
 
 
-def answer(action: str, form: dict[str, str], caller: Caller | None, authenticator: Authenticator, request: str) -> str:
+def answer(
+    action: str, form: dict[str, str], caller: Caller | None, authenticator: Ec2Authenticator, request: str
+) -> str:
     """The XML answer. `caller` is None for an unsigned request."""
     for name in REQUIRED[action]:
         if not form.get(name):

@@ -16,11 +16,11 @@ from simulator.clouds.ec2.listing import describe
 from simulator.clouds.ec2.wire import Params, Row
 
 
-class Resource(Protocol):
+class TaggedResource(Protocol):
     id: str
 
 
-T = TypeVar("T", bound=Resource)
+T = TypeVar("T", bound=TaggedResource)
 
 MAX_TAGS = 50
 MAX_KEY, MAX_VALUE = 128, 256

@@ -19,7 +19,7 @@ from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
 from starter.sdk.starts import start_class
 
-KIND = "machineclass"
+CLASS_KIND = "machineclass"
 
 
 @dataclass
@@ -135,7 +135,7 @@ class ClassPlanner:
         if state is not None:
             plan.snapshot = state.machine_class
         verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
-        return Applied(KIND, plan.name, verb, sent.message.removeprefix(verb).lstrip("; "))
+        return Applied(CLASS_KIND, plan.name, verb, sent.message.removeprefix(verb).lstrip("; "))
 
     async def _start(self, plan: ClassPlan) -> Applied:
         assert plan.manifest is not None
@@ -157,7 +157,7 @@ class ClassPlanner:
             timings=here.settings.timings,
         )
         await start_class(here.temporal, state)
-        return Applied(KIND, plan.name, Verb.CREATED)
+        return Applied(CLASS_KIND, plan.name, Verb.CREATED)
 
 
 def same_content(a: ClassSnapshot, b: ClassSnapshot) -> bool:

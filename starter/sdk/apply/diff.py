@@ -19,8 +19,8 @@ from resources.machine_class.state import ClassPreview, is_pool, users_words
 from resources.pool.intents import Rehearsal
 from resources.pool.manifest import MachineDeploymentSpec
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
-from starter.sdk.apply.plan import Plan, Step
-from starter.sdk.apply.pools import KIND, PoolPlan
+from starter.sdk.apply.plan import ApplyPlan, ApplyStep
+from starter.sdk.apply.pools import POOL_KIND, PoolPlan
 from starter.sdk.classes import SOME
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import HostlerError
@@ -56,7 +56,7 @@ class FieldChange:
 
 
 @dataclass(frozen=True)
-class Difference:
+class ManifestDiff:
     """One manifest that differs from what is there."""
 
     kind: str
@@ -80,12 +80,12 @@ class Difference:
         return found + [f"  {line}" for line in self.more]
 
 
-async def differences(client: HostlerClient, plan: Plan) -> list[Difference]:
+async def differences(client: HostlerClient, plan: ApplyPlan) -> list[ManifestDiff]:
     """The differences of a plan, in the order in which it would be carried out; what is unchanged is left out."""
     return [await _of(client, step) for step in plan.steps if step.verb is not Verb.UNCHANGED]
 
 
-async def _of(client: HostlerClient, step: Step) -> Difference:
+async def _of(client: HostlerClient, step: ApplyStep) -> ManifestDiff:
     of = step.machine_class
     if step.kind == "machineclass" and of is not None:
         return _of_class(step, of)
@@ -94,12 +94,12 @@ async def _of(client: HostlerClient, step: Step) -> Difference:
     if step.former is not None and step.wanted is not None and of is not None:
         return await _of_machine(client, step, step.former, step.wanted, of)
     note = "its values, which are not shown" if step.kind == "secret" and step.verb is Verb.CONFIGURED else step.note
-    return Difference(step.kind, step.name, step.verb, note=note)
+    return ManifestDiff(step.kind, step.name, step.verb, note=note)
 
 
-def _of_class(step: Step, of: ClassPlan) -> Difference:
+def _of_class(step: ApplyStep, of: ClassPlan) -> ManifestDiff:
     if of.state is None or of.manifest is None:
-        return Difference(step.kind, step.name, step.verb, note=step.note)
+        return ManifestDiff(step.kind, step.name, step.verb, note=step.note)
     meta, refusals = of.manifest.metadata, tuple(of.refused)
     fields = list(class_changes(of.state.machine_class, of.snapshot, of.preview, of.no_answer))
     before = {"labels": of.state.labels, "annotations": of.state.annotations}
@@ -111,12 +111,12 @@ def _of_class(step: Step, of: ClassPlan) -> Difference:
         fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""
     more = tuple(str(pool) for pool in step.pools)
-    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, machines, note, more)
+    return ManifestDiff(step.kind, step.name, step.verb, tuple(fields), refusals, machines, note, more)
 
 
 async def _of_machine(
-    client: HostlerClient, step: Step, former: MachineState, wanted: Machine, of: ClassPlan
-) -> Difference:
+    client: HostlerClient, step: ApplyStep, former: MachineState, wanted: Machine, of: ClassPlan
+) -> ManifestDiff:
     meta = wanted.metadata
     before = {"spec": _plain(former.spec), "metadata": {"labels": former.labels, "annotations": former.annotations}}
     after = {
@@ -130,10 +130,10 @@ async def _of_machine(
         preview, why_not = await _preview(client, of, has)
         fields += class_changes(has, of.snapshot, preview, why_not)
         refusals = tuple(preview.refused) if preview else ()
-    return Difference(step.kind, step.name, step.verb, tuple(fields), refusals, note=step.note)
+    return ManifestDiff(step.kind, step.name, step.verb, tuple(fields), refusals, note=step.note)
 
 
-async def _of_pool(client: HostlerClient, plan: PoolPlan) -> Difference:
+async def _of_pool(client: HostlerClient, plan: PoolPlan) -> ManifestDiff:
     former, meta, of = plan.state, plan.manifest.metadata, plan.of
     assert former is not None
     fields = [FieldChange(*c, _pool_effect(c[0])) for c in changes(_plain(former.spec), _plain(plan.spec))]
@@ -153,7 +153,7 @@ async def _of_pool(client: HostlerClient, plan: PoolPlan) -> Difference:
             for c in class_changes(has, of.snapshot, preview, why_not)
         ]
     refusals, more = await _rehearsed(client, plan)
-    return Difference(KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
+    return ManifestDiff(POOL_KIND, plan.name, plan.verb, tuple(fields), refusals, more=more, note=plan.note)
 
 
 async def _rehearsed(client: HostlerClient, plan: PoolPlan) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,10 +18,10 @@ from resources.manifests import Loaded, MachineClass, Secret
 from resources.pool.manifest import MachineDeployment
 from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, ClassPlanner, own_annotations, same_content
-from starter.sdk.apply.pools import KIND as POOL_KIND
-from starter.sdk.apply.pools import PoolPlan, PoolPlanner, PoolTouched
+from starter.sdk.apply.pools import POOL_KIND, PoolPlan, PoolPlanner, PoolTouched
 from starter.sdk.classes import Classes
 from starter.sdk.clusters import Clusters
+from starter.sdk.entity import EntityKey
 from starter.sdk.errors import HostlerError, Refused, translated
 from starter.sdk.machines.shelf import Machines
 from starter.sdk.pools.shelf import Pools
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Step:
+class ApplyStep:
     """One manifest and what will be done with it; `run` does it and answers with what was done."""
 
     kind: str
@@ -58,17 +58,17 @@ class Step:
 
 
 @dataclass
-class Plan:
+class ApplyPlan:
     """Steps in the order in which they are done: Secrets, clusters, classes, pools, machines."""
 
-    secrets: list[Step] = field(default_factory=list)
-    clusters: list[Step] = field(default_factory=list)
-    classes: list[Step] = field(default_factory=list)
-    pools: list[Step] = field(default_factory=list)
-    machines: list[Step] = field(default_factory=list)
+    secrets: list[ApplyStep] = field(default_factory=list)
+    clusters: list[ApplyStep] = field(default_factory=list)
+    classes: list[ApplyStep] = field(default_factory=list)
+    pools: list[ApplyStep] = field(default_factory=list)
+    machines: list[ApplyStep] = field(default_factory=list)
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[ApplyStep]:
         return [*self.secrets, *self.clusters, *self.classes, *self.pools, *self.machines]
 
     async def execute(self) -> AsyncIterator[Applied]:
@@ -96,7 +96,7 @@ class Plan:
             raise Refused("\n".join(every))
 
 
-async def _side_by_side(steps: Sequence[Step], failures: list[str]) -> AsyncIterator[Applied]:
+async def _side_by_side(steps: Sequence[ApplyStep], failures: list[str]) -> AsyncIterator[Applied]:
     async with parallel.under_way(partial(_run, step) for step in steps) as tasks:
         for task in tasks:
             try:
@@ -105,13 +105,9 @@ async def _side_by_side(steps: Sequence[Step], failures: list[str]) -> AsyncIter
                 failures.append(str(e))
 
 
-async def _run(step: Step) -> Applied:
+async def _run(step: ApplyStep) -> Applied:
     with translated():
         return step.told() if step.run is None else await step.run()
-
-
-Key = tuple[str, str]
-"""Cluster and name."""
 
 
 class Planner:
@@ -128,7 +124,7 @@ class Planner:
         self._classes = ClassPlanner(classes, machines, pools)
         self._pools = PoolPlanner(pools)
 
-    async def plan(self, loaded: Loaded) -> Plan:
+    async def plan(self, loaded: Loaded) -> ApplyPlan:
         """Makes the plan. Raises Refused with everything that is wrong, one line each."""
         machines = {(self._cluster_of(m), m.metadata.name): m for m in loaded.machines}
         pools = {(self._cluster_of(p), p.metadata.name): p for p in loaded.pools}
@@ -136,7 +132,7 @@ class Planner:
         self._no_twins(loaded)
         clusters = {cluster for cluster, _ in (*machines, *pools, *manifests)}
         self._known(clusters)
-        plan = Plan(secrets=await self._plan_secrets(loaded.secrets))
+        plan = ApplyPlan(secrets=await self._plan_secrets(loaded.secrets))
         named = {(cluster, m.spec.class_.name) for (cluster, _), m in machines.items()}
         named |= {(cluster, p.spec.template.spec.class_.name) for (cluster, _), p in pools.items()}
         await gather(partial(self._classes.add, *key, manifests.get(key)) for key in sorted(named | set(manifests)))
@@ -167,7 +163,7 @@ class Planner:
 
     # -- secrets ------------------------------------------------------------------------------------------------------
 
-    async def _plan_secrets(self, secrets: Sequence[Secret]) -> list[Step]:
+    async def _plan_secrets(self, secrets: Sequence[Secret]) -> list[ApplyStep]:
         if not secrets:
             return []
         from starter.sdk.apply.sources import open_source  # the Kubernetes client takes a second to import
@@ -175,37 +171,37 @@ class Planner:
         async with open_source(self._settings) as source:
             return [await self._secret_step(source, s) for s in secrets]
 
-    async def _secret_step(self, source: SecretSource, secret: Secret) -> Step:
+    async def _secret_step(self, source: SecretSource, secret: Secret) -> ApplyStep:
         from starter.sdk.apply.sources import open_source
 
         verb = await source.compare(secret)
-        step = Step("secret", secret.metadata.name, verb)
+        step = ApplyStep("secret", secret.metadata.name, verb)
 
         async def run() -> Applied:
             async with open_source(self._settings) as opened:
                 return step.told(verb=await opened.write(secret))
 
-        return step if verb is Verb.UNCHANGED else Step(step.kind, step.name, verb, run=run)
+        return step if verb is Verb.UNCHANGED else ApplyStep(step.kind, step.name, verb, run=run)
 
     # -- the cluster --------------------------------------------------------------------------------------------------
 
-    async def _cluster_step(self, name: str) -> Step:
+    async def _cluster_step(self, name: str) -> ApplyStep:
         running = await self._clusters.is_watched(name)
 
         async def run() -> Applied:
             await start_cluster(self._connection.temporal, self._settings, name)
             return Applied("cluster", name, Verb.CREATED)
 
-        return Step("cluster", name, Verb.UNCHANGED if running else Verb.CREATED, run=None if running else run)
+        return ApplyStep("cluster", name, Verb.UNCHANGED if running else Verb.CREATED, run=None if running else run)
 
     # -- classes ------------------------------------------------------------------------------------------------------
 
-    async def _class_step(self, plan: ClassPlan, pools: Mapping[Key, MachineDeployment]) -> Step:
+    async def _class_step(self, plan: ClassPlan, pools: Mapping[EntityKey, MachineDeployment]) -> ApplyStep:
         run = None if plan.verb is Verb.UNCHANGED else partial(self._classes.carry_out, plan)
         touched = tuple(await self._pools.touched(plan, pools))
-        return Step("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
+        return ApplyStep("machineclass", plan.name, plan.verb, run=run, machine_class=plan, pools=touched)
 
-    def _class_of(self, key: Key, manifest: Machine, state: MachineState | None) -> ClassPlan:
+    def _class_of(self, key: EntityKey, manifest: Machine, state: MachineState | None) -> ClassPlan:
         """The class of a machine. Raises Refused where nothing is known of the class, except by the machine itself."""
         name = manifest.spec.class_.name
         found = self._classes.plans.get((key[0], name))
@@ -217,7 +213,7 @@ class Planner:
 
     # -- pools --------------------------------------------------------------------------------------------------------
 
-    async def _pool_step(self, key: Key, manifest: MachineDeployment) -> Step:
+    async def _pool_step(self, key: EntityKey, manifest: MachineDeployment) -> ApplyStep:
         """The step of a pool. Raises Refused in the pool's name."""
         cluster, name = key
         of = self._classes.plans.get((cluster, manifest.spec.template.spec.class_.name))
@@ -226,11 +222,11 @@ class Planner:
         except Refused as e:
             raise Refused(f"pool {name}: {e}") from None
         run = partial(self._pools.carry_out, plan) if plan.told else None
-        return Step(POOL_KIND, name, plan.verb, plan.note, run, plan.of, pool=plan)
+        return ApplyStep(POOL_KIND, name, plan.verb, plan.note, run, plan.of, pool=plan)
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
-    async def machine(self, key: Key, manifest: Machine) -> Step:
+    async def machine(self, key: EntityKey, manifest: Machine) -> ApplyStep:
         """The step of a machine. Raises Refused in the machine's name."""
         cluster, name = key
         try:
@@ -247,7 +243,7 @@ class Planner:
         except Refused as e:
             raise Refused(f"machine {name}: {e}") from None
 
-    def _start_step(self, key: Key, manifest: Machine, former: Life | None) -> Step:
+    def _start_step(self, key: EntityKey, manifest: Machine, former: Life | None) -> ApplyStep:
         cluster, name = key
         of = self._class_of(key, manifest, None)
         note = _of_former(name, former) if former is not None and former.closed is not None else ""
@@ -279,12 +275,12 @@ class Planner:
                 return await _run(step)
             return Applied("machine", name, Verb.CREATED, note)
 
-        return Step("machine", name, Verb.CREATED, note, run, of, wanted=manifest)
+        return ApplyStep("machine", name, Verb.CREATED, note, run, of, wanted=manifest)
 
-    def _apply_step(self, state: MachineState, manifest: Machine, of: ClassPlan) -> Step:
+    def _apply_step(self, state: MachineState, manifest: Machine, of: ClassPlan) -> ApplyStep:
         """Applies to a machine that exists. What only its class changes, the class tells it, a few machines at a time;
         all else is told here."""
-        step = Step("machine", state.name, Verb.CONFIGURED, machine_class=of, former=state, wanted=manifest)
+        step = ApplyStep("machine", state.name, Verb.CONFIGURED, machine_class=of, former=state, wanted=manifest)
         has = state.machine_class
         if not _own_changes(state, manifest):
             if has is not None and has.name == of.name and same_content(has, of.snapshot):

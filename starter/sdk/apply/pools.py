@@ -16,19 +16,18 @@ from resources.pool.manifest import MachineDeployment, MachineDeploymentSpec
 from resources.pool.state import PoolState
 from starter.sdk import parallel
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
+from starter.sdk.entity import EntityKey
 from starter.sdk.errors import HostlerError, NotFound, Refused
 from starter.sdk.pools.results import PoolDescription
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import Applied, Verb
-from starter.sdk.spelling import machines
+from starter.sdk.spelling import counted
 from starter.sdk.starts import start_pool
 
-KIND = "machinedeployment"
+POOL_KIND = "machinedeployment"
 KEPT = ("replicas", "hibernated", "paused")
 """Fields of the spec that people and autoscalers change beside the manifest. A manifest that does not give them leaves
 them."""
-Key = tuple[str, str]
-"""Cluster and name."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +73,7 @@ class PoolTouched:
         if self.unknown:
             return f"pool {self.pool}: what it does to it is not known: {self.unknown}"
         if self.rolls:
-            return f"rolls pool {self.pool}: {machines(self.rolls)} will be replaced"
+            return f"rolls pool {self.pool}: {counted(self.rolls)} will be replaced"
         return f"pool {self.pool}: no machine is replaced"
 
     @property
@@ -89,7 +88,7 @@ class PoolPlanner:
 
     pools: Pools
 
-    async def plan(self, key: Key, manifest: MachineDeployment, of: ClassPlan | None) -> PoolPlan:
+    async def plan(self, key: EntityKey, manifest: MachineDeployment, of: ClassPlan | None) -> PoolPlan:
         """Plans a pool. `of` is what is known of its class. Raises Refused."""
         cluster, name = key
         found = await self.pools.find(name, cluster=cluster)
@@ -127,7 +126,9 @@ class PoolPlanner:
         sent = await self.pools.send(plan.name, "apply", intent, cluster=plan.cluster)
         verb = Verb.UNCHANGED if sent.message == Verb.UNCHANGED else Verb.CONFIGURED
         words = sent.message.removeprefix(verb).lstrip("; ")
-        return Applied(KIND, plan.name, verb, "; ".join(filter(None, [words, kept_words(plan.manifest, plan.state)])))
+        return Applied(
+            POOL_KIND, plan.name, verb, "; ".join(filter(None, [words, kept_words(plan.manifest, plan.state)]))
+        )
 
     async def _start(self, plan: PoolPlan) -> Applied:
         here, meta = self.pools.connection, plan.manifest.metadata
@@ -144,9 +145,9 @@ class PoolPlanner:
             timings=here.settings.timings,
         )
         await start_pool(here.temporal, state, created=datetime.now(UTC))
-        return Applied(KIND, plan.name, Verb.CREATED, plan.note)
+        return Applied(POOL_KIND, plan.name, Verb.CREATED, plan.note)
 
-    async def touched(self, of: ClassPlan, manifests: Mapping[Key, MachineDeployment]) -> list[PoolTouched]:
+    async def touched(self, of: ClassPlan, manifests: Mapping[EntityKey, MachineDeployment]) -> list[PoolTouched]:
         """What the edit of a class does to the pools that use it, each as it will be after this run. A pool of
         `manifests` that takes another class is left out: it has a line of its own."""
         if of.state is None or not of.new_content:

@@ -11,11 +11,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Protocol
 
+from activities.kube.client import Kube, KubeError, secret_path
 from resources.manifests import Secret
 from resources.names import is_name
 from resources.settings import Settings
 from starter.sdk.errors import HostlerError, Refused
-from starter.sdk.kube import KubeClient, KubeError, connect_cluster
+from starter.sdk.kube import connect_cluster
 from starter.sdk.results import Json, Verb
 
 _KEY = re.compile(r"[-._a-zA-Z0-9]+")
@@ -59,11 +60,11 @@ async def _kubernetes(settings: Settings) -> AsyncIterator[SecretSource]:
 class KubernetesSource:
     """Secrets of the control cluster, by merge patch: labels and annotations of others stay."""
 
-    def __init__(self, kube: KubeClient) -> None:
+    def __init__(self, kube: Kube) -> None:
         self._kube = kube
 
     async def compare(self, secret: Secret) -> Verb:
-        current = await self._kube.secret(secret.metadata.namespace, secret.metadata.name)
+        current = await self._kube.find(secret_path(secret.metadata.namespace, secret.metadata.name))
         if current is None:
             return Verb.CREATED
         return Verb.CONFIGURED if _patch(secret, current) else Verb.UNCHANGED
@@ -71,10 +72,10 @@ class KubernetesSource:
     async def write(self, secret: Secret) -> Verb:
         namespace, name = secret.metadata.namespace, secret.metadata.name
         for _ in range(CONFLICTS):
-            current = await self._kube.secret(namespace, name)
+            current = await self._kube.find(secret_path(namespace, name))
             try:
                 if current is None:
-                    await self._kube.create_secret(namespace, _body(secret))
+                    await self._kube.create(secret_path(namespace), _body(secret))
                     return Verb.CREATED
                 patch = _patch(secret, current)
                 if not patch:
@@ -82,15 +83,20 @@ class KubernetesSource:
                 # The removed keys are computed from what was read: without its version, a key that another writer has
                 # just added would be removed by old news.
                 patch["metadata"]["resourceVersion"] = current["metadata"]["resourceVersion"]
-                await self._kube.patch_secret(namespace, name, patch)
+                await self._kube.merge_patch(secret_path(namespace, name), patch)
                 return Verb.CONFIGURED
             except KubeError as e:
-                if e.code == 404:
+                if e.status == 0:
+                    raise
+                if e.status == 404:
                     raise HostlerError(
                         f"{e}: does the namespace {namespace!r} exist? (kubectl create namespace)"
                     ) from None
-                if e.code != 409:
-                    raise
+                if e.status != 409:
+                    # The server's own message may quote what was sent.
+                    wrong = f": wrong fields: {', '.join(e.fields)}" if e.fields else ""
+                    words = f"cluster {self._kube.name}: secret {namespace}/{name}: {e.status} {e.reason}{wrong}"
+                    raise HostlerError(words) from None
         raise HostlerError(f"secret {namespace}/{name}: somebody else keeps changing it; apply again")
 
 

@@ -22,8 +22,7 @@ from starter.sdk.errors import NoAnswer, NotFound, Refused, translated
 from starter.sdk.machines import preservation, records, selecting, waiting
 from starter.sdk.machines.recorded import recorded
 from starter.sdk.machines.selectors import Selector, parse
-from starter.sdk.machines.waiting import Progress
-from starter.sdk.patience import until as until_it_is
+from starter.sdk.patience import Progress, look_until
 from starter.sdk.results import Description, Event, Life, MachineSummary, Selected, Sent
 
 
@@ -232,7 +231,7 @@ class Machines(EntityClient[MachineState]):
         until: str = Phase.RUNNING,
         *,
         timeout: timedelta | None = timedelta(minutes=20),
-        progress: Progress | None = None,
+        progress: Progress[Life] | None = None,
         cluster: str | None = None,
         unlike: str | None = None,
     ) -> Life:
@@ -245,7 +244,7 @@ class Machines(EntityClient[MachineState]):
         """
         target = until if until == waiting.DELETED else Phase(until)
         describe = partial(self.describe, name, cluster=cluster)
-        return await until_it_is(
+        return await look_until(
             partial(self.life, name, cluster=cluster),
             lambda life, first: waiting.reached(life, first, target, unlike, describe),
             lambda life: waiting.late(life, until, unlike, timeout),

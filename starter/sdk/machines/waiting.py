@@ -15,8 +15,6 @@ WAIT_POLL = 0.5
 """Seconds between two looks, each one cheap read of the server's records."""
 DELETED = "deleted"
 
-Progress = Callable[[Life], Awaitable[None]]
-
 
 async def reached(
     life: Life, first: Life, target: str, unlike: str | None, describe: Callable[[], Awaitable[Description]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from resources.pool.intents import Rehearsal
-from starter.sdk.spelling import machines
+from starter.sdk.spelling import counted
 
 
 def lines(found: Rehearsal, indent: str = "") -> list[str]:
@@ -21,8 +21,8 @@ def lines(found: Rehearsal, indent: str = "") -> list[str]:
 
 
 def _head(found: Rehearsal) -> list[str]:
-    parts = [f"rolls {machines(found.rolls)} to revision {found.revision}"] if found.rolls else []
-    parts += [f"hot update of {machines(found.hot)}, none is replaced"] if found.hot else []
+    parts = [f"rolls {counted(found.rolls)} to revision {found.revision}"] if found.rolls else []
+    parts += [f"hot update of {counted(found.hot)}, none is replaced"] if found.hot else []
     if found.plans:
         parts.append(f"{len(found.plans)} step{'s' if len(found.plans) != 1 else ''}, if all goes well:")
     elif not parts:

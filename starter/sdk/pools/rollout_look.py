@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from resources.pool.intents import PoolSummary
-from resources.pool.rollout import Outcome, RolloutResult
+from resources.pool.rollout import RolloutOutcome, RolloutResult
 from starter.sdk.errors import NotFound, Refused, translated
 from starter.sdk.machines.records import summary_of
-from starter.sdk.pools.rollout_status import Look, Stand, Verdict, judge, unwell_of
+from starter.sdk.pools.rollout_status import RolloutLook, RolloutVerdict, Stand, judge, unwell_of
 from starter.sdk.pools.shelf import Pools
 from starter.sdk.results import MachineSummary
 
@@ -18,7 +18,7 @@ OUTCOME_PATIENCE = 10.0
 """Seconds that the news of a rollout's end may take once another rollout has begun."""
 
 
-async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Look:
+async def look(pools: Pools, name: str, *, cluster: str | None = None) -> RolloutLook:
     """Looks. Raises NotFound where there never was such a pool."""
     pool = await pools.look(name, cluster=cluster)
     verdict = judge(pool)
@@ -26,18 +26,18 @@ async def look(pools: Pools, name: str, *, cluster: str | None = None) -> Look:
         # A look right after `apply` means the rollout to come (kubectl's observedGeneration).
         if generation := await pools.unheard(pool.listed):
             words = f"pool {name} has not heard yet of generation {generation} of class {pool.summary.machine_class}"
-            verdict = Verdict(Stand.GOING, words)
+            verdict = RolloutVerdict(Stand.GOING, words)
         else:  # it may have heard of its class between the two questions
             pool = await pools.look(name, cluster=cluster)
             verdict = judge(pool)
     if pool.summary is None or not pool.running:
-        return Look(pool, verdict)
+        return RolloutLook(pool, verdict)
     unwell = await _unwell(pools, pool.summary) if verdict.stand is not Stand.DONE else ()
     try:
         story = await pools.rollout(name, pool.summary.revision, cluster=cluster)
     except NotFound:
         story = None  # a first revision replaces nothing; or its story has not begun yet
-    return Look(pool, verdict, story, unwell)
+    return RolloutLook(pool, verdict, story, unwell)
 
 
 async def _unwell(pools: Pools, pool: PoolSummary) -> tuple[MachineSummary, ...]:
@@ -55,4 +55,4 @@ async def undone(pools: Pools, name: str, revision: int, *, cluster: str | None 
         result = await asyncio.wait_for(end, OUTCOME_PATIENCE)
     except (NotFound, Refused, TimeoutError):
         return None
-    return result if result.outcome is Outcome.UNDONE else None
+    return result if result.outcome is RolloutOutcome.UNDONE else None

@@ -19,7 +19,7 @@ from resources.reasons import next_step
 from starter.sdk.machines.records import machines_of
 from starter.sdk.pools.results import PoolDescription, RolloutDescription
 from starter.sdk.results import MachineSummary, since
-from starter.sdk.spelling import machines
+from starter.sdk.spelling import counted
 
 HELD = ("RolloutAborted", "ProgressDeadlineExceeded", "RolloutPaused", "Canary", "OnDelete", "ClusterPaused")
 """Waits that hold all of a rollout and that only a person ends. A storm or an API that does not answer ends on its
@@ -38,17 +38,17 @@ class Stand(Enum):
     STANDS = auto()
 
 
-class Verdict(NamedTuple):
+class RolloutVerdict(NamedTuple):
     stand: Stand
     words: str
 
 
 @dataclass(frozen=True)
-class Look:
+class RolloutLook:
     """A pool, the state of its rollout, and the rollout's story where there is one."""
 
     pool: PoolDescription
-    verdict: Verdict
+    verdict: RolloutVerdict
     story: RolloutDescription | None = None
     unwell: tuple[MachineSummary, ...] = ()
     """Some machines that it waits for, by visibility: about a second behind."""
@@ -85,21 +85,23 @@ def unwell_of(pool: PoolSummary) -> str:
     return f"{machines_of(pool.cluster, HostlerPool=pool.name)} AND HostlerPhase IN ({shown})"
 
 
-def judge(found: PoolDescription) -> Verdict:
+def judge(found: PoolDescription) -> RolloutVerdict:
     name, summary = found.listed.name, found.summary
     if not found.running:
-        return Verdict(Stand.STANDS, f"pool {name} is gone{since(found.ended)}")
+        return RolloutVerdict(Stand.STANDS, f"pool {name} is gone{since(found.ended)}")
     if summary is None:
-        return Verdict(Stand.GOING, f"pool {name} cannot be asked: {found.no_answer}")
+        return RolloutVerdict(Stand.GOING, f"pool {name} cannot be asked: {found.no_answer}")
     if summary.deleted:
-        return Verdict(Stand.STANDS, f"pool {name} is being deleted; {machines(summary.machines)} left")
+        return RolloutVerdict(Stand.STANDS, f"pool {name} is being deleted; {counted(summary.machines)} left")
     if summary.parked:
-        return Verdict(Stand.STANDS, _held(summary, "InternalError", summary.parked))
+        return RolloutVerdict(Stand.STANDS, _held(summary, "InternalError", summary.parked))
     if summary.rolled_out:
-        return Verdict(Stand.DONE, f"pool {name} is rolled out: revision {summary.revision}, {_all_there(summary)}")
+        return RolloutVerdict(
+            Stand.DONE, f"pool {name} is rolled out: revision {summary.revision}, {_all_there(summary)}"
+        )
     if (held := held_by(summary)) is not None:
-        return Verdict(Stand.STANDS, _held(summary, held.reason, held.message))
-    return Verdict(Stand.GOING, "")
+        return RolloutVerdict(Stand.STANDS, _held(summary, held.reason, held.message))
+    return RolloutVerdict(Stand.GOING, "")
 
 
 def held_by(summary: PoolSummary) -> FleetWait | None:
@@ -126,7 +128,7 @@ def _held(s: PoolSummary, reason: str, message: str) -> str:
 def _all_there(s: PoolSummary) -> str:
     if s.hibernated:
         return "no machine, for it is hibernated"
-    return f"{s.available} of {machines(s.replicas)} available"
+    return f"{s.available} of {counted(s.replicas)} available"
 
 
 # -- numbers ----------------------------------------------------------------------------------------------------------

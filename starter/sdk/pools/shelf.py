@@ -28,10 +28,10 @@ from starter.sdk.connection import Connection, word
 from starter.sdk.entity import EntityClient, Handle
 from starter.sdk.errors import NoAnswer, NotFound, translated
 from starter.sdk.machines.records import machines_of, summary_of
-from starter.sdk.patience import until as until_it_is
+from starter.sdk.patience import Progress, look_until
 from starter.sdk.pools import recorded, rollouts, waiting
 from starter.sdk.pools.results import PoolDescription, PoolListed, RolloutDescription, RolloutListed
-from starter.sdk.pools.waiting import Goal, Progress
+from starter.sdk.pools.waiting import Goal
 from starter.sdk.results import Event, Sent
 
 SOME = 10
@@ -278,7 +278,7 @@ class Pools(EntityClient[PoolState]):
         until: str = "rolled-out",
         *,
         timeout: timedelta | None = timedelta(minutes=20),
-        progress: Progress | None = None,
+        progress: Progress[PoolDescription] | None = None,
         cluster: str | None = None,
     ) -> PoolDescription:
         """Waits until the pool is `rolled-out` (as many machines as wanted, all available and of the newest revision,
@@ -293,9 +293,9 @@ class Pools(EntityClient[PoolState]):
         async def unheard(found: PoolDescription) -> bool:
             return await self.unheard(found.listed) > 0
 
-        return await until_it_is(
+        return await look_until(
             partial(self.look, name, cluster=cluster),
-            waiting.Wait(goal, unheard).reached,
+            waiting.PoolWait(goal, unheard).reached,
             lambda found: waiting.late(found, goal, timeout),
             timeout=timeout,
             progress=progress,

@@ -20,11 +20,8 @@ class Goal(StrEnum):
     DELETED = "deleted"
 
 
-Progress = Callable[[PoolDescription], Awaitable[None]]
-
-
 @dataclass
-class Wait:
+class PoolWait:
     """One wait, from look to look."""
 
     goal: Goal

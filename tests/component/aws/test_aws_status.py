@@ -9,8 +9,8 @@ import pytest
 from driver_clouds import AwsCloud, calls, fault, machine, mark, until
 
 from drivers.aws import instances
-from drivers.aws.calls import Connection
 from drivers.aws.calls import Ec2 as Ec2Calls
+from drivers.aws.calls import Ec2Connection
 from drivers.base import (
     GetVolumeIDsRequest,
     VmState,
@@ -131,8 +131,8 @@ def test_an_empty_page_is_not_the_last() -> None:
                 return {"Volumes": [], "NextToken": "more"}
             return {"Volumes": [{"VolumeId": "vol-1"}], "NextToken": ""}
 
-    def connect() -> Connection:
-        return Connection(None, ec2=Pages(), sts=None)
+    def connect() -> Ec2Connection:
+        return Ec2Connection(None, ec2=Pages(), sts=None)
 
     found = list(Ec2Calls(connect, "eu-west-1", fixed=True).find("DescribeVolumes", "Volumes", {"status": "available"}))
     assert found == [{"VolumeId": "vol-1"}]

@@ -27,7 +27,7 @@ from resources.machine.state import Phase
 from resources.manifests import ManifestError, load_manifests
 from resources.names import MACHINE_NAME_LABEL, MARKED_ANNOTATION, PRIORITY_ANNOTATION
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.rollout import Outcome
+from resources.pool.rollout import RolloutOutcome
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow
 
@@ -139,7 +139,7 @@ async def test_tag_update_in_the_middle_of_a_rollout(pool: Pool) -> None:
     assert ((await pool.summary()).revision, len(pool.started())) == (2, 4)
     made = [(await pool.machine(n).query("describe"))["machineClass"] for n in pool.started()[2:]]
     assert [m["providerSpec"]["vmTags"]["team"] for m in made] == ["a", "b"]
-    assert (await pool.result(2)).outcome is Outcome.COMPLETE
+    assert (await pool.result(2)).outcome is RolloutOutcome.COMPLETE
 
 
 async def test_p15_labels_that_somebody_takes_off(live: LivePool) -> None:
@@ -190,7 +190,7 @@ async def test_p67_an_old_machine_that_never_joined(pool: Pool) -> None:
     await pool.class_changed(snapshot(2, image=2))
     await pool.rolled_out(2, revision=2)
     assert waits in (await pool.journal("ReplacedUnavailable"))[0]
-    assert (await pool.result(2)).outcome is Outcome.COMPLETE
+    assert (await pool.result(2)).outcome is RolloutOutcome.COMPLETE
     await pool.scale(0)
     await pool.rolled_out(0)
     await pool.class_changed(snapshot(3, image=3))

@@ -25,7 +25,7 @@ from botocore.config import Config
 from botocore.credentials import Credentials
 from botocore.exceptions import ClientError, ConnectionClosedError
 
-from simulator.clouds.ec2 import Ec2, Subnet, Vm, World
+from simulator.clouds.ec2 import Ec2, Ec2Vm, Subnet, World
 from simulator.frame import FaultRule, Frame
 
 T = TypeVar("T")
@@ -657,9 +657,9 @@ def test_the_hypervisor_hears_of_every_state_without_calls(serve: Callable[..., 
     cloud = serve(boot_delay=0.05, terminate_delay=0.05)
     old = cloud.run(TagSpecifications=[{"ResourceType": "instance", "Tags": tags(Name="old")}])["InstanceId"]
     cloud.until(old, "running")
-    heard: list[Vm] = []
+    heard: list[Ec2Vm] = []
 
-    def broken(vm: Vm) -> None:
+    def broken(vm: Ec2Vm) -> None:
         raise RuntimeError("a listener's own mistake")
 
     cloud.call(lambda: cloud.ec2.subscribe(broken))
@@ -682,7 +682,7 @@ def test_a_listener_may_kill_what_is_about_to_change(serve: Callable[..., Served
     cloud = serve(boot_delay=3600)
     first, second = cloud.run()["InstanceId"], cloud.run()["InstanceId"]
 
-    def kill_the_other(vm: Vm) -> None:
+    def kill_the_other(vm: Ec2Vm) -> None:
         if (vm.instance_id, vm.state) == (first, "running"):
             cloud.ec2.kill(second)
 
@@ -1173,7 +1173,7 @@ def test_state_survives(cloud: Served, serve: Callable[..., Served]) -> None:
     state = json.loads(json.dumps(cloud.call(cloud.ec2.dump)))
 
     again = serve()
-    heard: list[Vm] = []
+    heard: list[Ec2Vm] = []
     again.call(lambda: again.ec2.subscribe(heard.append))
     again.call(lambda: again.ec2.load(state))
     assert [(vm.instance_id, vm.state) for vm in heard] == [(i, "running")]
@@ -1194,7 +1194,7 @@ def test_a_state_change_that_was_due_meanwhile_happens_after_loading(serve: Call
     state = before.call(before.ec2.dump)
     state["instances"][i]["due"] = time.time() - 1
     after = serve(boot_delay=3600)
-    heard: list[Vm] = []
+    heard: list[Ec2Vm] = []
     after.call(lambda: after.ec2.subscribe(heard.append))
     after.call(lambda: after.ec2.load(state))
     eventually(lambda: [vm.state for vm in heard] == ["pending", "running"])

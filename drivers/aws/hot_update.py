@@ -18,7 +18,7 @@ from drivers.base import UpdateMachineRequest, UpdateMachineResponse
 from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, plan_update
-from drivers.updating import Target, answer
+from drivers.updating import UpdateTarget, answer
 from resources.clouds.aws import AwsProviderSpec
 from resources.errors import PASSING, ErrorClass
 from resources.names import TAG_UID
@@ -32,7 +32,7 @@ _OPTIONS = (
 )
 
 
-_BELONGINGS: dict[str, belongings.Kind] = {"volume": "volume", "network-interface": "network interface"}
+_BELONGINGS: dict[str, belongings.BelongingKind] = {"volume": "volume", "network-interface": "network interface"}
 
 
 def hot_update(
@@ -73,7 +73,7 @@ class _Update:
 
     def run(self) -> UpdateMachineResponse:
         instance = self._instance()
-        vm = Target(self.instance_id, "instance", tags_of(instance))
+        vm = UpdateTarget(self.instance_id, "instance", tags_of(instance))
         targets = [vm, *self._belongings(instance)]
         self._plan(targets)
         # Removals first: a resource that carries as many tags as it may has no room for a new one until then.
@@ -99,7 +99,7 @@ class _Update:
             )
         return instance
 
-    def _belongings(self, instance: Resource) -> Iterator[Target]:
+    def _belongings(self, instance: Resource) -> Iterator[UpdateTarget]:
         """Our own volumes and NICs of the kinds whose tags change. Others attach theirs (a CSI driver, a CNI): those do
         not carry our uid and are left alone."""
         held = {
@@ -109,11 +109,11 @@ class _Update:
         for kind, read in _BELONGINGS.items():
             if kind in self.kinds:
                 try:
-                    yield from [Target(b.id, kind, b.tags) for b in self._owned(read, held[kind])]
+                    yield from [UpdateTarget(b.id, kind, b.tags) for b in self._owned(read, held[kind])]
                 except DriverError as e:
                     self.errors.append(e)
 
-    def _owned(self, kind: belongings.Kind, held: list[str]) -> list[Belonging]:
+    def _owned(self, kind: belongings.BelongingKind, held: list[str]) -> list[Belonging]:
         """What carries the uid; and what is in a place of the spec and shows no tag at all yet: a launch tags whatever
         it makes, so only the tags are late. Without these, a lagging read would pass for a complete update."""
         mine = belongings.tagged(self.ec2, kind, self.machine)
@@ -123,7 +123,7 @@ class _Update:
 
     # -- planning -------------------------------------------------------------------------------------------------
 
-    def _plan(self, targets: list[Target]) -> None:
+    def _plan(self, targets: list[UpdateTarget]) -> None:
         resources = dict(RESOURCES)
         for target in targets:
             if target.kind not in self.kinds:
@@ -136,7 +136,7 @@ class _Update:
 
     # -- writing --------------------------------------------------------------------------------------------------
 
-    def _call(self, operation: str, targets: list[Target], tags: list[dict[str, str]]) -> None:
+    def _call(self, operation: str, targets: list[UpdateTarget], tags: list[dict[str, str]]) -> None:
         """Makes one call, which EC2 takes as a whole or not at all. Where one resource may be the reason for a refusal,
         each gets a call of its own, so that the others have their change."""
         try:
@@ -152,7 +152,7 @@ class _Update:
         for target in targets:
             target.changed += [f"{verb} {tag['Key']}" for tag in tags]
 
-    def _failed(self, targets: list[Target], error: DriverError) -> None:
+    def _failed(self, targets: list[UpdateTarget], error: DriverError) -> None:
         failure = about(error, [t.id for t in targets])
         for target in targets:
             if error.provider_code in GONE:  # it has vanished since it was read: nothing is left to update
@@ -161,7 +161,7 @@ class _Update:
             else:
                 target.errors.append(failure)
 
-    def _set_options(self, vm: Target, instance: Resource) -> None:
+    def _set_options(self, vm: UpdateTarget, instance: Resource) -> None:
         """Sets only the options that differ. An option that left the spec stays as it is: EC2 has no "as the account
         has it"."""
         last, goal, actual = _options(self.last), _options(self.goal), instance.get("MetadataOptions") or {}
