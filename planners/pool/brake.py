@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from planners.pool import pace, repair
-from planners.pool.steps import Wait
+from planners.fleet import pace
+from planners.fleet.steps import Wait
+from planners.pool import repair
 from planners.pool.view import Draft, Observed, View
 from resources.base import format_duration
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Pace
 
 COOLDOWN = timedelta(minutes=5)
 """The rest after a storm before the next repair begins: a share of ill machines that falls below the limit for a moment

@@ -10,11 +10,11 @@ are, and what takes one away may take the next.
 
 from __future__ import annotations
 
+from planners.fleet.order import in_deletion_order
+from planners.fleet.pace import backing_off, dead
+from planners.fleet.steps import Grant, Wait
 from planners.pool import progress
 from planners.pool.keep import no_slot
-from planners.pool.order import in_deletion_order
-from planners.pool.pace import backing_off, dead
-from planners.pool.steps import Grant, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Member, Permit, Trouble, Vm

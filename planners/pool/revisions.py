@@ -14,9 +14,9 @@ from itertools import accumulate
 
 from planners.machine.hot_update import HASH_VERSION, rolling_hash
 from resources.fleet.member import Member
+from resources.fleet.revision import Revision
+from resources.machine.manifest import MachineTemplate
 from resources.machine.state import ClassSnapshot
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import Revision
 
 KEPT = 50
 """The most revisions without a machine that are kept, whatever revisionHistoryLimit says: a pool's state has to

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from resources.fleet.member import Member
+from resources.machine.manifest import MachineTemplate
 from resources.machine.state import Phase
-from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
+from resources.pool.manifest import MachineDeploymentSpec
 
 PATIENCE = timedelta(minutes=2)
 """How long a told machine may be silent before it no longer holds up the others, and is told again."""

@@ -170,7 +170,7 @@ class Member(NamedTuple):
     removed: Flag = False
     """Whether a person has marked it for deletion by its name."""
     lasted: Flag = False
-    """Whether it has been Running for planners.pool.pace.LASTED at a stretch, and no longer is. `since` says so of one
+    """Whether it has been Running for planners.fleet.pace.LASTED at a stretch, and no longer is. `since` says so of one
     that is Running."""
     contradicted: Flag = False
     """Whether the cloud says that its VM is gone or does not run, while its kubelet lives."""

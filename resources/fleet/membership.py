@@ -7,13 +7,14 @@ from pydantic import Field
 from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.fleet.member import Keep, Trouble, Vm
+from resources.fleet.revision import KeptTemplate, Revision
 from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.manifest import MachineSpec
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
 from resources.orders import Order
 from resources.owner import Owner
-from resources.pool.state import KeptTemplate, PoolState, Revision
+from resources.pool.state import PoolState
 
 
 def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:

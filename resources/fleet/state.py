@@ -14,9 +14,10 @@ from pydantic import (
     model_validator,
 )
 
-from resources.base import Count, Instant, Key, Model, Name, Text, Value, Word
+from resources.base import Annotations, Count, Instant, Key, Labels, Model, Name, Text, Value, Word
 from resources.cluster.news import ClusterNews
 from resources.fleet.member import Member
+from resources.fleet.revision import Pace, Revision
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
@@ -50,6 +51,8 @@ class FleetState(Model):
     name: Name
     cluster: Name = DEFAULT_CLUSTER
     namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
     machine_class: ClassSnapshot | None = None
     """The newest generation that the owner knows; without one it asks the class. Machines are made from their
     revision's."""
@@ -67,6 +70,9 @@ class FleetState(Model):
     """When machines that have not taken it were told of it."""
     template_by: Text = ""
     """The one who changed the template last."""
+    revisions: list[Revision] = Field(default_factory=list)
+    """Oldest first; the last one is what new machines are made from."""
+    pace: Pace = Field(default_factory=Pace)
     members: dict[Key, Member] = Field(default_factory=dict)
     """Members by machine name. On the wire their last fields are in `apart`."""
     news: ClusterNews | None = None
@@ -96,6 +102,20 @@ class FleetState(Model):
     parked: Text | None = None
     messages: Count = 0
     """Messages since the last continue-as-new."""
+
+    @property
+    def revision(self) -> int:
+        """The newest revision; 0 before there is one."""
+        return self.revisions[-1].counter if self.revisions else 0
+
+    def find(self, counter: int) -> Revision | None:
+        """The revision; None if it is no longer kept, or never was the owner's."""
+        return next((r for r in self.revisions if r.counter == counter), None)
+
+    def template_of(self, counter: int) -> int:
+        """The generation of the template that a machine begins with: only the newest revision has it, others are
+        told."""
+        return self.template if counter == self.revision else 0
 
     @field_serializer("members", mode="wrap", when_used="json")
     def _known(self, members: dict[str, Member], write: SerializerFunctionWrapHandler) -> dict[str, list[Any]]:

@@ -37,12 +37,12 @@ from resources.cluster.news import CloudReachability, ClusterNews, Reachability
 from resources.cluster.state import ClusterState, Ended, Pause
 from resources.fleet.member import Member
 from resources.fleet.membership import PoolRef
+from resources.fleet.revision import Revision
 from resources.intents import Answer, Intent
-from resources.machine.manifest import SecretRef
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.state import ClassSnapshot
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import PoolState, Revision
+from resources.pool.state import PoolState
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster.words import details, gap_words

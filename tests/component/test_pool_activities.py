@@ -46,6 +46,7 @@ from resources.fleet.membership import (
 )
 from resources.histories import message_of
 from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.manifest import MachineTemplate
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.machine_class.state import ClassState
@@ -60,7 +61,6 @@ from resources.names import (
     pool_id,
     rollout_id,
 )
-from resources.pool.manifest import MachineTemplate
 from resources.pool.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule

@@ -17,9 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 from planners.pool.plan import Observed, Plan, plan
 from resources import attributes as at
 from resources.fleet.member import Member, Vm
+from resources.fleet.revision import Revision
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import PoolState, Revision
+from resources.pool.state import PoolState
 from workflows.fleet.entity import REPLAYABLE
 
 

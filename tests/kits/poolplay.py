@@ -39,7 +39,7 @@ from resources.pool.rollout import RolloutState
 from resources.settings import load_settings
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 
 
 @dataclass

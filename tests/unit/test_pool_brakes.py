@@ -15,15 +15,17 @@ import pytest
 from planning import C, F, P, U, asking, at, created, deleted, failing, granted, look, pool, waits
 from poolkit import EPOCH, World, member, spec
 
-from planners.pool import brake, pace, progress
+from planners.fleet import pace
+from planners.fleet.steps import Create
+from planners.pool import brake, progress
 from planners.pool.plan import Observed, plan
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create
 from planners.pool.view import View
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
-from resources.pool.state import Gate, Pace, Rollout
+from resources.pool.state import Gate, Rollout
 
 
 def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:

@@ -10,19 +10,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poolkit import EPOCH, member, spec
 
-from planners.pool import pace, progress
+from planners.fleet import pace
+from planners.fleet.order import preserved
+from planners.fleet.steps import Create, Delete, Grant, MarkNodes, TakeSlots
+from planners.fleet.steps import Keep as Preserve
+from planners.pool import progress
 from planners.pool.keep import kept, slots
-from planners.pool.order import preserved
 from planners.pool.plan import Observed, Plan, plan
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create, Delete, Grant, MarkNodes, TakeSlots
-from planners.pool.steps import Keep as Preserve
 from planners.pool.view import View
 from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Gate, Pace, Rollout
+from resources.pool.state import Gate, Rollout
 
 REVISION = 3
 VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMGone"}

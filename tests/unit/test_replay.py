@@ -16,12 +16,11 @@ from temporalio.worker import Replayer
 
 import worker
 from resources.converter import data_converter
-from workflows import rollout
 from workflows.cluster import workflow as cluster
 from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
-from workflows.pool import carry_out
+from workflows.pool import carry_out, rollout
 from workflows.pool import life as pool
 
 HISTORIES = sorted((TESTS / "histories").glob("*.json"))

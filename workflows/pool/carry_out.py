@@ -15,14 +15,14 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.cluster.marks import MarkActivities
-    from planners.pool.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots
+    from planners.fleet.steps import Create, Delete, Grant, Keep, MarkNodes, Step, TakeSlots
     from planners.words import some
     from resources.fleet.member import Keep as Wish
     from resources.fleet.member import Member, Released, Vm, priority_of
     from resources.fleet.member import Permit as Given
     from resources.fleet.membership import MarkNodesInput
+    from resources.fleet.revision import Revision
     from resources.names import cluster_queue
-    from resources.pool.state import Revision
 
 LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 """Kubernetes' letters for names: no vowels, so no words, and nothing that looks like something else."""

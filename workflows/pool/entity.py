@@ -11,17 +11,18 @@ from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import HELD, STOPPED
     from planners.machine.hot_update import HASH_VERSION
     from planners.pool.plan import Observed, complete
-    from planners.pool.steps import HELD, STOPPED
     from planners.pool.view import View
     from resources import attributes as at
     from resources.fleet.membership import TemplateNews, member_state
+    from resources.fleet.revision import Revision
     from resources.machine.state import MachineState
     from resources.owner import Owner
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.rollout import RolloutNews
-    from resources.pool.state import PoolState, Revision
+    from resources.pool.state import PoolState
 
 ORDINARY = (
     "RolledOut",

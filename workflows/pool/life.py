@@ -15,10 +15,10 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
+    from planners.fleet.steps import Step
     from planners.pool import brake, progress
     from planners.pool import template as hot
     from planners.pool.plan import Plan, plan
-    from planners.pool.steps import Step
     from planners.words import named, some
     from resources.fleet.membership import ForgetPoolInput
     from resources.fleet.state import FleetWait

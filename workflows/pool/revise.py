@@ -18,9 +18,10 @@ with workflow.unsafe.imports_passed_through():
     from planners.pool.revisions import Wanted, revise
     from planners.pool.template import gone_back_to
     from planners.words import some
+    from resources.machine.manifest import MachineTemplate
     from resources.machine.state import ClassSnapshot
     from resources.orders import is_older
-    from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
+    from resources.pool.manifest import MachineDeploymentSpec
 
 
 class Change(NamedTuple):

@@ -12,11 +12,11 @@ from temporalio import workflow
 from workflows.pool.revise import but_class
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.order import preserved
+    from planners.fleet.pace import of
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
     from planners.pool import template as hot
     from planners.pool.keep import changed, kept, slots
-    from planners.pool.order import preserved
-    from planners.pool.pace import of
     from planners.pool.plan import Observed, complete
     from planners.pool.rehearsal import LONGEST
     from planners.pool.rehearsal import rehearse as rehearsed

@@ -19,7 +19,7 @@ from workflows.pool.life import live
 from workflows.pool.revise import take_class
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool import hearing, pace
+    from planners.fleet import hearing, pace
     from planners.words import some
     from resources.cluster.news import ClusterNews
     from resources.fleet.member import Keep

@@ -16,7 +16,7 @@ from workflows.page import show
 from workflows.pool.details import bar
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool.steps import HELD, STOPPED
+    from planners.fleet.steps import HELD, STOPPED
     from resources import attributes as at
     from resources.intents import Intent
     from resources.journal import Happening

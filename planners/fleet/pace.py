@@ -17,8 +17,8 @@ from planners.waits import REASON, WAIT
 from resources.base import format_duration
 from resources.errors import PASSING, ErrorClass
 from resources.fleet.member import Member, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
-from resources.pool.state import Pace
 
 CAP = 100
 """The most machines made, or deleted, in one step."""

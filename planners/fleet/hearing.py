@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from planners.fleet import pace
 from planners.machine.hot_update import is_hash_of
-from planners.pool import pace
 from planners.waits import WAIT
 from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm, priority_of
 from resources.fleet.membership import MemberReport
+from resources.fleet.revision import Pace, Revision
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
-from resources.pool.state import Pace, Revision
 from resources.timings import Timings
 
 
