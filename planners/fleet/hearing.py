@@ -1,4 +1,4 @@
-"""How a machine's report changes what its pool knows: the member, and the pace.
+"""How a machine's report changes what its owner knows: the member, and the pace.
 
 A report is a whole snapshot; one that a newer one has overtaken changes nothing.
 """
@@ -50,6 +50,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         seq=report.seq,
         lasted=_lasted(member, report),
         contradicted=report.contradicted,
+        placement=report.placement or member.placement,
     )
 
 

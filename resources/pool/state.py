@@ -94,12 +94,8 @@ class PoolState(FleetState):
 
     @property
     def unseen(self) -> str:
-        """Why the pool's machines cannot be seen; "" if they can. The accounts of other classes do not concern it."""
-        if self.news is None or self.news.reachable:
-            return ""
-        had = {m.revision for m in self.members.values()} | {self.revision}
-        classes = {r.machine_class.name for r in self.revisions if r.counter in had}
-        return self.news.trouble({*classes, self.spec.template.spec.class_.name})
+        """Why the pool's machines cannot be seen; "" if they can."""
+        return self.unseen_of(self.spec.template.spec.class_.name)
 
     @property
     def rolling_out(self) -> bool:

@@ -35,7 +35,6 @@ from resources.fleet.membership import (
     MarkNodesInput,
     MembersFound,
     Permit,
-    PoolRef,
     PreserveGrant,
     SlotTaken,
     StartMachinesInput,
@@ -61,6 +60,7 @@ from resources.names import (
     pool_id,
     rollout_id,
 )
+from resources.owner import OwnerRef
 from resources.pool.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
@@ -84,7 +84,7 @@ class Pool:
     def __init__(self, deeds: Deeds, cluster: str) -> None:
         self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
         self.activities, self.marks = PoolActivities(deeds.deps), MarkActivities(deeds.deps)
-        self.ref = PoolRef(cluster=cluster, name="p")
+        self.ref = OwnerRef(cluster=cluster, name="p")
         self.asked: set[str] = set()
         """Machines that should be started: visibility may not list them yet when the test is over."""
 

@@ -196,7 +196,7 @@ def test_only_one_that_was_made_later_and_lasts_forgives() -> None:
     assert follow({"m": older}, speed, at(9000)) == speed
     assert follow({"m": later}, speed, at(709)) == speed
     view = View(Observed({"m": later}, 2, pace=speed), spec(1), at(401))
-    assert brake.proof_at(view, speed) == at(710)
+    assert pace.proof_at(speed, view.new, view.now) == at(710)
     assert plan(view.observed, view.spec, view.now).next_look == at(710)
     forgiven = follow({"m": later}, speed, at(710))
     assert forgiven == Pace(revision=2)

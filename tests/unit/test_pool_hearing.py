@@ -11,7 +11,7 @@ from poolkit import EPOCH, member, wanted
 
 from planners.fleet.hearing import first_heard, hear, pace_after
 from planners.fleet.pace import NEVER_JOIN
-from planners.pool.template import PATIENCE, next_look, pending, to_tell
+from planners.fleet.template import PATIENCE, next_look, pending, to_tell
 from resources.errors import ErrorClass
 from resources.fleet.member import Keep, Member, Permit, Released, Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport

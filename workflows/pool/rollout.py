@@ -145,11 +145,6 @@ class RolloutWorkflow(Entity):
         except Exception as e:
             self.note("PoolSilent", f"pool {self.s.pool} cannot be told: {e}")
 
-    def want_renewal(self) -> str:
-        self.s.parked = None
-        self.renewal_wanted = True
-        return "a new run begins"
-
     # -- Entity -------------------------------------------------------------------------------------------------------
 
     def publish(self) -> None:
