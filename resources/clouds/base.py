@@ -11,15 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Self
 
 from resources.base import NAME_MOST, Key, Manifest
-from resources.names import (
-    MUST_PREFIXES,
-    TAG_CLUSTER,
-    TAG_INSTALLATION,
-    TAG_MACHINE,
-    TAG_OWNER,
-    TAG_RELEASED,
-    TAG_UID,
-)
+from resources.names import MUST_PREFIXES, TAG_CLUSTER, TAG_INSTALLATION, TAG_MACHINE, TAG_OWNER, TAG_RELEASED, TAG_UID
 
 Tags = dict[Key, Key]
 OUR_TAGS = (TAG_OWNER, TAG_INSTALLATION, TAG_CLUSTER, TAG_MACHINE, TAG_UID)

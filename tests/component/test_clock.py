@@ -13,14 +13,7 @@ from activities.cloud.instances import InstancesActivities
 from activities.cloud.machine import MachineActivities, until_next_look
 from activities.drain.nodes import DrainActivities
 from drivers.base import DeleteMachineRequest, DeleteMachineResponse, Evidence
-from resources.calls.cloud import (
-    DeleteInput,
-    DeleteOutput,
-    InstancesInput,
-    InstancesOutput,
-    StatusInput,
-    StatusOutput,
-)
+from resources.calls.cloud import DeleteInput, DeleteOutput, InstancesInput, InstancesOutput, StatusInput, StatusOutput
 from resources.calls.drain import DrainInput, DrainOutput
 from resources.calls.machine import Target
 from resources.cluster.accounts import Account

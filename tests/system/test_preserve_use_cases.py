@@ -21,12 +21,7 @@ from test_life import knobs
 
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
-from resources.names import (
-    PRESERVE_ANNOTATION,
-    SCALE_DOWN_DISABLED,
-    SCALE_DOWN_DISABLED_BY_PRESERVATION,
-    machine_id,
-)
+from resources.names import PRESERVE_ANNOTATION, SCALE_DOWN_DISABLED, SCALE_DOWN_DISABLED_BY_PRESERVATION, machine_id
 
 COMMANDS = {
     "now": ["preserve"],

@@ -19,13 +19,7 @@ import watchkit
 from driver_clouds import AwsCloud, Given
 from lifekit import eventually
 from temporalio.api.enums.v1 import EventType
-from temporalio.client import (
-    Client,
-    ListWorkflowsInput,
-    OutboundInterceptor,
-    SignalWorkflowInput,
-    WorkflowHandle,
-)
+from temporalio.client import Client, ListWorkflowsInput, OutboundInterceptor, SignalWorkflowInput, WorkflowHandle
 from temporalio.client import Interceptor as ClientInterceptor
 from temporalio.common import SearchAttributePair, TypedSearchAttributes
 from temporalio.testing import WorkflowEnvironment

@@ -9,28 +9,13 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from planning import (
-    P,
-    U,
-    asking,
-    at,
-    created,
-    deleted,
-    drained,
-    granted,
-    kept,
-    look,
-    pool,
-    preserving,
-    taking,
-    waits,
-)
+from planning import P, U, asking, at, created, deleted, drained, granted, kept, look, pool, preserving, taking, waits
 from poolkit import EPOCH, World, member, run, spec
 
+from planners.fleet.steps import Delete
 from planners.pool.plan import Plan
 from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
-from planners.pool.steps import Delete
 from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.machine.preservation import PreservedBy

@@ -8,11 +8,7 @@ from botocore.exceptions import ClientError, ParamValidationError
 from driver_clouds import AwsCloud, fault, machine
 
 from drivers.aws import failures
-from drivers.base import (
-    DriverSettings,
-    ListMachinesRequest,
-    load_driver,
-)
+from drivers.base import DriverSettings, ListMachinesRequest, load_driver
 from drivers.errors import DriverError
 from drivers.failures import LONGER_WAIT, combine
 from resources.errors import ErrorClass

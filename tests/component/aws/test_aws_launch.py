@@ -10,9 +10,7 @@ from driver_clouds import AwsCloud, Given, calls, machine, mark, mutating
 from pydantic import SecretStr
 
 from drivers.aws.calls import Ec2
-from drivers.base import (
-    DriverSettings,
-)
+from drivers.base import DriverSettings
 from drivers.errors import DriverError, IdempotencyMismatch
 from resources.errors import ErrorClass
 
