@@ -28,6 +28,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.clouds import UnknownScope, indexed
     from resources.cluster.accounts import Account
     from resources.errors import MISSING_CREDENTIALS, WRONG_ACCOUNT, Code, ErrorClass
+    from resources.machine.facts import NodeFacts
     from resources.machine.manifest import SecretRef
     from resources.machine.state import (
         ATTEMPTED_KEPT,
@@ -80,6 +81,8 @@ class Looking(NamedTuple):
 
     node: workflow.ActivityHandle[NodeLook]
     vm: workflow.ActivityHandle[VmLook]
+    known: NodeFacts | None
+    """What was known of the Node when they began."""
 
     @property
     def over(self) -> bool:
