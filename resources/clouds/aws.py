@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from resources.base import Count, Key, Manifest, Name
 from resources.canonical import Empty
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags
 from resources.effects import Effect
 
 TAG_RULES = TagRules(limit=50, value_length=256, name="Name", uncounted=("aws:",))
@@ -275,4 +275,10 @@ def _indexed(provider_id: str) -> str:
     return f"aws:///{region[0]}/{vm}" if region else provider_id
 
 
-PROVIDER = Provider("AWS", AwsProviderSpec, ProviderIDs("aws", _key, _indexed), driver="drivers.aws")
+PROVIDER = Provider(
+    "AWS",
+    AwsProviderSpec,
+    ProviderIDs("aws", _key, _indexed),
+    driver="drivers.aws",
+    simulation=Simulation("simulator.clouds.ec2", service="ec2", port=7644),
+)

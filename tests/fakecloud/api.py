@@ -50,7 +50,10 @@ class Thing:
     """Digest of the request that a VM was made with."""
     token: str = ""
     name: str = ""
+    user_data: str = ""
     console: dict[str, Any] = field(default_factory=dict)
+    output: str = ""
+    """What a VM's console shows."""
 
     @property
     def state(self) -> str:
@@ -123,6 +126,7 @@ class FakeApi:
             return former
         self.count += 1
         vm = Thing(f"vm-{self.count}", account, "vm", dict(labels), name=name, token=token, request=digest)
+        vm.user_data = asked["user_data"]
         vm.boots, vm.ready, vm.console = time.time() + self.boot, not self.slow, dict(asked["console"])
         self.things[vm.id] = vm
         self.things[nic].vm = vm.id

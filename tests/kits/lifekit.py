@@ -36,6 +36,7 @@ from resources.manifests import Loaded, load_manifests
 from resources.names import TAG_UID, class_id, cluster_id, machine_id
 from resources.settings import Settings, load_settings
 from resources.timings import Timings
+from simulator.clouds.ec2 import Ec2
 from simulator.frame import Call
 from simulator.kubelet import Timings as SimulatorTimings
 from simulator.server import SimulatorSettings, SimulatorThread
@@ -157,6 +158,13 @@ class Stack:
         await self.started[name].execute_update(MachineWorkflow.delete, intent, id=intent.id)
         return await asyncio.wait_for(self.started[name].result(), DEADLINE)
 
+    @property
+    def cloud(self) -> Ec2:
+        """The simulated cloud itself, as `call` of the simulator may use it."""
+        cloud = self.simulator.simulator.clouds["aws"]
+        assert isinstance(cloud, Ec2)
+        return cloud
+
     # -- what the cloud and the cluster say ---------------------------------------------------------------------------
 
     def calls(self, operation: str, service: str = "ec2") -> list[Call]:
@@ -164,7 +172,7 @@ class Stack:
 
     def leftovers(self, uid: str) -> dict[str, list[str]]:
         """What the cloud holds with the machine's uid tag, now and without lag."""
-        found = self.simulator.call(lambda: self.simulator.simulator.ec2.leftovers(TAG_UID, uid))
+        found = self.simulator.call(lambda: self.cloud.leftovers(TAG_UID, uid))
         return {kind: ids for kind, ids in found.items() if ids}
 
     def launched(self) -> list[str]:
@@ -174,7 +182,7 @@ class Stack:
 
     def tags(self, resource: str) -> dict[str, str]:
         """Tags as they are at the cloud, whatever reads show."""
-        return dict(self.simulator.call(lambda: self.simulator.simulator.ec2._tags.of(resource)))
+        return dict(self.simulator.call(lambda: self.cloud._tags.of(resource)))
 
     def ec2(self) -> Any:
         """The account's own tools, as somebody else uses them."""
@@ -217,7 +225,7 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "defaultCluster": cluster,
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
-        "clouds": {"aws": {"endpoint": thread.simulator.ec2_url}},
+        "clouds": {"aws": {"endpoint": thread.cloud_urls["aws"]}},
         "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "1s"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }

@@ -102,7 +102,7 @@ async def test_it_says_where_everything_is_and_what_to_try(stack: Stack, monkeyp
     text = "\n".join(words(stack))
     for word in (
         stack.ui,
-        stack.ec2,
+        stack.clouds["aws"],
         f"https://127.0.0.1:{stack.ports.kube}",
         "apply -f",
         "get machines -w",
@@ -145,7 +145,7 @@ async def test_a_cluster_of_ones_own_is_used_beside_the_real_cloud(stack: Stack,
         assert other.settings.clouds["aws"].endpoint is None
         assert other.settings.timings == Timings()  # a real cloud is polled as in production
         assert other.settings.simulator is None
-        assert "the real one: machines that you apply cost money" in "\n".join(words(other))
+        assert "the real ones: machines that you apply cost money" in "\n".join(words(other))
     assert not any(alive(p) for p in pids(other))
 
 
