@@ -161,9 +161,17 @@ class FakeApi:
     def _DeleteVm(self, account: str, id: str) -> Thing:
         vm = self._GetVm(account, id)
         vm.ends = vm.ends or time.time() + self.terminate
-        for disk in [t for t in self.things.values() if t.kind == "disk" and t.vm == id]:
-            del self.things[disk.id]
+        self._lose_disks(id)
         return vm
+
+    def kill(self, id: str) -> None:
+        """The VM dies behind everyone's back, and its disks with it."""
+        self.things[id].ends = 0.0
+        self._lose_disks(id)
+
+    def _lose_disks(self, vm: str) -> None:
+        for disk in [t for t in self.things.values() if t.kind == "disk" and t.vm == vm]:
+            del self.things[disk.id]
 
     def _DeleteNic(self, account: str, id: str) -> None:
         nic = self.things[id]

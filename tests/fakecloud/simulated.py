@@ -115,7 +115,7 @@ class FakeCloud:
         """This cloud has no health check of its own."""
 
     def kill(self, instance_id: str) -> None:
-        self.api.things[instance_id].ends = 0.0
+        self.api.kill(instance_id)
 
     def dump(self) -> dict[str, Any]:
         return {"things": [asdict(thing) for thing in self.api.things.values()], "count": self.api.count}

@@ -105,13 +105,15 @@ class Stack:
         name: str = "m-1",
         *,
         timings: Timings | None = None,
+        machine_class: ClassSnapshot | None = None,
         provider_spec: dict[str, Any] | None = None,
         secret: str = "",
         **spec: Any,
     ) -> WorkflowHandle[Any, Any]:
-        """Starts a machine of the examples' class, as the command line does; `secret`: with one of its own."""
+        """Starts a machine as the command line does, of the examples' class unless another is given; `secret`: with one
+        of its own."""
         loaded = examples(name, **spec)
-        snapshot = ClassSnapshot.of(loaded.classes[0])
+        snapshot = machine_class or ClassSnapshot.of(loaded.classes[0])
         if provider_spec:
             snapshot = snapshot.model_copy(update={"provider_spec": {**snapshot.provider_spec, **provider_spec}})
         if secret:
@@ -225,7 +227,7 @@ def settings_for(thread: SimulatorThread, root: Path, cluster: str) -> Path:
         "defaultCluster": cluster,
         "clusters": {cluster: {"kubeconfig": "kubeconfig", "fullName": "shoot--hostler--demo"}},
         "secrets": {"source": "kubernetes", "cluster": cluster},
-        "clouds": {"aws": {"endpoint": thread.cloud_urls["aws"]}},
+        "clouds": {name: {"endpoint": url} for name, url in thread.cloud_urls.items()},
         "worker": {"health": None, "metrics": None, "stickyTimeout": "1s", "gracefulShutdown": "1s"},
         "timings": Timings.fast().model_dump(by_alias=True, mode="json"),
     }
