@@ -15,8 +15,9 @@ import sys
 import threading
 from pathlib import Path
 
+from resources.clouds import simulations
 from simulator.kubelet import Timings
-from simulator.server import PortTakenError, Simulator, SimulatorSettings
+from simulator.server import CloudSettings, PortTakenError, Simulator, SimulatorSettings
 
 SPEEDS = {"fast": Timings.fast, "demo": Timings.demo}
 
@@ -34,10 +35,11 @@ def main() -> int:
 
 def _settings(options: argparse.Namespace) -> SimulatorSettings:
     cluster = options.api_server_kubeconfig
+    clouds = {name: s for name, s in simulations().items() if name in (options.cloud or simulations())}
     return SimulatorSettings(
         kube_port=options.kube_port,
-        ec2_port=options.ec2_port,
         admin_port=options.admin_port,
+        clouds={name: CloudSettings(port=getattr(options, f"{s.service}_port")) for name, s in clouds.items()},
         api_server_kubeconfig=None if cluster is None else cluster.read_text(),
         state_dir=options.state_dir,
         cluster=options.cluster,
@@ -48,7 +50,10 @@ def _settings(options: argparse.Namespace) -> SimulatorSettings:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="simulator", description=__doc__)
     parser.add_argument("--state-dir", type=Path, help="where state is kept; without it nothing outlives the process")
-    for name in ("kube", "ec2", "admin"):
+    parser.add_argument(
+        "--cloud", action="append", choices=[*simulations()], help="simulate this one; may be repeated (default: all)"
+    )
+    for name in ("kube", *(simulation.service for simulation in simulations().values()), "admin"):
         parser.add_argument(f"--{name}-port", type=int, default=0, metavar="N", help="0: any free one (default)")
     parser.add_argument(
         "--api-server-kubeconfig",
@@ -79,7 +84,8 @@ async def _run(settings: SimulatorSettings, kubeconfig: Path | None, die_with_pa
             threading.Thread(target=_until_stdin_closes, args=(loop, stop), daemon=True).start()
         addresses = {
             "kube": simulator.kube_url,
-            **simulator.cloud_urls,
+            **{cloud.service: simulator.cloud_urls[name] for name, cloud in simulator.clouds.items()},
+            "clouds": simulator.cloud_urls,
             "admin": simulator.admin_url,
             "kubeconfig": None if kubeconfig is None else str(kubeconfig),
         }

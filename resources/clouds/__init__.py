@@ -9,13 +9,14 @@ from typing import Any
 
 from resources.base import cut
 from resources.clouds import aws, azure
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags, UnknownScope
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags, UnknownScope
 
 __all__ = [
     "PROVIDERS",
     "Provider",
     "ProviderIDs",
     "ProviderSpec",
+    "Simulation",
     "TagRules",
     "Tags",
     "UnknownProvider",
@@ -25,6 +26,7 @@ __all__ = [
     "provider_key",
     "provider_of",
     "scope_of",
+    "simulations",
 ]
 
 PROVIDERS: dict[str, Provider] = {p.name: p for p in (aws.PROVIDER,)}
@@ -43,6 +45,11 @@ def provider_of(name: str) -> Provider:
         known = ", ".join(sorted(PROVIDERS))
         raise UnknownProvider(f"provider {cut(repr(name), 100)} has no driver; there are drivers for {known}")
     return found
+
+
+def simulations() -> dict[str, Simulation]:
+    """The clouds that can be simulated, by their name in the settings (`clouds.<name>`)."""
+    return {p.name.lower(): p.simulation for p in PROVIDERS.values() if p.simulation is not None}
 
 
 def scope_of(provider: str, spec: dict[str, Any]) -> str:

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from resources.base import Count, Key, Manifest, Name
 from resources.canonical import Empty
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, Simulation, TagRules, Tags
 from resources.effects import Effect
 
 TAG_RULES = TagRules(limit=50, value_length=256, name="Name", uncounted=("aws:",))
@@ -109,7 +109,7 @@ class InstanceMarketOptions(Manifest):
     market_type: Literal["spot", "capacity-block"] | None = None
 
 
-class Placement(Manifest):
+class Ec2Placement(Manifest):
     affinity: Literal["default", "host"] | None = None
     availability_zone: Key | None = None
     group_id: Key | None = None
@@ -155,7 +155,7 @@ class AwsProviderSpec(ProviderSpec):
     instance_market_options: InstanceMarketOptions | None = None
     spot_price: Annotated[Key | None, Empty.COUNTS] = None
     """Deprecated: a one-time spot request; empty means the on-demand price. Use instanceMarketOptions."""
-    placement: Placement | None = None
+    placement: Ec2Placement | None = None
     ebs_optimized: Annotated[bool | None, Effect.NONE] = None
     monitoring: Annotated[bool | None, Effect.NONE] = None
     kms_key_id: Annotated[Key | None, Effect.NONE] = Field(default=None, alias="kmsKeyID")
@@ -275,4 +275,10 @@ def _indexed(provider_id: str) -> str:
     return f"aws:///{region[0]}/{vm}" if region else provider_id
 
 
-PROVIDER = Provider("AWS", AwsProviderSpec, ProviderIDs("aws", _key, _indexed), driver="drivers.aws")
+PROVIDER = Provider(
+    "AWS",
+    AwsProviderSpec,
+    ProviderIDs("aws", _key, _indexed),
+    driver="drivers.aws",
+    simulation=Simulation("simulator.clouds.ec2", service="ec2", port=7644),
+)

@@ -171,6 +171,18 @@ class ProviderIDs:
 
 
 @dataclass(frozen=True)
+class Simulation:
+    """The simulated twin of a cloud."""
+
+    module: str
+    """It has `simulated(frame, timings, world)` and is imported by the simulator alone."""
+    service: str
+    """The name of its API there: in fault rules, in the journal of calls, in the option `--<service>-port`."""
+    port: int
+    """The port that `hostler up` serves it on, unless told otherwise."""
+
+
+@dataclass(frozen=True)
 class Provider:
     """A cloud, as a MachineClass names it in `provider`."""
 
@@ -179,3 +191,5 @@ class Provider:
     ids: ProviderIDs
     driver: str = field(repr=False)
     """The module of its driver, which has `driver(settings)`. It is only imported where a worker needs it."""
+    simulation: Simulation | None = field(default=None, repr=False)
+    """None: this cloud is not simulated."""

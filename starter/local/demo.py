@@ -129,7 +129,7 @@ class Demo:
 
     async def _show_what_is_left(self) -> None:
         (secret,) = self.manifests.secrets
-        left = await asyncio.to_thread(cloud_resources, self.stack.ec2, secret.plain())
+        left = await asyncio.to_thread(cloud_resources, self.stack.clouds["aws"], secret.plain())
         for kind, ids in left.items():
             self.screen.say(f"  {kind} left at the cloud: {', '.join(ids) or 'none'}")
         async with connect_cluster(self.stack.settings, CLUSTER) as kube:

@@ -24,7 +24,7 @@ from resources.cluster.accounts import FAIRNESS_KEY_BYTES, Account
 from resources.machine.manifest import SecretRef
 from resources.machine.state import Phase
 from resources.names import cloud_queue
-from resources.settings import CloudSettings, Settings, SettingsError
+from resources.settings import AccountQueue, CloudSettings, Settings, SettingsError
 from starter.sdk import limits
 from workflows.calls import Urgency, share
 
@@ -128,6 +128,10 @@ async def keeps(client: Client, queue: str, limit: limits.Limit) -> None:
 async def test_the_limit_of_each_account_is_as_the_settings_say(temporal: WorkflowEnvironment) -> None:
     client, given = temporal.client, settings(calls_per_second_per_account=7.5)
     queue = cloud_queue("aws", given.queue_prefix)
+    own = AccountQueue(accounts=["AWS/*/default/*"])
+    with_own = given.clouds["aws"].model_copy(update={"queues": {"own": own}})
+    await limits.apply(client, given.model_copy(update={"clouds": {"aws": with_own}}))
+    assert await limits.kept(client, cloud_queue("aws", given.queue_prefix, "own")) == limits.Limit(7.5)
     none = given.model_copy(update={"clouds": {"aws": CloudSettings()}})
     await limits.apply(client, none)
     assert await limits.kept(client, queue) == limits.Limit(None)

@@ -382,14 +382,22 @@ def test_a_slow_answer_is_no_skew() -> None:
 
 async def test_what_each_account_may_take_is_what_the_server_keeps(idle: Stack) -> None:
     subject = f"queue {cloud_queue('aws', idle.settings.queue_prefix)}"
-    aws = {"endpoint": idle.settings.clouds["aws"].endpoint}
+    aws = {
+        "endpoint": idle.settings.clouds["aws"].endpoint,
+        "queues": {"own": {"accounts": ["AWS/*/big"]}, "former": {"accounts": []}},
+    }
     change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 4}})
     async with worker.running(idle.client, load_settings(idle.settings_file)):
 
-        async def polled() -> str:
-            return next(f.message for f in await examine(idle.settings_file) if f.subject == subject)
+        async def polled() -> dict[str, str]:
+            return {f.subject.removeprefix(subject): f.message for f in await examine(idle.settings_file)}
 
-        await eventually(polled, lambda words: "polled by" in words and "; at most 4 calls/s of each account" in words)
+        def all_polled(said: dict[str, str]) -> bool:
+            return all("; at most 4 calls/s of each account" in said.get(q, "") for q in ("", "-own", "-former"))
+
+        said = await eventually(polled, all_polled)
+        assert "; for AWS/*/big; at most" in said["-own"]
+        assert "; for no account any more; at most" in said["-former"]
         change(idle, clouds={"aws": {**aws, "callsPerSecondPerAccount": 3}})
         found = await seen(idle, subject, "callsPerSecondPerAccount is 3 in these settings")
     assert "start the worker again" in bad(found)[subject]

@@ -219,7 +219,7 @@ async def test_a_vm_that_dies_while_joining_is_failed_and_not_replaced(stack: St
     await stack.create()
     state = await stack.reason("NodeNotSeen")
     instance = state.status.provider_id.rsplit("/", 1)[-1]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    stack.simulator.call(lambda: stack.cloud.kill(instance))
     failed = await stack.phase(Phase.FAILED)
     assert failed.journal[-1].reason == "VMGone"
     assert stack.launched() == [instance]
@@ -256,7 +256,7 @@ async def test_a_stale_node_that_is_nobodys_stops_no_second_machine(stack: Stack
     assert failed.status.phase == Phase.FAILED
     assert failed.status.last_operation.description.startswith("VM was referring to stale node object")
     await eventually(lambda: _left(stack, failed.uid), lambda left: not left, "the VM gone")
-    stack.simulator.call(stack.simulator.simulator.ec2._network.last_ipv4.clear)  # the address may be reused
+    stack.simulator.call(stack.cloud._network.last_ipv4.clear)  # the address may be reused
     await stack.create("m-2")
     running = await stack.phase(Phase.RUNNING, "m-2")
     assert running.status.node_name == name
@@ -338,7 +338,7 @@ async def test_a_vm_that_ends_behind_our_back_is_unknown_and_told_once(stack: St
     other = await stack.phase(Phase.RUNNING, "m-2")
     instance = str(state.status.provider_id).rsplit("/", 1)[-1]
     if deed == "kill":
-        stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+        stack.simulator.call(lambda: stack.cloud.kill(instance))
     else:
         stack.ec2().stop_instances(InstanceIds=[instance])
     unknown = await stack.reason(reason)
@@ -378,7 +378,7 @@ async def test_a_drain_does_not_wait_for_a_kubelet_whose_vm_is_gone(stack: Stack
     stack.kubectl("run", "web", "--image=i", f"--overrides={_pod_on(str(state.status.node_name))}")
     await eventually(lambda: _pod_phase(stack), lambda p: p == "Running")
     instance = str(state.status.provider_id).rsplit("/", 1)[-1]
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(instance))
+    stack.simulator.call(lambda: stack.cloud.kill(instance))
     await stack.reason("VMGone")
     result = await stack.delete()
     (drained,) = [h for h in result.journal if h.reason == "Drained"]

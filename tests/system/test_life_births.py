@@ -137,7 +137,7 @@ async def test_a_node_that_never_joins(stack: Stack) -> None:
     await stack.create(creation_timeout=timedelta(seconds=6))
     waits = await stack.reason("NodeNotSeen")
     line = "dracut: FATAL: no root device"
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.set_console(instance(waits), f"{line}\n"))
+    stack.simulator.call(lambda: stack.cloud.set_console(instance(waits), f"{line}\n"))
     assert "its node has not joined yet" in await says(stack, line)
     await stack.phase(Phase.FAILED)
     text = await described(stack)
@@ -242,7 +242,7 @@ async def test_p77_the_node_of_a_vm_that_no_answer_named_goes_with_its_machine(s
     await stack.create()
     await eventually(lambda: _nodes(stack), bool, "its Node")
     (vm,) = stack.launched()
-    stack.simulator.call(lambda: stack.simulator.simulator.ec2.kill(vm))
+    stack.simulator.call(lambda: stack.cloud.kill(vm))
     await stack.started["m-1"].signal("delete", {"id": "d"})
     leaves = await stack.phase(Phase.TERMINATING)
     assert leaves.status.provider_id is None
