@@ -90,8 +90,9 @@ class AwsDriver:
         return instances.get_status(self._clients.get(region, request.secret), request)
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
-        ec2 = self._clients.get(instances.region_of(request.provider_spec), request.secret)
-        return ListMachinesResponse(machines=instances.list_machines(ec2, request.cluster))
+        region = instances.region_of(request.provider_spec, next(iter(request.provider_ids), None))
+        ec2 = self._clients.get(region, request.secret)
+        return ListMachinesResponse(machines=instances.list_machines(ec2, request))
 
     def get_account(self, request: GetAccountRequest) -> str:
         """Calls STS GetCallerIdentity, which needs no permission."""

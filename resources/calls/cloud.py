@@ -42,6 +42,8 @@ class CreateOutput(Value):
     """resourceVersion of the Secret that the user data was rendered from."""
     account_id: Key = ""
     """The account that the VM is in."""
+    tagged: bool = False
+    """The VM carries its installation's tag."""
 
 
 class FindInput(Value):
@@ -69,6 +71,8 @@ class UpdateInput(Value):
     target: Target
     last_applied: Document | None = None
     """None: the post-start update, once."""
+    tagged: bool = False
+    """The VM is known to carry its installation's tag: it need not be looked at for that."""
 
 
 class ResourceUpdate(Value):

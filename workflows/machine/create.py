@@ -151,7 +151,7 @@ def _record(m: MachineEntity, output: CreateOutput) -> None:
         spec, *s.attempted_specs = [*s.attempted_specs, spec]
     else:
         s.attempted_specs = []
-    s.made = workflow.now()
+    s.made, s.tagged = workflow.now(), output.tagged
     s.account_id = output.account_id or s.account_id
     s.create_failure = None
     if output.uid:
