@@ -214,6 +214,9 @@ def check_provider_spec(manifest: MachineClass, where: str) -> list[str]:
         spec = provider.spec.model_validate(manifest.provider_spec)
     except ValidationError as e:
         raise ManifestError(_explain(e, where, "providerSpec.")) from None
+    if mistakes := [*spec.mistakes(), *spec.crowding()]:
+        lines = [shown(f"{where}: providerSpec.{path}: {words}", ERROR_MOST) for path, words in mistakes]
+        raise ManifestError("\n".join(few(lines, ERRORS_SHOWN)))
     return [
         *(f"{path}: unknown field, ignored" for path in unknown_fields(spec)),
         *(f"{path}: {advice}" for path, advice in spec.deprecations()),

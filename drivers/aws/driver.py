@@ -43,6 +43,7 @@ class AwsDriver:
         Before it comes DescribeImages, once per image, if the spec refers to the image's root device.
         """
         spec = launch.parse_spec(request.provider_spec)
+        launch.check(spec)
         ec2 = self._clients.get(spec.region, request.secret)
         root = self._root_device(ec2, spec.ami) if launch.needs_root_device(spec) else None
         parameters = launch.run_instances(request, spec, root)

@@ -19,8 +19,8 @@ from drivers.errors import DriverError
 from drivers.failures import about
 from drivers.tags import TagPlan, check_must_tags, class_tags, plan_update
 from drivers.updating import Target, answer
-from resources.base import cut
 from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.base import shown_key
 from resources.errors import PASSING, ErrorClass
 from resources.names import TAG_UID
 
@@ -28,12 +28,11 @@ ALL_ALIKE = PASSING | {ErrorClass.CONFLICT}
 """For a call with several resources such an error says nothing about one of them: separate calls would not help."""
 TOO_MANY_TAGS = "TagLimitExceeded"
 """It is no single tag's fault."""
-KEY_SHOWN = 60
-"""Characters of a key that is wrong."""
 _OPTIONS = (
     ("HttpTokens", "http_tokens"),
     ("HttpPutResponseHopLimit", "http_put_response_hop_limit"),
     ("HttpEndpoint", "http_endpoint"),
+    ("InstanceMetadataTags", "instance_metadata_tags"),
 )
 
 
@@ -163,7 +162,7 @@ class _Update:
             target.changed += [f"{verb} {tag['Key']}" for tag in tags]
 
     def _failed(self, targets: list[Target], error: DriverError, tags: list[dict[str, str]]) -> None:
-        one = [f"tag {cut(tags[0]['Key'], KEY_SHOWN)}"] if len(tags) == 1 else []
+        one = [f"tag {shown_key(tags[0]['Key'])}"] if len(tags) == 1 else []
         failure = about(error, [*(t.id for t in targets), *one])
         for target in targets:
             if error.provider_code in GONE:  # it has vanished since it was read: nothing is left to update

@@ -11,7 +11,7 @@ from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest, parsed
 from drivers.errors import DriverError
-from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, NetworkInterface
+from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, MetadataOptions, NetworkInterface
 from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024
@@ -22,6 +22,12 @@ Parameters = dict[str, Any]
 def parse_spec(provider_spec: dict[str, Any]) -> AwsProviderSpec:
     """Parses the spec. Raises DriverError of class invalid."""
     return parsed(AwsProviderSpec, provider_spec)
+
+
+def check(spec: AwsProviderSpec) -> None:
+    """Raises DriverError of class invalid for what EC2 would refuse: a class may have come by another door."""
+    if mistakes := spec.mistakes():
+        raise DriverError(ErrorClass.INVALID, "; ".join(f"providerSpec.{path}: {words}" for path, words in mistakes))
 
 
 def needs_root_device(spec: AwsProviderSpec) -> bool:
@@ -52,12 +58,14 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
         "CapacityReservationSpecification": _capacity_reservation(spec.capacity_reservation),
         "InstanceMarketOptions": _market(spec),
     }
-    if (options := spec.instance_metadata_options) is not None:
-        parameters["MetadataOptions"] = _some(
-            HttpEndpoint=options.http_endpoint,
-            HttpPutResponseHopLimit=options.http_put_response_hop_limit,
-            HttpTokens=options.http_tokens,
-        )
+    options = spec.instance_metadata_options or MetadataOptions()
+    parameters["MetadataOptions"] = _some(
+        HttpEndpoint=options.http_endpoint,
+        HttpPutResponseHopLimit=options.http_put_response_hop_limit,
+        HttpTokens=options.http_tokens,
+        # Always said: an account whose default is "enabled" would refuse every must-tag for its slash.
+        InstanceMetadataTags=options.instance_metadata_tags or "disabled",
+    )
     if (cpu := spec.cpu_options) is not None:
         parameters["CpuOptions"] = _some(
             CoreCount=cpu.core_count, ThreadsPerCore=cpu.threads_per_core, AmdSevSnp=cpu.amd_sev_snp
@@ -88,7 +96,8 @@ def _block_device(device: BlockDevice, root_device: str | None) -> Parameters:
         "DeviceName": name,
         "Ebs": _some(
             DeleteOnTermination=ebs.delete_on_termination is not False,
-            Encrypted=ebs.encrypted,
+            Encrypted=True if ebs.kms_key_id else ebs.encrypted,
+            KmsKeyId=ebs.kms_key_id,
             Iops=ebs.iops or None,  # MCM: 0 is "not given"
             Throughput=ebs.throughput or None,
             SnapshotId=ebs.snapshot_id,

@@ -67,7 +67,7 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                         "snapshotID": "snap-0a1b2c3d4e5f60001",
                         "volumeSize": 50,
                         "volumeType": "gp3",
-                        "kmsKeyID": "ignored",
+                        "kmsKeyID": "alias/nodes",
                     },
                 }
             ]
@@ -84,6 +84,24 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                         "SnapshotId": "snap-0a1b2c3d4e5f60001",
                         "VolumeSize": 50,
                         "VolumeType": "gp3",
+                        "KmsKeyId": "alias/nodes",
+                    },
+                }
+            ]
+        },
+    ),
+    (
+        "ebs: a key asks for encryption",
+        {"blockDevices": [{"deviceName": "/dev/sdg", "ebs": {"volumeSize": 5, "kmsKeyID": "alias/nodes"}}]},
+        {
+            "BlockDeviceMappings": [
+                {
+                    "DeviceName": "/dev/sdg",
+                    "Ebs": {
+                        "DeleteOnTermination": True,
+                        "Encrypted": True,
+                        "VolumeSize": 5,
+                        "KmsKeyId": "alias/nodes",
                     },
                 }
             ]
@@ -147,7 +165,14 @@ LAUNCHES: list[tuple[str, dict[str, Any], dict[str, Any]]] = [
                 "httpPutResponseHopLimit": 2,
             }
         },
-        {"MetadataOptions": {"HttpEndpoint": "enabled", "HttpTokens": "required", "HttpPutResponseHopLimit": 2}},
+        {
+            "MetadataOptions": {
+                "HttpEndpoint": "enabled",
+                "HttpTokens": "required",
+                "HttpPutResponseHopLimit": 2,
+                "InstanceMetadataTags": "disabled",
+            }
+        },
     ),
     (
         "cpuOptions",
@@ -198,7 +223,9 @@ def test_what_a_field_becomes(cloud: AwsCloud, spec: dict[str, Any], wanted: dic
     sent = launched(cloud, **spec)
     plain = {"ImageId", "InstanceType", "MinCount", "MaxCount", "ClientToken", "UserData", "TagSpecifications"}
     assert {k: sent[k] for k in wanted} == wanted
-    assert set(sent) - set(wanted) - plain <= {"NetworkInterfaces", "BlockDeviceMappings"}
+    assert set(sent) - set(wanted) - plain <= {"NetworkInterfaces", "BlockDeviceMappings", "MetadataOptions"}
+    # Whatever the account's default is: an instance that shows its tags takes none with a slash.
+    assert sent["MetadataOptions"]["InstanceMetadataTags"] == "disabled"
     assert (sent["MinCount"], sent["MaxCount"]) == (1, 1)
 
 
@@ -217,6 +244,17 @@ def test_user_data_beyond_the_limit_is_refused_before_the_call(cloud: AwsCloud) 
     assert refused.value.error_class is ErrorClass.INVALID
     cloud.driver.create_machine(given.creation(user_data=SecretStr("x" * 16384)))
     assert len(calls(cloud, "RunInstances")) == 1
+
+
+def test_what_ec2_would_refuse_is_refused_before_any_call(cloud: AwsCloud) -> None:
+    """A class may have come by another door than `hostler apply`."""
+    given = machine(cloud, blockDevices=[{"ebs": {"volumeType": "io1", "volumeSize": 20}}])
+    with pytest.raises(DriverError, match=r"blockDevices\[0\].ebs.iops: missing") as refused:
+        cloud.driver.create_machine(given.creation())
+    assert refused.value.error_class is ErrorClass.INVALID
+    assert calls(cloud) == []
+    cloud.driver.create_machine(machine(cloud).creation())
+    assert mutating(cloud) == ["RunInstances"]
 
 
 def test_the_image_is_asked_for_its_root_device_once(cloud: AwsCloud) -> None:
