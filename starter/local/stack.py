@@ -118,6 +118,8 @@ class Options:
     simulator: bool = True
     ports: Ports = field(default_factory=Ports)
     speed: Speed = "demo"
+    terminate: float | None = None
+    """Seconds that a simulated VM takes to end; None: as `speed` has it."""
 
     def check(self) -> None:
         """Raises UpError for options that cannot work together, or would do harm."""
@@ -313,6 +315,8 @@ class Stack:
         argv += ["--state-dir", str(self.directory / "simulator"), "--kubeconfig", str(self.kubeconfig)]
         argv += ["--kube-port", str(self.ports.kube), "--ec2-port", str(self.ports.ec2)]
         argv += ["--admin-port", str(self.ports.admin)]
+        if self.options.terminate is not None:
+            argv += ["--terminate", str(self.options.terminate)]
         if self.options.api_server_kubeconfig:
             argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
         return self._command("simulator", argv, ready=_said(_is_object))
