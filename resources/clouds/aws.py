@@ -3,15 +3,16 @@ pkg/aws/apis/aws_provider_spec.go), including those that MCM ignores, plus vmTag
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from resources.base import Count, Key, Manifest, Name
 from resources.canonical import Empty
-from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags
+from resources.clouds.base import Provider, ProviderIDs, ProviderSpec, TagRules, Tags, shown_key
 from resources.effects import Effect
 
 TAG_RULES = TagRules(limit=50, key_length=128, value_length=256, name="Name", uncounted=("aws:",))
@@ -126,6 +127,32 @@ class Placement(Manifest):
     host_resource_group_arn: Key | None = None
     partition_number: Count | None = Field(default=None, ge=1, le=7)
     tenancy: Literal["default", "dedicated", "host"] | None = None
+
+
+PLACEMENT = "machine.sapcloud.io/awsPlacement"
+"""An annotation of a node template: EC2's placement as JSON (machine-controller-manager-provider-aws, core.go,
+getPlacementObj). Where it is given, it takes the place of the class's `placement`."""
+
+
+def read_placement(text: str) -> Placement | None:
+    """The placement of the annotation; None for an empty one. Names may be written in any case, `Tenancy` or `tenancy`,
+    as MCM reads them. Raises ValueError, without quoting a value."""
+    if not text:
+        return None
+    try:
+        given = json.loads(text)
+    except ValueError:
+        raise ValueError('it is not JSON; write it like {"tenancy": "dedicated"}') from None
+    if not isinstance(given, dict):
+        raise ValueError('it is no JSON object; write it like {"tenancy": "dedicated"}')
+    names = {(f.alias or n).lower(): f.alias or n for n, f in Placement.model_fields.items()}
+    if unknown := [k for k in given if k.lower() not in names]:
+        raise ValueError(f"a placement has no {shown_key(unknown[0])}; it has {', '.join(names.values())}")
+    try:
+        return Placement.model_validate({names[k.lower()]: v for k, v in given.items() if v is not None})
+    except ValidationError as e:
+        first = e.errors(include_url=False, include_input=False)[0]
+        raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 class AwsProviderSpec(ProviderSpec):
@@ -315,4 +342,10 @@ def _indexed(provider_id: str) -> str:
     return f"aws:///{region[0]}/{vm}" if region else provider_id
 
 
-PROVIDER = Provider("AWS", AwsProviderSpec, ProviderIDs("aws", _key, _indexed), driver="drivers.aws")
+PROVIDER = Provider(
+    "AWS",
+    AwsProviderSpec,
+    ProviderIDs("aws", _key, _indexed),
+    driver="drivers.aws",
+    annotations={PLACEMENT: read_placement},
+)

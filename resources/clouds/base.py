@@ -239,3 +239,6 @@ class Provider:
     ids: ProviderIDs
     driver: str = field(repr=False)
     """The module of its driver, which has `driver(settings)`. It is only imported where a worker needs it."""
+    annotations: Mapping[str, Callable[[str], object]] = field(default_factory=dict, repr=False)
+    """Annotations of node templates that its driver reads at a launch, each with what reads its value and raises
+    ValueError."""
