@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import replace
 from datetime import datetime, timedelta
 
-from pydantic import SecretStr
 from temporalio import activity
 
 from activities.accounts import Cloud
@@ -22,6 +22,7 @@ from activities.kube.whose import is_of, provider_id_of
 from activities.temporal.announce import account_of, admit, use_account
 from activities.temporal.classes import report_progress
 from activities.temporal.records import cut_off, former_vm, standing
+from activities.userdata import UserData, user_data_of
 from drivers.base import (
     CreateMachineRequest,
     GetMachineStatusRequest,
@@ -82,7 +83,8 @@ class MachineActivities(Activities):
         kube = await self.deps.clusters.get(target.machine.cluster)
         token = await ensure_token(kube, target.machine, input.attempt, input.deadline)
         secret = await self.deps.secrets.get(target.secret_ref)
-        user_data = render(secret.require("userData", target.secret_ref), target.machine, token)
+        given = user_data_of(secret, target.secret_ref)
+        user_data = replace(given, text=render(given.text, target.machine, token))
         former = target.account_id or last_progress().get(ACCOUNT, "")
         target = target.model_copy(update={"account_id": former})
         # Not by its token: the call that would make it answers with the VM that an earlier call of the token has made.
@@ -98,7 +100,7 @@ class MachineActivities(Activities):
         elif now is not None and now.was_reset and (lost := await self._lost(target)):
             return lost
         else:
-            vm = await self._make(target, user_data)
+            vm = await self._make(target, user_data, input.annotations)
         if not vm.provider_id:  # machine-controller-manager fails on this one too; an empty node name is none
             raise DriverError(ErrorClass.UNKNOWN, _NO_ID.format(provider=target.provider, uid=target.machine.uid))
         stale = await self._stale_node(kube, input, vm)
@@ -275,14 +277,21 @@ class MachineActivities(Activities):
         await ensure_token(kube, target.machine, input.attempt, input.deadline)
         return target
 
-    async def _make(self, target: Target, user_data: SecretStr) -> MachineStatus:
+    async def _make(self, target: Target, user_data: UserData, annotations: dict[str, str]) -> MachineStatus:
         """Makes the VM in the account that the cluster's VMs of this Secret are in, where there are any.
 
         The server knows before the call in which account a VM may be from now on, so that no later try believes another
         account that there is none; not so after a refusal, which makes nothing.
         """
         cloud = self.deps.cloud(target)
-        request = await self.deps.request(CreateMachineRequest, target, user_data=user_data, token=target.token)
+        request = await self.deps.request(
+            CreateMachineRequest,
+            target,
+            user_data=user_data.text,
+            compressed=user_data.compressed,
+            annotations=annotations,
+            token=target.token,
+        )
         opened = await cloud.account(request)
         cloud.check(opened)
         await admit(self.deps, cloud, opened, target)

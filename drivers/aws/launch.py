@@ -5,13 +5,23 @@ Fields: reference of machine-controller-manager-provider-aws, pkg/aws/core.go (C
 
 from __future__ import annotations
 
+import gzip
 from typing import Any
 
 from drivers.aws.places import ROOT
 from drivers.aws.tags import tag_specifications
 from drivers.base import CreateMachineRequest, parsed
 from drivers.errors import DriverError
-from resources.clouds.aws import AwsProviderSpec, BlockDevice, CapacityReservation, MetadataOptions, NetworkInterface
+from resources.clouds.aws import (
+    PLACEMENT,
+    AwsProviderSpec,
+    BlockDevice,
+    CapacityReservation,
+    MetadataOptions,
+    NetworkInterface,
+    Placement,
+    read_placement,
+)
 from resources.errors import ErrorClass
 
 MAX_USER_DATA = 16 * 1024
@@ -37,12 +47,13 @@ def needs_root_device(spec: AwsProviderSpec) -> bool:
 
 def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_device: str | None) -> Parameters:
     """The parameters of RunInstances. Raises DriverError of class invalid for user data or tags beyond EC2's limits."""
-    user_data = request.user_data.get_secret_value()
-    size = len(user_data.encode())
-    if size > MAX_USER_DATA:
-        raise DriverError(
-            ErrorClass.INVALID, f"user data has {size} bytes, EC2 takes {MAX_USER_DATA}: fetch the rest at boot"
-        )
+    user_data = request.user_data.get_secret_value().encode()
+    if request.compressed:
+        user_data = gzip.compress(user_data, mtime=0)  # without the time: a repeated call must match its token
+    if len(user_data) > MAX_USER_DATA:
+        what = "compressed user data has" if request.compressed else "user data has"
+        way = "fetch the rest at boot" + ("" if request.compressed else ", or compress it with gzip")
+        raise DriverError(ErrorClass.INVALID, f"{what} {len(user_data)} bytes, EC2 takes {MAX_USER_DATA}: {way}")
     parameters: Parameters = {
         "ImageId": spec.ami,
         "InstanceType": spec.machine_type,
@@ -70,7 +81,7 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
         parameters["CpuOptions"] = _some(
             CoreCount=cpu.core_count, ThreadsPerCore=cpu.threads_per_core, AmdSevSnp=cpu.amd_sev_snp
         )
-    if (place := spec.placement) is not None:
+    if (place := _placement(request, spec)) is not None:
         parameters["Placement"] = _some(
             Affinity=place.affinity,
             AvailabilityZone=place.availability_zone,
@@ -82,6 +93,13 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
             Tenancy=place.tenancy,
         )
     return {k: v for k, v in parameters.items() if v not in (None, "", [], {})}
+
+
+def _placement(request: CreateMachineRequest, spec: AwsProviderSpec) -> Placement | None:
+    try:
+        return read_placement(request.annotations.get(PLACEMENT, "")) or spec.placement
+    except ValueError as e:
+        raise DriverError(ErrorClass.INVALID, f"annotation {PLACEMENT} of the node template: {e}") from None
 
 
 def _some(**values: Any) -> Parameters:

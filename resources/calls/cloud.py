@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from resources.base import Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
+from resources.base import Annotations, Count, Document, Instant, Key, Name, Span, Text, Texts, Value, Word, Words
 from resources.calls.machine import StaleNode, Target
 from resources.cluster.accounts import Account
 from resources.errors import ErrorInfo
@@ -23,6 +23,8 @@ class CreateInput(Value):
     generation: Count = 1
     takes: Key = ""
     """The uid of a VM of the machine's name that a person has told it to take over."""
+    annotations: Annotations = Field(default_factory=dict)
+    """Those of the node template that the driver reads."""
 
 
 class CreateOutput(Value):

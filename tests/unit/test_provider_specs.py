@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -9,9 +10,9 @@ import pytest
 from paths import ROOT
 from pydantic import ValidationError
 
-from resources.clouds.aws import AwsProviderSpec
+from resources.clouds.aws import PLACEMENT, AwsProviderSpec, Placement, read_placement
 from resources.effects import Effect, effects
-from resources.manifests import MachineClass, ManifestError, check_provider_spec, unknown_fields
+from resources.manifests import MachineClass, ManifestError, check_provider_spec, load_manifests, unknown_fields
 
 AWS_EFFECTS = {
     "apiVersion": Effect.NONE,
@@ -222,3 +223,35 @@ def test_deprecated_fields_are_named_with_advice() -> None:
     spec = AwsProviderSpec.model_validate({**SPEC, "tags": {"Name": "x"}, "spotPrice": ""})
     assert [path for path, _ in spec.deprecations()] == ["tags", "spotPrice", "tags.Name"]
     assert AwsProviderSpec.model_validate({**SPEC, "vmTags": {"a": "b"}}).deprecations() == []
+
+
+# -- the placement in a node template's annotation ---------------------------------------------------------------------
+
+WRONG_PLACEMENTS = [
+    ("dedicated", "it is not JSON"),
+    ("[]", "it is no JSON object"),
+    ('{"tenancy": "mine"}', "tenancy: "),
+    ('{"spreadDomain": "x"}', "a placement has no spreadDomain; it has affinity, availabilityZone"),
+]
+
+
+def test_a_placement_is_read_in_any_case() -> None:
+    """As Go's encoding/json does for MCM."""
+    wanted = Placement(tenancy="host", host_id="h-1", availability_zone="eu-west-1a")
+    assert read_placement('{"Tenancy": "host", "hostid": "h-1", "AvailabilityZone": "eu-west-1a"}') == wanted
+    assert read_placement("") is None
+
+
+@pytest.mark.parametrize(("text", "words"), WRONG_PLACEMENTS)
+@pytest.mark.parametrize("kind", ["Machine", "MachineDeployment"])
+def test_a_placement_that_nobody_can_read_is_refused_at_apply(kind: str, text: str, words: str) -> None:
+    machine = {"class": {"name": "c"}, "nodeTemplate": {"metadata": {"annotations": {PLACEMENT: text}}}}
+    spec: dict[str, Any] = machine
+    if kind == "MachineDeployment":
+        labels = {"a": "b"}
+        template = {"metadata": {"labels": labels}, "spec": machine}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": template}
+    manifest = {"apiVersion": "machine.sapcloud.io/v1alpha1", "kind": kind, "metadata": {"name": "m"}, "spec": spec}
+    with pytest.raises(ManifestError, match=re.escape(words)) as refused:
+        load_manifests(json.dumps(manifest), "here")
+    assert f"nodeTemplate.metadata.annotations.{PLACEMENT}: " in str(refused.value)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gzip
+import random
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from drivers.base import (
     DriverSettings,
 )
 from drivers.errors import DriverError, IdempotencyMismatch
+from resources.clouds.aws import PLACEMENT
 from resources.errors import ErrorClass
 
 
@@ -244,6 +247,30 @@ def test_user_data_beyond_the_limit_is_refused_before_the_call(cloud: AwsCloud) 
     assert refused.value.error_class is ErrorClass.INVALID
     cloud.driver.create_machine(given.creation(user_data=SecretStr("x" * 16384)))
     assert len(calls(cloud, "RunInstances")) == 1
+
+
+def test_compressed_user_data_arrives_compressed_and_twice_the_same(cloud: AwsCloud) -> None:
+    given = machine(cloud)
+    given.user_data = "#cloud-config\n" + "# the same words\n" * 2000  # more than EC2 takes as it is
+    for _ in range(2):
+        made = cloud.driver.create_machine(given.creation(compressed=True))
+    (vm,) = [v for v in cloud.do(cloud.ec2.instances) if made.provider_id.endswith(v.instance_id)]
+    assert vm.user_data.startswith(b"\x1f\x8b")
+    assert gzip.decompress(vm.user_data).decode() == given.user_data
+    with pytest.raises(DriverError, match=r"user data has 34014 bytes, EC2 takes 16384: .* compress it with gzip"):
+        cloud.driver.create_machine(given.creation())
+    noise = random.Random(7).randbytes(20_000).hex()
+    with pytest.raises(DriverError, match="compressed user data has"):
+        cloud.driver.create_machine(given.creation(compressed=True, user_data=SecretStr(noise)))
+
+
+def test_the_placement_of_the_node_template_takes_the_place_of_the_classs(cloud: AwsCloud) -> None:
+    given = machine(cloud, placement={"groupName": "nodes"})
+    cloud.driver.create_machine(given.creation(annotations={PLACEMENT: '{"tenancy": "dedicated"}'}))
+    assert calls(cloud, "RunInstances")[-1].request["Placement"] == {"Tenancy": "dedicated"}
+    with pytest.raises(DriverError, match=f"annotation {PLACEMENT} of the node template: it is not JSON") as wrong:
+        cloud.driver.create_machine(given.creation(annotations={PLACEMENT: "dedicated"}))
+    assert wrong.value.error_class is ErrorClass.INVALID
 
 
 def test_what_ec2_would_refuse_is_refused_before_any_call(cloud: AwsCloud) -> None:
