@@ -54,13 +54,14 @@ def about(error: DriverError, resources: Iterable[str]) -> DriverError:
 
 
 def words_of(user_data: str | bytes) -> list[str]:
-    """The whole of the user data, encoded too, and every longer word in it, in case an error quotes it."""
+    """The whole of the user data, encoded too, and every longer word in it, in case an error quotes it. Compressed user
+    data has no words: nobody can quote it but encoded."""
     if not user_data:
         return []
-    raw = user_data.encode() if isinstance(user_data, str) else user_data
-    text = raw.decode(errors="ignore")
-    words = sorted(_WORD.findall(text), key=len, reverse=True)
-    return [text, base64.b64encode(raw).decode(), *words]
+    if isinstance(user_data, bytes):
+        return [base64.b64encode(user_data).decode()]
+    words = sorted(_WORD.findall(user_data), key=len, reverse=True)
+    return [user_data, base64.b64encode(user_data.encode()).decode(), *words]
 
 
 def scrub(text: str, hide: Sequence[str] = (), own: Callable[[str], str] = str) -> str:

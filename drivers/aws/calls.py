@@ -93,7 +93,7 @@ class Ec2:
         def ask(connection: Connection) -> Resource:
             return dict(getattr(connection.ec2, xform_name(operation))(**parameters))
 
-        return self._ask(operation, ask, words_of(parameters.get("UserData") or b""), renew and not self._fixed)
+        return self._ask(operation, ask, words_of(parameters.get("UserData") or ""), renew and not self._fixed)
 
     def account(self) -> str:
         """The account that the credentials open. Raises DriverError."""

@@ -47,13 +47,7 @@ def needs_root_device(spec: AwsProviderSpec) -> bool:
 
 def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_device: str | None) -> Parameters:
     """The parameters of RunInstances. Raises DriverError of class invalid for user data or tags beyond EC2's limits."""
-    user_data = request.user_data.get_secret_value().encode()
-    if request.compressed:
-        user_data = gzip.compress(user_data, mtime=0)  # without the time: a repeated call must match its token
-    if len(user_data) > MAX_USER_DATA:
-        what = "compressed user data has" if request.compressed else "user data has"
-        way = "fetch the rest at boot" + ("" if request.compressed else ", or compress it with gzip")
-        raise DriverError(ErrorClass.INVALID, f"{what} {len(user_data)} bytes, EC2 takes {MAX_USER_DATA}: {way}")
+    user_data = _user_data(request)
     parameters: Parameters = {
         "ImageId": spec.ami,
         "InstanceType": spec.machine_type,
@@ -93,6 +87,19 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
             Tenancy=place.tenancy,
         )
     return {k: v for k, v in parameters.items() if v not in (None, "", [], {})}
+
+
+def _user_data(request: CreateMachineRequest) -> str | bytes:
+    text = request.user_data.get_secret_value()
+    # Without the time: a repeated call must match its token.
+    packed = gzip.compress(text.encode(), mtime=0) if request.compressed else None
+    size = len(text.encode() if packed is None else packed)
+    if size > MAX_USER_DATA:
+        what, way = ("user data", ", or compress it with gzip") if packed is None else ("compressed user data", "")
+        raise DriverError(
+            ErrorClass.INVALID, f"{what} has {size} bytes, EC2 takes {MAX_USER_DATA}: fetch the rest at boot{way}"
+        )
+    return text if packed is None else packed
 
 
 def _placement(request: CreateMachineRequest, spec: AwsProviderSpec) -> Placement | None:
