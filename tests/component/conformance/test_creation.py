@@ -26,6 +26,7 @@ from resources.calls.machine import MachineRef
 from resources.clouds.aws import PLACEMENT
 from resources.errors import IDEMPOTENCY, MISSING_CREDENTIALS, Code, ErrorClass, ErrorInfo
 from resources.machine.state import OperationState, OperationType, Phase
+from resources.names import TAG_MACHINE
 from resources.timings import Timings
 from simulator.frame import FaultRule
 from workflows.machine import MachineWorkflow
@@ -175,7 +176,9 @@ async def test_c07_older_than_the_creation_timeout_is_failed(temporal: WorkflowE
 async def test_c08_a_stale_node(one: OneMachine, owner: str, since: timedelta, named_alike: bool, stale: bool) -> None:
     made = await one.create()
     if named_alike:
-        one = one.named(made.node_name)
+        one, vm = one.named(made.node_name), instance(made.provider_id)
+        tags = {**one.cloud.ec2._tags.of(vm), TAG_MACHINE: made.node_name}
+        one.cloud.do(lambda: one.cloud.ec2._tags.write(vm, tags))
     await one.deeds.node(made.node_name, made.provider_id if owner == "ours" else owner)
     again = await one.create(started=datetime.now(UTC) + since)
     assert (again.provider_id, again.stale_node) == (made.provider_id, made.node_name if stale else None)
