@@ -43,8 +43,14 @@ def _settings(options: argparse.Namespace) -> SimulatorSettings:
         api_server_kubeconfig=None if cluster is None else cluster.read_text(),
         state_dir=options.state_dir,
         cluster=options.cluster,
-        timings=SPEEDS[options.speed](),
+        timings=_timings(options),
     )
+
+
+def _timings(options: argparse.Namespace) -> Timings:
+    timings = SPEEDS[options.speed]()
+    given = {} if options.terminate is None else {"terminate": options.terminate}
+    return Timings.model_validate({**timings.model_dump(), **given})
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -64,6 +70,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--cluster", default="demo", help="the cluster's name in the kubeconfig (default: demo)")
     parser.add_argument(
         "--speed", choices=SPEEDS, default="demo", help="demo: to be watched (default); fast: for tests"
+    )
+    parser.add_argument(
+        "--terminate", type=float, metavar="SECONDS", help="a VM takes so long to end (demo: 40, as EC2's; fast: 0.1)"
     )
     parser.add_argument("--kubeconfig", type=Path, help="write an administrator's kubeconfig to this file")
     parser.add_argument(

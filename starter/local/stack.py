@@ -124,6 +124,8 @@ class Options:
     simulator: bool = True
     ports: Ports = field(default_factory=Ports)
     speed: Speed = "demo"
+    terminate: float | None = None
+    """Seconds that a simulated VM takes to end; None: as `speed` has it."""
 
     def check(self) -> None:
         """Raises UpError for options that cannot work together, or would do harm."""
@@ -321,6 +323,8 @@ class Stack:
         argv += ["--kube-port", str(self.ports.kube), "--admin-port", str(self.ports.admin)]
         for name, port in self.ports.clouds.items():
             argv += ["--cloud", name, f"--{simulations()[name].service}-port", str(port)]
+        if self.options.terminate is not None:
+            argv += ["--terminate", str(self.options.terminate)]
         if self.options.api_server_kubeconfig:
             argv += ["--api-server-kubeconfig", str(self.options.api_server_kubeconfig)]
         return self._command("simulator", argv, ready=_said(_is_object))

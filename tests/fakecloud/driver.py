@@ -122,8 +122,10 @@ class FakeDriver:
         return _status(there[0])
 
     def list_machines(self, request: ListMachinesRequest) -> ListMachinesResponse:
-        found = self._list(request, {TAG_CLUSTER: request.cluster})
-        return ListMachinesResponse(machines=[_status(t) for t in found if t.state != "terminated"])
+        wanted = set(map(_id, request.provider_ids))
+        found = self._list(request, {} if wanted else {TAG_CLUSTER: request.cluster})
+        there = [t for t in found if t.state != "terminated" and (not wanted or t.id in wanted)]
+        return ListMachinesResponse(machines=[_status(t) for t in there])
 
     def get_account(self, request: GetAccountRequest) -> str:
         credentials = _credentials(request)

@@ -38,6 +38,9 @@ BY_REFERENCE = {
     "SomeNewLimitExceeded": ErrorClass.QUOTA,
     "InvalidWhatever.NotFound": ErrorClass.NOT_FOUND,
     "InvalidWhatever.Malformed": ErrorClass.INVALID,
+    "AuthFailure.ServiceLinkedRoleCreationNotPermitted": ErrorClass.AUTH,
+    "Client.UnauthorizedOperation.Some.Detail": ErrorClass.AUTH,
+    "NobodyKnows.Some.Detail": ErrorClass.UNKNOWN,
     # and what looks like one but is none
     "RequestLimitExceeded": ErrorClass.THROTTLED,
     "TagLimitExceeded": ErrorClass.INVALID,
