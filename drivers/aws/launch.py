@@ -17,6 +17,7 @@ from resources.clouds.aws import (
     AwsProviderSpec,
     BlockDevice,
     CapacityReservation,
+    Ec2Placement,
     MetadataOptions,
     NetworkInterface,
     read_placement,
