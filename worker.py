@@ -57,7 +57,7 @@ from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 from workflows.orphans import OrphanSweepWorkflow
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 from workflows.runner import Runner, Tasks
 
 log = logging.getLogger("hostler.worker")

@@ -49,10 +49,11 @@ from resources.cluster.news import ClusterNews
 from resources.cluster.state import ClusterState
 from resources.fleet.member import Member, Vm
 from resources.fleet.membership import MemberReport
+from resources.fleet.revision import Revision
 from resources.machine.manifest import SecretRef
 from resources.machine.state import ClassSnapshot, Phase
 from resources.manifests import MachineClass
-from resources.pool.state import PoolState, Revision
+from resources.pool.state import PoolState
 from starter.sdk import starts
 from starter.sdk.client import HostlerClient
 from starter.sdk.errors import NoAnswer

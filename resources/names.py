@@ -103,17 +103,9 @@ def id_parts(workflow_id: str, count: int) -> list[str]:
     return parts if len(parts) == count else [""] * (count - 1) + [workflow_id]
 
 
-POOL_USER = "pool/"
-
-
 def pool_user(name: str) -> str:
-    """A pool among the users of a class, whose other users are machines: no machine's name has a slash."""
-    return POOL_USER + name
-
-
-def user_id(cluster: str, user: str) -> str:
-    """The workflow id of a class's user."""
-    return pool_id(cluster, user.removeprefix(POOL_USER)) if user.startswith(POOL_USER) else machine_id(cluster, user)
+    """A pool among the users of a class (Owner.user)."""
+    return f"pool/{name}"
 
 
 def sweep_id(cluster: str, sweep: str) -> str:

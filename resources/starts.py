@@ -44,8 +44,8 @@ def of_machine(state: MachineState, *, reason: str, created: datetime) -> dict[s
         SearchAttributePair(attributes.REASON, reason),
         SearchAttributePair(attributes.CLASS, state.spec.class_.name),
     ]
-    if state.pool:
-        found.append(SearchAttributePair(attributes.POOL, state.pool))
+    if state.owner is not None:
+        found.append(SearchAttributePair(attributes.POOL, state.owner.listed))
     if state.status.provider_id:
         found.append(SearchAttributePair(attributes.PROVIDER_ID, indexed(state.status.provider_id)))
     return {

@@ -8,12 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from resources.intents import Intent
-from resources.owner import Owner, OwnerKind
+from resources.owner import KINDS
 from resources.sound import NAMED, short
 from resources.spelling import did_you_mean
-
-OWNERS = tuple(str(Owner(kind=kind, name="")) for kind in OwnerKind)
-"""How an owner signs what it wants of its machines (workflows/fleet/members.py)."""
 
 
 def strange(kind: Any, data: bytes, by_signal: bool) -> str:
@@ -25,12 +22,17 @@ def strange(kind: Any, data: bytes, by_signal: bool) -> str:
         given = json.loads(data)
     except ValueError:
         return ""  # it is refused for that
-    if not isinstance(given, dict) or (by_signal and str(given.get("requestedBy", "")).startswith(OWNERS)):
+    if not isinstance(given, dict) or (by_signal and str(given.get("requestedBy", "")).startswith(_owners())):
         return ""
     known = [field.alias or name for name, field in kind.model_fields.items()]
     odd = [key for key in given if key not in known and key not in kind.model_fields]
     said = [f"{short(key, 60)!r}{_meant(key[:60], known)}" for key in odd[:NAMED]]
     return f"{kind.__name__} has no {', no '.join(said)}; it has {', '.join(known)}" if said else ""
+
+
+def _owners() -> tuple[str, ...]:
+    """How an owner's signature on what it wants of its machines begins (workflows/fleet/members.py)."""
+    return tuple(f"{kind.word} " for kind in KINDS.values())
 
 
 def _meant(key: str, known: Sequence[str]) -> str:

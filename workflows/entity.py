@@ -65,7 +65,10 @@ class Refusal(str):
 
 
 def intent(
-    kind: type[Intent], act: Callable[[Any, Any], str], refuse: Callable[[Any, Any], str | None] | None = None
+    kind: type[Intent],
+    act: Callable[[Any, Any], str | None],
+    refuse: Callable[[Any, Any], str | None] | None = None,
+    answer: Callable[[Any, str], Awaitable[str]] | None = None,
 ) -> Any:
     """One intent of an entity, in one line of its class: an update, its validator, and the signal of the same name.
 
@@ -74,22 +77,30 @@ def intent(
     Both functions get the entity and the intent. `act` records what is wanted, and says what will happen; `refuse` says
     why it cannot be taken ("" or None: it can). A second arrival is never refused: it gets the first answer. The signal
     is the attribute `scale_by_signal`.
+
+    `answer` is for an update whose answer takes a while: it gets the entity and what `act` said ("" for None, which
+    means that it is decided later), waits, and says what the answer is, or raises.
     """
-    return _Declared(kind, act, refuse)
+    return _Declared(kind, act, refuse, answer)
 
 
 @dataclass(frozen=True)
 class _Declared:
     kind: type[Intent]
-    act: Callable[[Any, Any], str]
+    act: Callable[[Any, Any], str | None]
     refuse: Callable[[Any, Any], str | None] | None
+    answer: Callable[[Any, str], Awaitable[str]] | None
 
     def __set_name__(self, owner: type, name: str) -> None:
         """Replaces this attribute of the class by what Temporal shall find there. Temporal knows methods by `self`."""
-        act, refusal = self.act, self.refusal
+        act, refusal, answer = self.act, self.refusal, self.answer
 
-        def by_update(self: Entity, intent: Intent) -> Answer:
+        def take(self: Entity, intent: Intent) -> Answer:
             return self.once(intent, lambda: act(self, intent))
+
+        async def take_and_answer(self: Entity, intent: Intent) -> Answer:
+            assert answer is not None
+            return Answer(message=await answer(self, take(self, intent).message))
 
         def check(self: Entity, intent: Intent) -> None:
             if words := refusal(self, intent):
@@ -99,10 +110,11 @@ class _Declared:
             if words := refusal(self, intent):
                 self.note("Refused", words)
             else:
-                by_update(self, intent)
+                take(self, intent)
 
-        for handler, answer in ((by_update, Answer), (check, None), (by_signal, None)):
-            handler.__annotations__ = {"intent": self.kind, "return": answer}
+        by_update: Callable[..., Any] = take if answer is None else take_and_answer
+        for handler, result in ((by_update, Answer), (check, None), (by_signal, None)):
+            handler.__annotations__ = {"intent": self.kind, "return": result}
         update = workflow.update(name=name)(by_update)
         if self.refuse is not None:
             update.validator(check)
@@ -172,10 +184,15 @@ class Entity:
         self.s.messages = 0
         return self.s
 
+    renews = "a new run begins"
+    """What an operator who wants a new run is told."""
+
     def want_renewal(self) -> str:
         """Records that an operator wants a new run, and another try of whatever is parked; returns words for what will
         happen."""
-        raise NotImplementedError
+        self.s.parked = None
+        self.renewal_wanted = True
+        return self.renews
 
     @property
     def own_id(self) -> str:
@@ -224,11 +241,14 @@ class Entity:
         if all(h.reason == "Refused" for h in self.journal[-REFUSED_KEPT - 1 :]) and len(self.journal) > REFUSED_KEPT:
             del self.journal[-REFUSED_KEPT - 1]  # endless nonsense must not push the story out
 
-    def once(self, intent: Intent, act: Callable[[], str]) -> Answer:
-        """Acts on an intent's first arrival; a second one, by update or signal, gets the first answer."""
+    def once(self, intent: Intent, act: Callable[[], str | None]) -> Answer:
+        """Acts on an intent's first arrival; a second one, by update or signal, gets the first answer, once there is
+        one."""
         if intent.id and intent.id in self.intents:
             return Answer(message=self.intents[intent.id])
         message = act()
+        if message is None:
+            return Answer(message="")
         if intent.id:
             self.intents[intent.id] = message
             for old in list(self.intents)[:-INTENTS_KEPT]:

@@ -13,7 +13,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.base import Activities
 from activities.boundary import NotYet
 from activities.temporal.announce import account_of, use_account
-from activities.temporal.workflows import MACHINE, POOL, running, tell
+from activities.temporal.workflows import MACHINE, running, tell
 from resources.cluster.accounts import AccountUse
 from resources.machine.state import ClassSnapshot
 from resources.machine_class.state import (
@@ -24,7 +24,8 @@ from resources.machine_class.state import (
     TellUsersOutput,
     UsersFound,
 )
-from resources.names import class_id, machine_id, pool_id, pool_user, user_id
+from resources.names import class_id, machine_id
+from resources.owner import Owner, user_id, workflows_of_owners
 
 MUTE = (RPCStatusCode.FAILED_PRECONDITION, RPCStatusCode.DEADLINE_EXCEEDED)
 """What the server says of a workflow whose code fails, or that no worker answers for."""
@@ -83,16 +84,17 @@ class ClassActivities(Activities):
 
     @activity.defn
     async def find_users(self, input: ClassId) -> UsersFound:
-        """Machines and pools that run and name the class: the users of a class whose former workflow was ended from
-        outside.
+        """Machines and their owners that run and name the class: the users of a class whose former workflow was ended
+        from outside.
 
         They come from visibility, so they only serve to be told: a user that has another class by then says so itself.
         """
-        named = running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{input.name}'")
+        kinds = MACHINE, *workflows_of_owners()
+        named = running(*kinds, cluster=input.cluster, where=f"HostlerClass = '{input.name}'")
         ids = [execution.id async for execution in self.deps.client.list_workflows(named)]
-        machine, pool = machine_id(input.cluster, ""), pool_id(input.cluster, "")
+        machine = machine_id(input.cluster, "")
         users = [id.removeprefix(machine) for id in ids if id.startswith(machine)]
-        users += [pool_user(id.removeprefix(pool)) for id in ids if id.startswith(pool)]
+        users += [owner.user for id in ids if (owner := Owner.of_id(input.cluster, id))]
         return UsersFound(users=sorted(users))
 
 

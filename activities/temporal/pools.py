@@ -1,5 +1,5 @@
-"""What a pool does beyond its own workflow: through the client it starts and tells machines, and tells its cluster and
-rollouts.
+"""What an owner of machines does beyond its own workflow: through the client it starts and tells machines, and tells
+its cluster, classes and rollouts. Names with `pool` are from when all owners were pools.
 
 All of it is idempotent: a machine is started once however often it is asked for, and every message is a snapshot or
 carries the id of an intent.
@@ -16,20 +16,20 @@ from activities.base import Activities
 from activities.batch import each
 from activities.temporal.announce import tell_cluster
 from activities.temporal.classes import forget_user
-from activities.temporal.workflows import MACHINE, POOL, ROLLOUT, described, listed, running, tell
+from activities.temporal.workflows import MACHINE, ROLLOUT, described, listed, running, tell
 from resources import starts
 from resources.cluster.state import PoolsFound, PoolsInput
 from resources.fleet.membership import (
     ForgetPoolInput,
     MembersFound,
-    PoolRef,
     StartMachinesInput,
     StartMachinesOutput,
     TellMachinesInput,
     TellMachinesOutput,
 )
 from resources.machine_class.state import ClassId
-from resources.names import cluster_id, machine_id, pool_id, pool_user
+from resources.names import cluster_id, machine_id
+from resources.owner import Owner, OwnerRef, workflows_of_owners
 from resources.pool.rollout import RolloutState
 
 
@@ -39,7 +39,7 @@ class PoolActivities(Activities):
     @activity.defn
     async def start_machines(self, input: StartMachinesInput) -> StartMachinesOutput:
         """Starts machines. One that runs already was started by an earlier attempt. One that has come to its end is
-        never started again, however late a repetition comes: its pool would know nothing of that machine."""
+        never started again, however late a repetition comes: its owner would know nothing of that machine."""
         created = input.state.created or activity.info().scheduled_time
 
         async def start(name: str) -> bool:
@@ -61,8 +61,8 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def tell_members(self, input: TellMachinesInput) -> TellMachinesOutput:
-        """Tells the pool's members. One that cannot be told is looked up in the server's own records: how it ended
-        decides what its pool may believe of its VM."""
+        """Tells members. One that cannot be told is looked up in the server's own records: how it ended decides what
+        its owner may believe of its VM."""
         signal, arguments = _message(input)
 
         async def one(name: str) -> str | None:
@@ -84,12 +84,12 @@ class PoolActivities(Activities):
         )
 
     @activity.defn
-    async def find_members(self, input: PoolRef) -> MembersFound:
-        """Running machines, and stories of rollouts, of a pool whose workflow was ended from outside.
+    async def find_members(self, input: OwnerRef) -> MembersFound:
+        """Running machines, and stories of rollouts, of an owner whose workflow was ended from outside.
 
         They come from visibility, so they only serve to be asked: each answers with what it is.
         """
-        client, where = self.deps.client, f"HostlerPool = '{input.name}'"
+        client, where = self.deps.client, f"HostlerPool = '{input.listed}'"
         machines = running(MACHINE, cluster=input.cluster, where=where)
         rollouts = running(ROLLOUT, cluster=input.cluster, where=where)
         revisions = await listed(client, rollouts, f"rollout/{input.cluster}/{input.name}/")
@@ -100,21 +100,22 @@ class PoolActivities(Activities):
 
     @activity.defn
     async def find_pools(self, input: PoolsInput) -> PoolsFound:
-        """Running pools of a cluster whose former workflow was ended from outside. From visibility too."""
-        pools = running(POOL, cluster=input.cluster)
-        return PoolsFound(names=await listed(self.deps.client, pools, pool_id(input.cluster, "")))
+        """Running owners of a cluster whose former workflow was ended from outside. From visibility too."""
+        cluster, query = input.cluster, running(*workflows_of_owners(), cluster=input.cluster)
+        owners = [Owner.of_id(cluster, execution.id) async for execution in self.deps.client.list_workflows(query)]
+        return PoolsFound(names=sorted(owner.listed for owner in owners if owner))
 
     @activity.defn
-    async def register_pool(self, input: PoolRef) -> None:
+    async def register_pool(self, input: OwnerRef) -> None:
         """Signals `register_pool` to the cluster, whose workflow is started if need be; its answer is its news."""
-        await tell_cluster(self.deps, input.cluster, "register_pool", input.name)
+        await tell_cluster(self.deps, input.cluster, "register_pool", input.listed)
 
     @activity.defn
     async def forget_pool(self, input: ForgetPoolInput) -> None:
-        """Tells the pool's classes and its cluster; one that is not there has nothing to forget."""
+        """Tells the owner's classes and its cluster; one that is not there has nothing to forget."""
         for name in input.classes:
-            await forget_user(self.deps.client, ClassId(cluster=input.cluster, name=name), pool_user(input.name))
-        await tell(self.deps.client, cluster_id(input.cluster), "forget_pool", input.name)
+            await forget_user(self.deps.client, ClassId(cluster=input.cluster, name=name), input.user)
+        await tell(self.deps.client, cluster_id(input.cluster), "forget_pool", input.listed)
 
     @activity.defn
     async def start_rollout(self, input: RolloutState) -> None:

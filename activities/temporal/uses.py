@@ -14,13 +14,14 @@ from temporalio.service import RPCError, RPCStatusCode
 from activities.base import Activities
 from activities.boundary import progress
 from activities.temporal.announce import account_of
-from activities.temporal.workflows import MACHINE, POOL, running
+from activities.temporal.workflows import MACHINE, running
 from resources.attributes import CLASS
 from resources.clouds import UnknownScope
 from resources.cluster.accounts import Account, AccountUse
 from resources.cluster.state import Left, LeftInput, UsesFound, UsesInput
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.names import class_id
+from resources.owner import KINDS, workflows_of_owners
 
 PATIENCE = timedelta(seconds=5)
 """The time for one workflow to answer: a class whose code fails must not keep the others from being found."""
@@ -52,18 +53,17 @@ class UsesActivities(Activities):
         )
 
     async def _users(self, input: UsesInput) -> dict[str, bool]:
-        """Classes, and whether a machine or pool names them."""
+        """Classes, and whether a machine or an owner of machines names them."""
+        kinds = MACHINE, *workflows_of_owners()
         if input.classes is None:
             named: set[str] = set()
-            async for execution in self.deps.client.list_workflows(running(MACHINE, POOL, cluster=input.cluster)):
+            async for execution in self.deps.client.list_workflows(running(*kinds, cluster=input.cluster)):
                 named.add(execution.typed_search_attributes.get(CLASS) or "")
                 progress(f"{len(named)} classes of {input.cluster}")
             return dict.fromkeys(named - {""}, True)
         counts = {}
         for name in input.classes:
-            counts[name] = await self._count(
-                running(MACHINE, POOL, cluster=input.cluster, where=f"HostlerClass = '{name}'")
-            )
+            counts[name] = await self._count(running(*kinds, cluster=input.cluster, where=f"HostlerClass = '{name}'"))
         return {name: count > 0 for name, count in counts.items()}
 
     async def _account(self, cluster: str, name: str) -> Account | None:
@@ -98,8 +98,8 @@ class UsesActivities(Activities):
 
     @activity.defn
     async def find_left(self, input: LeftInput) -> Left:
-        """Machines and pools of the cluster, by visibility, which is about a second behind."""
-        kinds = {"machine": MACHINE, "pool": POOL}
+        """Machines and their owners in the cluster, by visibility, which is about a second behind."""
+        kinds = {"machine": MACHINE} | {kind.word: kind.workflow for kind in KINDS.values()}
         found = [await self._some(running(kind, cluster=input.cluster), word) for word, kind in kinds.items()]
         return Left(words=" and ".join(filter(None, found)))
 

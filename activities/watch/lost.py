@@ -17,13 +17,14 @@ from temporalio.common import WorkflowIDConflictPolicy
 
 from activities.beside import beside
 from activities.deps import Deps
-from activities.temporal.workflows import CLUSTER, MACHINE, POOL, described, running, tell
+from activities.temporal.workflows import CLUSTER, MACHINE, described, running, tell
 from resources import attributes as at
 from resources import starts
 from resources.base import format_duration
 from resources.cluster.state import Ended
 from resources.histories import cluster_begins
-from resources.names import cluster_id, machine_id, pool_id, workflow_queue
+from resources.names import cluster_id, machine_id, workflow_queue
+from resources.owner import Owner, workflows_of_owners
 
 log = logging.getLogger("hostler.lost")
 
@@ -69,14 +70,15 @@ class Lost:
     async def _left(self, cluster: str, found: WorkflowExecutionDescription | None) -> bool:
         """Whether anything of the cluster is left, by visibility. Where there is no trace of a workflow, only machines
         that have a Node count, for they had one: a first machine is about to begin it."""
-        left = running(MACHINE, POOL, cluster=cluster, where="" if found else "HostlerNode IS NOT NULL")
+        kinds, joined = (MACHINE, *workflows_of_owners()), "" if found else "HostlerNode IS NOT NULL"
+        left = running(*kinds, cluster=cluster, where=joined)
         return (await self.deps.client.count_workflows(left)).count > 0
 
     # -- machines -----------------------------------------------------------------------------------------------------
 
     async def machines(self) -> list[str]:
-        """Machines of pools that were ended since the last look; their pools are told to look for them. By visibility,
-        which proves nothing: the pool asks the server. Raises RPCError."""
+        """Owned machines that were ended since the last look; their owners are told to look for them. By visibility,
+        which proves nothing: the owner asks the server. Raises RPCError."""
         statuses = ", ".join(f"'{name}'" for name in ("Terminated", "Canceled", "TimedOut", "Failed"))
         query = (
             f"WorkflowType = '{MACHINE}' AND ExecutionStatus IN ({statuses}) AND HostlerPool IS NOT NULL "
@@ -86,11 +88,11 @@ class Lost:
         told = []
         for execution in found:
             said = execution.typed_search_attributes
-            cluster, pool = said.get(at.CLUSTER) or "", said.get(at.POOL) or ""
+            cluster, owner = said.get(at.CLUSTER) or "", Owner.read(said.get(at.POOL) or "")
             if execution.run_id in self._known or cluster not in self.deps.settings.clusters:
                 continue
             name = execution.id.removeprefix(machine_id(cluster, ""))
-            await tell(self.deps.client, pool_id(cluster, pool), "member_ended", name)
+            await tell(self.deps.client, owner.workflow_id(cluster), "member_ended", name)
             told.append(name)
         self._known = {execution.run_id for execution in found}
         return told

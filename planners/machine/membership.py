@@ -1,4 +1,4 @@
-"""What a machine tells its pool: a snapshot of what the pool plans by, made from the machine's state alone."""
+"""What a machine tells its owner: a snapshot of what the owner plans by, made from the machine's state alone."""
 
 from __future__ import annotations
 
@@ -52,6 +52,7 @@ def report_of(s: MachineState, *, ended: bool = False) -> MemberReport:
         template=s.template_applied,
         contradicted=s.deletion is None and any(c.type == CONTRADICTION for c in s.status.conditions),
         ended=ended,
+        placement=s.placement,
     )
 
 

@@ -1,7 +1,8 @@
-"""Which users a class tells next about its newest generation, so that only so many are at work at the same time.
+"""Which users a class tells next about its newest generation (planners/telling.py).
 
-Users are machines and pools. Seed 002: every change of a class pushes the machines that refer to it to be reconciled.
-Machine-controller-manager pushes all at once, bounded only by its workers; here the class sets its own bound.
+Users are machines, and owners of machines such as pools. Seed 002: every change of a class pushes the machines that
+refer to it to be reconciled. Machine-controller-manager pushes all at once, bounded only by its workers; here the class
+sets its own bound. Owners need no place: from then on they plan with the newest.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 
-from resources.machine_class.state import UpdateState, User, is_pool
+from planners import telling
+from planners.telling import Hearer
+from resources.machine_class.state import UpdateState, User
+from resources.owner import is_owner
 
 OPEN = (UpdateState.UPDATING, UpdateState.FAILED)
 """States of a user that has more to report."""
-LONGEST = timedelta(hours=1)
-"""The longest time between two tellings of a user that never answers: its history must not grow with every one."""
 
 
 def behind(user: User, generation: int) -> bool:
@@ -41,37 +43,23 @@ def at_work(user: User, now: datetime) -> bool:
 
 
 def to_tell(users: Mapping[str, User], generation: int, limit: int, now: datetime) -> list[str]:
-    """The names of those to tell now.
-
-    First come those at work on an older generation: they hold their places, and the newest wins. Then come those never
-    told of this one, by name. Last come those that were told and stayed silent, the longest silent first. Pools need no
-    place and come before machines: telling them costs nothing, and from then on they plan with the newest.
-    """
-    holding = [n for n, u in users.items() if at_work(u, now)]
-    switching = [n for n in holding if behind(users[n], generation) and users[n].told < generation]
-    waiting = [n for n, u in users.items() if unfinished(u, generation) and not waited_for(u, generation, now)]
-    waiting.sort(key=lambda n: (users[n].told >= generation, users[n].patience or now, n))
-    pools = [n for n in [*sorted(switching), *waiting] if is_pool(n)]
-    room = max(0, limit - sum(1 for n in holding if not is_pool(n)))
-    first, others = ([n for n in names if not is_pool(n)] for names in (sorted(switching), waiting))
-    # More than the limit may be at work: it was lowered, or machines were born with this class.
-    return pools + (first + others[:room])[:limit]
+    """The names of those to tell now."""
+    hearers = {}
+    for name, user in users.items():
+        working = at_work(user, now)
+        if working or (unfinished(user, generation) and not waited_for(user, generation, now)):
+            knows = user.told >= generation or (working and not behind(user, generation))
+            hearers[name] = Hearer(knows, user.patience, working, is_owner(name))
+    return telling.to_tell(hearers, limit, now)
 
 
 def when_told(user: User, generation: int, silence: timedelta, now: datetime) -> User:
-    """The user's record once it is told. Each telling without an end doubles the wait for the next."""
+    """The user's record once it is told."""
     tells = user.tells + 1 if user.told == generation else 1
-    return user._replace(told=generation, tells=tells, patience=until_next(tells, silence, now))
-
-
-def until_next(tells: int, silence: timedelta, now: datetime) -> datetime:
-    """Until when to wait for a user that was already told so many times."""
-    return now + min(silence * (1 << min(max(tells - 1, 0), 16)), max(silence, LONGEST))
+    return user._replace(told=generation, tells=tells, patience=telling.patience(tells, silence, now))
 
 
 def next_look(users: Mapping[str, User], generation: int, now: datetime) -> datetime | None:
-    """When the first of those at work has been silent for too long; None when there is nobody to wait for."""
-    unsure = [u for u in users.values() if unfinished(u, generation)]
-    held_up = any(behind(u, generation) for u in unsure)  # by those at work, on whatever generation
-    waited = [u for u in (users.values() if held_up else unsure) if waited_for(u, generation, now)]
-    return min((u.patience for u in waited if u.patience), default=None)
+    """When the first of those waited for has been silent for too long; None when there is nobody to wait for."""
+    awaited = (u for u in users.values() if unfinished(u, generation) and waited_for(u, generation, now))
+    return telling.next_look((u.patience for u in awaited), now)

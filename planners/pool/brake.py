@@ -5,19 +5,15 @@ pace.py keeps the counts; this module adds what time makes of them, and the word
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
-from planners.pool import pace, repair
-from planners.pool.steps import Wait
+from planners.fleet import pace
+from planners.fleet.steps import Wait
+from planners.pool import repair
 from planners.pool.view import Draft, ObservedPool, View
 from resources.base import format_duration
-from resources.machine.state import Phase
+from resources.fleet.revision import Pace
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Pace
-
-COOLDOWN = timedelta(minutes=5)
-"""The rest after a storm before the next repair begins: a share of ill machines that falls below the limit for a moment
-says little. It is about as long as a node takes to come back after an outage and be found well."""
 
 
 def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -> Pace:
@@ -26,24 +22,10 @@ def follow(observed: ObservedPool, spec: MachineDeploymentSpec, now: datetime) -
         return observed.pace
     view = View(observed, spec, now)
     speed = pace.of(observed.pace, observed.revision)
-    proof = proof_at(view, speed)
+    proof = pace.proof_at(speed, view.new, now)
     if proof is not None and proof <= now:
         speed = pace.forgive(speed)
-    if repair.storm(view) is not None:
-        return speed.model_copy(update={"storm": True, "repairs_from": None})
-    if speed.storm:
-        return speed.model_copy(update={"storm": False, "repairs_from": now + COOLDOWN})
-    return speed
-
-
-def proof_at(view: View, speed: Pace) -> datetime | None:
-    """When a machine made no earlier than those that failed has lasted, or will have. None: there is nothing to prove,
-    or no such machine."""
-    if speed.newest is None:
-        return None
-    running = [m for m in view.new.values() if m.created >= speed.newest and not pace.dead(m)]
-    lasting = [m.since + pace.LASTED for m in running if m.phase is Phase.RUNNING]
-    return view.now if any(m.lasted for m in running) else min(lasting, default=None)
+    return pace.after_storm(speed, repair.storm(view) is not None, now)
 
 
 def next_look(view: View) -> list[datetime]:
@@ -51,7 +33,7 @@ def next_look(view: View) -> list[datetime]:
     speed = view.pace
     times = [speed.until]
     if view.observed.braked:
-        times += [speed.repairs_from, proof_at(view, speed)]
+        times += [speed.repairs_from, pace.proof_at(speed, view.new, view.now)]
     return [t for t in times if t is not None]
 
 
@@ -62,7 +44,7 @@ def say(draft: Draft) -> None:
     if not speed.suspect or any(w.reason in pace.DEATHS for w in draft.waits):
         return
     count, bound = speed.joins_failed, format_duration(pace.LASTED)
-    proof = proof_at(view, speed)
+    proof = pace.proof_at(speed, view.new, view.now)
     end = f", at {proof:%Y-%m-%d %H:%M:%S} at the earliest" if proof is not None else ""
     words = f"{count} machines in a row failed before they had been Running for {bound}, and none has lasted since"
     spared = "; none of an older revision that is in use is replaced before" if view.rolling else ""

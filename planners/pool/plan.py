@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
+from planners.fleet.steps import Plan, Wait
 from planners.pool import brake, preservation, progress, repair, rollout, scale
-from planners.pool.steps import Plan, Wait
 from planners.pool.view import Draft, ObservedPool, View
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from planners.pool import progress, steps
-from planners.pool.steps import TakeSlots
+from planners.fleet import steps
+from planners.fleet.steps import TakeSlots
+from planners.pool import progress
 from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Member, PreserveWish, Released, Vm

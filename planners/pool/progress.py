@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
-from planners.pool.pace import dead, died_young
-from planners.pool.steps import Delete, Step
+from planners.fleet.pace import dead, died_young
+from planners.fleet.steps import Delete, Step
 from planners.pool.view import ObservedPool, View
 from resources.base import later
 from resources.fleet.member import Member, Trouble

@@ -10,9 +10,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from itertools import count
 
-from planners.pool import pace, progress
+from planners.fleet import pace
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
+from planners.pool import progress
 from planners.pool.plan import plan
-from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, Plan, TakeSlots
 from planners.pool.view import ObservedPool
 from resources.base import later
 from resources.fleet.member import Member, Permit, Trouble, Vm

@@ -10,14 +10,15 @@ are, and what takes one away may take the next.
 
 from __future__ import annotations
 
+from planners.fleet import permits
+from planners.fleet.order import in_deletion_order
+from planners.fleet.pace import dead
+from planners.fleet.steps import GrantPermit, Wait
 from planners.pool import progress
-from planners.pool.order import in_deletion_order
-from planners.pool.pace import backing_off, dead
 from planners.pool.preservation import no_slot
-from planners.pool.steps import GrantPermit, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
-from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.fleet.member import Member, Trouble, Vm
 from resources.machine.state import Phase
 from resources.pool.state import Gate
 
@@ -27,19 +28,9 @@ GONE = ": the cloud has confirmed that there is no VM any more"
 
 
 def storm(view: View) -> Wait | None:
-    """More unhealthy machines than is believable: then neither repair nor rollout replaces anything. Machines kept for
-    a look have been judged before (mcm.md §5); machines that were never Running have served nobody."""
+    """More unhealthy machines than is believable: then neither repair nor rollout replaces anything."""
     aside = left_standing(view)
-    ill = [
-        n
-        for n, m in view.active.items()
-        if n not in aside
-        and (
-            m.phase is Phase.UNKNOWN
-            or _lost_its_vm(m)
-            or (m.phase is Phase.FAILED and m.trouble is Trouble.HEALTH and not _put_aside(m))
-        )
-    ]
+    ill = [n for n, m in view.active.items() if n not in aside and permits.ill(m)]
     if len(ill) <= view.limits.storm:
         return None
     given = view.spec.repair.pause_above_unhealthy
@@ -48,11 +39,6 @@ def storm(view: View) -> Wait | None:
         f"{len(ill)} unhealthy > allowed {view.limits.storm} of {len(view.active)} machines "
         f"(repair.pauseAboveUnhealthy {given}): nothing is replaced; look at the network and the API server first",
     )
-
-
-def _lost_its_vm(member: Member) -> bool:
-    """Whether it had been Running, or somebody else is deleting it."""
-    return member.vm is Vm.GONE and member.trouble in (Trouble.GONE, Trouble.NONE)
 
 
 def doubt(draft: Draft) -> None:
@@ -65,47 +51,30 @@ def doubt(draft: Draft) -> None:
 
 
 def in_flight(view: View) -> list[str]:
-    """Repairs that have begun, until the cloud has confirmed that the VM is gone; where it was gone before, until
-    nothing is left of the machine (I4)."""
-    aside = left_standing(view)
-    return sorted(n for n, m in view.members.items() if n not in aside and _is_repaired(view, m))
-
-
-def _is_repaired(view: View, member: Member) -> bool:
-    if member.vm is Vm.GONE:
-        return view.observed.braked and member.leaving and member.permit is Permit.GRANTED and _lost_its_vm(member)
-    if _put_aside(member):
-        return False
-    granted = member.permit is Permit.GRANTED and member.phase is not Phase.RUNNING
-    return granted or (member.trouble is Trouble.HEALTH and member.phase is Phase.FAILED)
-
-
-def _put_aside(member: Member) -> bool:
-    """Whether it is kept for a look, and drained: no repair waits for that to end."""
-    return member.stays and member.drained
+    """Repairs that have begun and are not over."""
+    aside, gone_too = left_standing(view), view.observed.braked
+    counted = {n: m for n, m in view.members.items() if n not in aside and (gone_too or m.vm is not Vm.GONE)}
+    return sorted(n for n, m in counted.items() if permits.repaired(m))
 
 
 def grant(draft: Draft) -> None:
     """Gives permits to those that asked, the longest unhealthy first."""
     view = draft.view
-    asking = {
-        n: m for n, m in view.active.items() if m.permit is Permit.ASKED and m.phase in (Phase.UNKNOWN, Phase.FAILED)
-    }
+    asking = permits.asking(view.active)
     if not asking:
         return
     if halted := _halted(view) or _resting(view):
         draft.wait(halted.reason, halted.message)
         return
     busy, budget = in_flight(view), view.limits.repairs
-    first = sorted(asking, key=lambda n: (asking[n].since, n))
-    chosen = first[: max(0, budget - len(busy))]
+    chosen, rest = permits.in_turn(view.active, asking, len(busy), budget)
     limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
     if chosen:
         words = f"Repairing {some(len(chosen))} ({named(chosen)}): {len(busy)} of {limit} repairs were in flight"
         draft.do(GrantPermit(tuple(chosen), "RepairGranted", words))
-    if rest := len(first) - len(chosen):
+    if rest:
         under_way = named([*chosen, *busy]) or "none"
-        draft.wait("RepairBudget", f"To be repaired later: {some(rest)}; in flight of {limit}: {under_way}")
+        draft.wait("RepairBudget", f"To be repaired later: {some(len(rest))}; in flight of {limit}: {under_way}")
 
 
 def replace_failed(draft: Draft) -> None:
@@ -136,11 +105,11 @@ def replace_failed(draft: Draft) -> None:
         none = [n for n in none if n not in view.new]  # resuming the rollout replaces them
     _replace(draft, none, "NeverCreated", " that got no VM within creationTimeout: the cloud had none to give")
     others = [n for n in names if ready[n].trouble is not Trouble.CREATE]
-    ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not _lost_its_vm(ready[n])]
-    joins = [n for n in others if n not in ill and not _lost_its_vm(ready[n])]
+    ill = [n for n in others if ready[n].trouble is Trouble.HEALTH and not permits.lost_its_vm(ready[n])]
+    joins = [n for n in others if n not in ill and not permits.lost_its_vm(ready[n])]
     _replace(draft, joins, "NeverJoined", " that never joined")
     _replace(draft, ill, "Unhealthy", " that failed and are drained")
-    _replace_gone(draft, [n for n in others if _lost_its_vm(ready[n])])
+    _replace_gone(draft, [n for n in others if permits.lost_its_vm(ready[n])])
 
 
 def _is_ready(member: Member, none_stays: bool) -> bool:
@@ -156,11 +125,10 @@ def _replace_gone(draft: Draft, names: list[str]) -> None:
     if resting := _resting(view):
         draft.wait(resting.reason, resting.message)
         return
-    first = sorted(names, key=lambda n: (view.members[n].since, n))
     busy, budget = in_flight(view), view.limits.repairs
-    chosen = first[: max(0, budget - len(busy))]
+    chosen, rest = permits.in_turn(view.members, names, len(busy), budget)
     draft.delete(chosen, "VMGone", GONE, permitted=True)
-    if rest := first[len(chosen) :]:
+    if rest:
         limit = f"{budget} (repair.maxConcurrent {view.spec.repair.max_concurrent})"
         under_way = named([*chosen, *busy]) or "none"
         words = f"Without a VM, to be replaced later: {some(len(rest))} ({named(rest)}); in flight of {limit}"
@@ -218,13 +186,4 @@ def _halted(view: View) -> Wait | None:
 
 
 def _resting(view: View) -> Wait | None:
-    """Why no repair begins now, though one might: a storm is barely over, or replacements die young."""
-    speed = view.pace
-    if not view.observed.braked:
-        return None
-    if backing_off(speed, view.now):
-        return Wait(speed.reason, f"No repair begins before {speed.until:%Y-%m-%d %H:%M:%S}: {speed.message}")
-    if speed.repairs_from is not None and view.now < speed.repairs_from:
-        words = "too many machines were unhealthy until a moment ago, and those that are ill still may get well"
-        return Wait("RepairsRest", f"No repair begins before {speed.repairs_from:%Y-%m-%d %H:%M:%S}: {words}")
-    return None
+    return permits.resting(view.pace, view.now) if view.observed.braked else None

@@ -14,9 +14,10 @@ from itertools import accumulate
 
 from planners.machine.hot_update import HASH_VERSION, rolling_hash
 from resources.fleet.member import Member
+from resources.fleet.revision import Revision
+from resources.machine.manifest import MachineTemplate
 from resources.machine.state import ClassSnapshot
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import Revision
+from resources.pool.manifest import MachineDeploymentSpec
 
 KEPT = 50
 """The most revisions without a machine that are kept, whatever revisionHistoryLimit says: a pool's state has to
@@ -116,3 +117,13 @@ def undo(revisions: Sequence[Revision], to: int | None = None) -> Wanted:
     if found is None:
         raise ValueError(f"there is no revision {counter} any more; there are {known}")
     return Wanted(found.template, found.machine_class, found.restart, reason=f"back to revision {counter}", back=True)
+
+
+def gone_back_to(template: MachineTemplate, spec: MachineDeploymentSpec) -> MachineTemplate:
+    """A former revision's template, for the pool as it is now. Its machinePreserveTimeout is a field of the pool, which
+    an undo leaves as it is, so machines that have it from there keep it; a template's own timeout comes back."""
+    timeout = spec.machine_preserve_timeout
+    if spec.template.spec.machine_preserve_timeout != timeout:
+        return template
+    machine = template.spec.model_copy(update={"machine_preserve_timeout": timeout})
+    return template.model_copy(update={"spec": machine})

@@ -7,9 +7,9 @@ cloud has confirmed that it is gone. Cluster API's rollout planner: each step sa
 
 from __future__ import annotations
 
+from planners.fleet.order import deletion_key, preserved
+from planners.fleet.steps import MarkNodes, Wait
 from planners.pool import preservation, progress, repair
-from planners.pool.order import deletion_key, preserved
-from planners.pool.steps import MarkNodes, Wait
 from planners.pool.view import Draft, View
 from planners.words import named, some
 from resources.fleet.member import Vm

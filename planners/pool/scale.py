@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from planners.pool import pace, preservation, progress, repair, rollout
-from planners.pool.order import in_deletion_order, preserved, proportional
-from planners.pool.steps import Create
+from planners.fleet import pace
+from planners.fleet.order import in_deletion_order, preserved, proportional
+from planners.fleet.steps import Create
+from planners.pool import preservation, progress, repair, rollout
 from planners.pool.view import Draft, View
 from planners.words import some
 from resources.fleet.member import Vm
-from resources.pool.state import Pace
+from resources.fleet.revision import Pace
 
 
 def empty(draft: Draft) -> None:

@@ -8,15 +8,16 @@ from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
 
+from planners.fleet.pace import CAP, LEAVING, of
+from planners.fleet.steps import Delete, GrantPreservation, Step, TakeSlots, Wait
 from planners.pool.budget import Limits, limits
-from planners.pool.pace import CAP, LEAVING, of
-from planners.pool.steps import Delete, GrantPreservation, Step, TakeSlots, Wait
 from planners.words import named, some
 from resources.base import later
 from resources.fleet.member import Member, Permit, Released, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Pace, Rollout
+from resources.pool.state import Rollout
 
 
 @dataclass(frozen=True)

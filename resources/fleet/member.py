@@ -11,6 +11,7 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import BeforeValidator, PlainSerializer, TypeAdapter
 
 from resources.base import EARLIEST, LATEST, Count, Instant
+from resources.machine.placement import Placement
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.names import PRIORITY_ANNOTATION
@@ -131,7 +132,7 @@ class Released(StrEnum):
 
 
 class Member(NamedTuple):
-    """What the pool knows of one machine; its name is the key."""
+    """What its owner knows of one machine; its name is the key."""
 
     revision: Count
     created: Stamp
@@ -170,10 +171,12 @@ class Member(NamedTuple):
     removed: Flag = False
     """Whether a person has marked it for deletion by its name."""
     lasted: Flag = False
-    """Whether it has been Running for planners.pool.pace.LASTED at a stretch, and no longer is. `since` says so of one
+    """Whether it has been Running for planners.fleet.pace.LASTED at a stretch, and no longer is. `since` says so of one
     that is Running."""
     contradicted: Flag = False
     """Whether the cloud says that its VM is gone or does not run, while its kubelet lives."""
+    placement: Placement | None = None
+    """Its place among the others, where its owner gives it one."""
 
     @property
     def leaving(self) -> bool:

@@ -1,4 +1,4 @@
-"""What a machine and the pool that made it exchange: signals both ways, each a whole snapshot."""
+"""What a machine and its owner exchange: signals both ways, each a whole snapshot."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from pydantic import Field
 from resources.base import Count, Instant, Key, Name, Text, Value, Word
 from resources.errors import ErrorClass
 from resources.fleet.member import PreserveWish, Trouble, Vm
+from resources.fleet.revision import KeptTemplate, Revision
+from resources.fleet.state import FleetState
 from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.manifest import MachineSpec
+from resources.machine.placement import Placement
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import MachineState, Phase
 from resources.orders import Order
-from resources.owner import Owner
-from resources.pool.state import KeptTemplate, PoolState, Revision
+from resources.owner import Owner, OwnerRef
 
 
-def member_state(pool: PoolState, name: str, revision: Revision) -> MachineState:
-    """The state with which its pool makes a machine of this revision."""
+def member_state(
+    s: FleetState, owner: Owner, name: str, revision: Revision, placement: Placement | None = None
+) -> MachineState:
+    """The state with which its owner makes a machine of this revision."""
     template = revision.template
     return MachineState(
         name=name,
-        cluster=pool.cluster,
-        namespace=pool.namespace,
+        cluster=s.cluster,
+        namespace=s.namespace,
         labels=template.metadata.labels,
         annotations=template.metadata.annotations,
         spec=MachineSpec.model_validate(template.spec.model_dump(by_alias=True)),
         machine_class=revision.machine_class,
-        queue_prefix=pool.queue_prefix,
-        timings=pool.timings,
-        owner=Owner(name=pool.name),
+        queue_prefix=s.queue_prefix,
+        timings=s.timings,
+        owner=owner,
         revision=revision.counter,
-        template=pool.template_of(revision.counter),
+        template=s.template_of(revision.counter),
+        placement=placement,
         life=1,
     )
 
@@ -44,7 +49,7 @@ class CreateFailure(Value):
 
 
 class MemberReport(Value):
-    """A machine's report to its pool (signal `report`), when something has changed."""
+    """A machine's report to its owner (signal `report`), when something has changed."""
 
     machine: Name
     seq: Order
@@ -89,31 +94,33 @@ class MemberReport(Value):
     """planners.hot_update.rolling_hash of that class in version 1, for a pool on an older worker."""
     rolling_hash: Key = ""
     """The same in the newest version, which counts where it is given."""
+    placement: Placement | None = None
+    """Its place among its owner's machines, as it was given at its start."""
 
 
 class PermitGranted(Value):
-    """A pool's message to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
+    """An owner's message to a machine (signal `permit`): it may be Failed, if one more fresh look finds it ill."""
 
     reason: Text
 
 
 class PreserveGrant(Value):
-    """A pool's message to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved. The
-    machine's own clock and timeout set the expiry."""
+    """An owner's message to a machine that is Failed and drained (signal `preserve_granted`): it is to be preserved.
+    The machine's own clock and timeout set the expiry."""
 
     by: PreservedBy
     reason: Text
 
 
 class SlotTaken(Value):
-    """A pool's message to a machine that it had preserved on its own (signal `slot_taken`): autoPreserveFailedMax is
+    """An owner's message to a machine that it had preserved on its own (signal `slot_taken`): autoPreserveFailedMax is
     lower now."""
 
     reason: Text
 
 
 class TemplateNews(Value):
-    """A pool's message to a machine (signal `template_changed`): the template as it is; an older generation is
+    """An owner's message to a machine (signal `template_changed`): the template as it is; an older generation is
     dropped."""
 
     generation: Order
@@ -121,12 +128,7 @@ class TemplateNews(Value):
     requested_by: Text = ""
 
 
-# -- activities of a pool ---------------------------------------------------------------------------------------------
-
-
-class PoolRef(Value):
-    cluster: Name
-    name: Name
+# -- activities of an owner -------------------------------------------------------------------------------------------
 
 
 class StartMachinesInput(Value):
@@ -164,9 +166,9 @@ class TellMachinesOutput(Value):
 
 class MembersFound(Value):
     names: list[Name] = Field(default_factory=list)
-    """Running machines that say they are the pool's."""
+    """Running machines that say they are the owner's."""
     rollouts: list[Count] = Field(default_factory=list)
-    """Revisions of the pool's rollouts whose stories run."""
+    """Revisions of its rollouts whose stories run."""
 
 
 class MarkNodesInput(Value):
@@ -178,8 +180,8 @@ class MarkNodesInput(Value):
     on: bool
 
 
-class ForgetPoolInput(Value):
-    cluster: Name
-    name: Name
+class ForgetPoolInput(OwnerRef):
+    """An owner of any kind; the name is from when there were only pools."""
+
     classes: list[Name] = Field(default_factory=list)
     """Names of the classes that no longer have it as a user."""

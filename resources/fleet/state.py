@@ -14,17 +14,21 @@ from pydantic import (
     model_validator,
 )
 
-from resources.base import Count, Instant, Key, Model, Name, Text, Value, Word
+from resources.base import Annotations, Count, Instant, Key, Labels, Model, Name, Text, Value, Word
 from resources.cluster.news import ClusterNews
 from resources.fleet.member import Member
+from resources.fleet.revision import Pace, Revision
 from resources.journal import Happening
+from resources.machine.placement import Placement
 from resources.machine.state import ClassSnapshot
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.timings import Timings
 
 _KNOWN = Member._fields.index("keep")
-"""How many fields an older worker reads; the others travel separately, as text: five that a worker of the last version
-reads, and each of the last two separate from those, one digit per member."""
+"""How many fields an older worker reads; the others travel separately: five as text that a worker of the last version
+reads, two as one digit per member each, and the placement as the number of one of few."""
+_APART = ("apart", "lasted", "contradicted", "placed")
+"""The fields that they travel in."""
 _NOTHING = ",,,0,0"
 """Those five, for a member of which they say nothing."""
 
@@ -50,6 +54,8 @@ class FleetState(Model):
     name: Name
     cluster: Name = DEFAULT_CLUSTER
     namespace: Name = "default"
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
     machine_class: ClassSnapshot | None = None
     """The newest generation that the owner knows; without one it asks the class. Machines are made from their
     revision's."""
@@ -67,6 +73,9 @@ class FleetState(Model):
     """When machines that have not taken it were told of it."""
     template_by: Text = ""
     """The one who changed the template last."""
+    revisions: list[Revision] = Field(default_factory=list)
+    """Oldest first; the last one is what new machines are made from."""
+    pace: Pace = Field(default_factory=Pace)
     members: dict[Key, Member] = Field(default_factory=dict)
     """Members by machine name. On the wire their last fields are in `apart`."""
     news: ClusterNews | None = None
@@ -97,6 +106,29 @@ class FleetState(Model):
     messages: Count = 0
     """Messages since the last continue-as-new."""
 
+    @property
+    def revision(self) -> int:
+        """The newest revision; 0 before there is one."""
+        return self.revisions[-1].counter if self.revisions else 0
+
+    def find(self, counter: int) -> Revision | None:
+        """The revision; None if it is no longer kept, or never was the owner's."""
+        return next((r for r in self.revisions if r.counter == counter), None)
+
+    def template_of(self, counter: int) -> int:
+        """The generation of the template that a machine begins with: only the newest revision has it, others are
+        told."""
+        return self.template if counter == self.revision else 0
+
+    def unseen_of(self, class_name: str) -> str:
+        """Why its machines cannot be seen; "" if they can. `class_name`: the class that new ones are made from. The
+        accounts of other classes do not concern it."""
+        if self.news is None or self.news.reachable:
+            return ""
+        had = {m.revision for m in self.members.values()} | {self.revision}
+        classes = {r.machine_class.name for r in self.revisions if r.counter in had}
+        return self.news.trouble({*classes, class_name})
+
     @field_serializer("members", mode="wrap", when_used="json")
     def _known(self, members: dict[str, Member], write: SerializerFunctionWrapHandler) -> dict[str, list[Any]]:
         return {name: fields[:_KNOWN] for name, fields in write(members).items()}
@@ -118,13 +150,27 @@ class FleetState(Model):
         """Which members are contradicted, likewise."""
         return _digits(self.members, "contradicted")
 
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def places(self) -> list[Placement]:
+        """The placements of its members, each once."""
+        return list(dict.fromkeys(m.placement for m in self.members.values() if m.placement is not None))
+
+    @computed_field
+    def placed(self) -> list[int]:
+        """Which of `places` each member has, by name, from 1; 0 for none; [] where none has any."""
+        numbers: dict[Placement | None, int] = {place: number for number, place in enumerate(self.places, start=1)}
+        return [numbers.get(self.members[name].placement, 0) for name in sorted(self.members)] if numbers else []
+
     @model_validator(mode="before")
     @classmethod
     def _together(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or not any(given.get(field) for field in ("apart", "lasted", "contradicted")):
+        if not isinstance(given, dict) or not any(given.get(field) for field in _APART):
             return given
         members = given["members"]
         apart = given.get("apart") or [_NOTHING] * len(members)
         digits = (given.get(field) or "0" * len(members) for field in ("lasted", "contradicted"))
-        more = {n: [*a.split(","), *d] for n, a, *d in zip(sorted(members), apart, *digits, strict=True)}
+        places = dict(enumerate(given.get("places") or [], start=1))
+        placed = (places.get(number) for number in given.get("placed") or [0] * len(members))
+        more = {n: [*a.split(","), *d] for n, a, *d in zip(sorted(members), apart, *digits, placed, strict=True)}
         return {**given, "members": {n: [*m[:_KNOWN], *more[n]] for n, m in members.items()}}

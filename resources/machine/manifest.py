@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, TypeAdapter, field_validator
 
 from resources.base import LONGEST_SECONDS, NAME_MOST, Annotations, Duration, Key, Labels, Manifest, Name, Span
+from resources.effects import Effect
 from resources.names import CLUSTER_ANNOTATION, is_label, is_name
 
 
@@ -195,3 +196,24 @@ class Machine(Manifest):
         if not is_label(value.name):
             raise ValueError(f"name: {len(value.name)} characters; a machine's Node has it as a label, so at most 63")
         return value
+
+
+class TemplateMachineSpec(MachineSpec):
+    """As of a Machine, but without a providerID: each machine of the pool gets its own."""
+
+    class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
+
+    @field_validator("provider_id")
+    @classmethod
+    def no_provider_id(cls, value: str | None) -> None:
+        if value is not None:
+            raise ValueError("a pool makes its own VMs; leave it out, or take one that exists with `hostler adopt`")
+
+
+class MachineTemplate(Manifest):
+    """What each machine of the pool is made from."""
+
+    metadata: TemplateMeta = Field(default_factory=TemplateMeta)
+    """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) says which
+    machines are deleted first: those with the lowest."""
+    spec: TemplateMachineSpec

@@ -34,11 +34,12 @@ from resources.machine.facts import NodeFacts, VmFacts
 from resources.machine.hooks import HookOverrides
 from resources.machine.intents import RepairIntent
 from resources.machine.manifest import KeptMachineSpec, MachineSpec, NodeTemplate, SecretRef
+from resources.machine.placement import Placement
 from resources.machine.preservation import Preservation
 from resources.manifests import MachineClass
 from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE
 from resources.orders import Order
-from resources.owner import Owner, OwnerKind
+from resources.owner import POOL, Owner
 from resources.timings import Timings
 
 JOURNAL_LENGTH = 50
@@ -277,6 +278,8 @@ class MachineState(Model):
     """The owner's revision that it was made from."""
     template: Count = 0
     """The generation of the owner's template that its spec comes from."""
+    placement: Placement | None = None
+    """Its place among its owner's machines, where that gives it one."""
 
     status: Status = Field(default_factory=Status)
 
@@ -382,7 +385,7 @@ class MachineState(Model):
     @property
     def pool(self) -> str:
         """The owner's name, where it is a pool; else ""."""
-        return self.owner.name if self.owner is not None and self.owner.kind is OwnerKind.POOL else ""
+        return self.owner.name if self.owner is not None and self.owner.kind == POOL.manifest else ""
 
 
 class MachineResult(Value):

@@ -30,8 +30,9 @@ from resources.cluster.accounts import Announcement
 from resources.intents import Intent
 from resources.journal import Happening
 from resources.machine.state import ClassSnapshot
-from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, POOL_USER, UPDATE_CONCURRENCY_ANNOTATION
+from resources.names import DEFAULT_CLUSTER, DEFAULT_QUEUE, UPDATE_CONCURRENCY_ANNOTATION
 from resources.orders import Order, OrderTime
+from resources.owner import POOL, by_word, is_owner
 from resources.timings import Timings
 
 CHANGES_KEPT = 20
@@ -52,26 +53,19 @@ def concurrency_of(annotations: Mapping[str, str]) -> int:
     return int(text)
 
 
-def is_pool(user: str) -> bool:
-    return user.startswith(POOL_USER)
-
-
 def pools_of(users: Iterable[str]) -> list[str]:
     """The names of the pools among the users of a class, sorted."""
-    return sorted(user.removeprefix(POOL_USER) for user in users if is_pool(user))
+    return by_word(users)[POOL.word]
 
 
 def user_words(user: str) -> str:
     """`machine m1`, `pool p1`."""
-    return f"pool {user.removeprefix(POOL_USER)}" if is_pool(user) else f"machine {user}"
+    return user.replace("/", " ", 1) if is_owner(user) else f"machine {user}"
 
 
 def users_words(users: Iterable[str], named: int = 0) -> str:
-    """Machines and pools separately, some of each by name: `1 pool (p1) and 7 machines (a, b, c, d, e, …)`."""
-    kinds: dict[str, list[str]] = {"pool": [], "machine": []}
-    for user in sorted(users):
-        kind, _, name = user_words(user).partition(" ")
-        kinds[kind].append(name)
+    """Machines and owners separately, some of each by name: `1 pool (p1) and 7 machines (a, b, c, d, e, …)`."""
+    kinds = by_word(users)
     return " and ".join(_counted(kind, names, named) for kind, names in kinds.items() if names) or "no machine"
 
 
@@ -101,7 +95,7 @@ class ClassReport(Value):
     """A user's report to its class, which knows it as a user from the first one (signal `report`)."""
 
     user: Key
-    """The name of the machine; for a pool names.pool_user."""
+    """The name of the machine; for an owner of machines Owner.user."""
     generation: Order
     """The newest generation that it has."""
     applied: Count
@@ -258,7 +252,7 @@ class ClassState(Model):
 
     created: Instant | None = None
     users: dict[Key, User] = Field(default_factory=dict)
-    """Users by machine name, or by names.pool_user for a pool."""
+    """Users by machine name, or by Owner.user for an owner of machines."""
     troubles: dict[Key, UserTrouble] = Field(default_factory=dict)
     """The troubles of failed users, at most TROUBLES_KEPT."""
     carried: Document | None = None
@@ -293,11 +287,11 @@ class ClassState(Model):
     @property
     def states(self) -> list[tuple[UpdateState, str, int]]:
         """State, reason, and how many machines are in it. A user that has not said that it has the newest generation is
-        not done with it, whatever it was before. A pool has nothing to update itself."""
+        not done with it, whatever it was before. An owner has nothing to update itself."""
         counts = Counter(
             (UpdateState.UPDATING, "") if u.generation < self.generation else (u.state, u.reason)
             for name, u in self.users.items()
-            if not is_pool(name)
+            if not is_owner(name)
         )
         return [(state, reason, n) for (state, reason), n in sorted(counts.items())]
 

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from resources.base import LONGEST_SECONDS, Count, Duration, Key, Labels, Manifest, Name
 from resources.effects import Effect
-from resources.machine.manifest import ClassRef, MachineSpec, ObjectMeta, TemplateMeta
+from resources.machine.manifest import MachineTemplate, ObjectMeta
 from resources.names import is_label
 
 NAME_LENGTH = 51
@@ -69,27 +69,6 @@ class LabelSelector(Manifest):
 
     def matches(self, labels: dict[str, str]) -> bool:
         return self.match_labels.items() <= labels.items() and all(r.matches(labels) for r in self.match_expressions)
-
-
-class TemplateMachineSpec(MachineSpec):
-    """As of a Machine, but without a providerID: each machine of the pool gets its own."""
-
-    class_: Annotated[ClassRef, Effect.HASH] = Field(alias="class")
-
-    @field_validator("provider_id")
-    @classmethod
-    def no_provider_id(cls, value: str | None) -> None:
-        if value is not None:
-            raise ValueError("a pool makes its own VMs; leave it out, or take one that exists with `hostler adopt`")
-
-
-class MachineTemplate(Manifest):
-    """What each machine of the pool is made from."""
-
-    metadata: TemplateMeta = Field(default_factory=TemplateMeta)
-    """Labels and annotations of the machines. The annotation machinepriority.machine.sapcloud.io (default 3) says which
-    machines are deleted first: those with the lowest."""
-    spec: TemplateMachineSpec
 
 
 class RollingUpdate(Manifest):

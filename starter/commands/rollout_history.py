@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from resources.fleet.revision import Revision
     from resources.pool.intents import PoolSummary
-    from resources.pool.state import Revision, RolloutCounts
+    from resources.pool.state import RolloutCounts
     from starter.sdk.client import HostlerClient
     from starter.sdk.pools.results import RolloutListed
 

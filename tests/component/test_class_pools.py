@@ -14,7 +14,8 @@ from planners.machine_class.rollout import to_tell
 from resources import attributes
 from resources.intents import Intent
 from resources.machine_class.state import ClassId, ClassState, UpdateState, User, user_words, users_words
-from resources.names import pool_id, pool_user, user_id
+from resources.names import pool_id, pool_user
+from resources.owner import user_id
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details, refusal_to_delete, some
 

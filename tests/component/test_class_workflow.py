@@ -42,7 +42,8 @@ from resources.machine_class.state import (
     UserTrouble,
 )
 from resources.manifests import MachineClass
-from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id, user_id
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, machine_id
+from resources.owner import user_id
 from resources.settings import Settings
 from workflows.machine_class import MachineClassWorkflow
 from workflows.machine_class.words import details

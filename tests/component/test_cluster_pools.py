@@ -36,13 +36,13 @@ from resources.cluster.accounts import Account, AccountUse
 from resources.cluster.news import CloudReachability, ClusterNews, Reachability
 from resources.cluster.state import ClusterState, Ended, Pause
 from resources.fleet.member import Member
-from resources.fleet.membership import PoolRef
+from resources.fleet.revision import Revision
 from resources.intents import Answer, Intent
-from resources.machine.manifest import SecretRef
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.state import ClassSnapshot
 from resources.names import class_id, cluster_id, machine_id, pool_id, watch_queue
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import PoolState, Revision
+from resources.owner import OwnerRef
+from resources.pool.state import PoolState
 from resources.settings import ClusterSettings, Settings
 from workflows.cluster import ClusterWorkflow
 from workflows.cluster.words import details, gap_words
@@ -657,7 +657,7 @@ async def test_whoever_begins_it_first_keeps_its_pause(idle: Cluster) -> None:
         await idle.ask(ClusterWorkflow.pause)
         await idle.handle.terminate("by mistake")
         await idle.pool("p", registers=False)
-        await PoolActivities(idle.deps).register_pool(PoolRef(cluster=idle.name, name="p"))
+        await PoolActivities(idle.deps).register_pool(OwnerRef(cluster=idle.name, name="p"))
         await idle.until_heard("p", PAUSED)
 
 

@@ -41,7 +41,7 @@ from workflows.cluster import ClusterWorkflow
 from workflows.machine import MachineWorkflow
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 
 README = ROOT / "README.md"
 TOKEN = "abcdef.0123456789abcdef"

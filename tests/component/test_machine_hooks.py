@@ -22,9 +22,8 @@ from resources.fleet.membership import TemplateNews
 from resources.intents import Answer, Intent
 from resources.machine.hooks import HookIntent
 from resources.machine.intents import DeleteIntent, RecreateIntent
-from resources.machine.manifest import Hook, HookKind, LifecycleHooks
+from resources.machine.manifest import Hook, HookKind, LifecycleHooks, MachineTemplate
 from resources.machine.state import ApplyIntent, Condition, MachineState, OperationType, Phase
-from resources.pool.manifest import MachineTemplate
 from workflows.machine import MachineWorkflow
 
 DRAIN, TERMINATE = HookKind.PRE_DRAIN, HookKind.PRE_TERMINATE

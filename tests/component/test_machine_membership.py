@@ -28,9 +28,9 @@ from resources.fleet.membership import MemberReport, TemplateNews
 from resources.intents import Intent
 from resources.machine.facts import VmFacts
 from resources.machine.intents import DeleteIntent, RecreateIntent
+from resources.machine.manifest import MachineTemplate
 from resources.machine.state import ApplyIntent, Phase
 from resources.names import MARKED_ANNOTATION, PRIORITY_ANNOTATION, machine_id
-from resources.pool.manifest import MachineTemplate
 from resources.timings import Timings
 from workflows.entity import RENEW_AFTER
 from workflows.machine import MachineWorkflow

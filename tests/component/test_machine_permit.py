@@ -22,8 +22,8 @@ from resources.fleet.membership import MemberReport, TemplateNews
 from resources.intents import Intent
 from resources.machine.facts import VmFacts
 from resources.machine.intents import DeleteIntent
+from resources.machine.manifest import MachineTemplate
 from resources.machine.state import MachineState, Phase
-from resources.pool.manifest import MachineTemplate
 from workflows.machine import MachineWorkflow
 
 SICK = {"ready": False, "reason": "NodeStatusUnknown: Kubelet stopped posting node status."}

@@ -19,11 +19,10 @@ from resources.cluster.news import ClusterNews
 from resources.fleet.member import Vm
 from resources.fleet.membership import MemberReport, TemplateNews
 from resources.machine.facts import NodeFacts, VmFacts
-from resources.machine.manifest import SecretRef
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.state import ClassSnapshot, Phase
 from resources.machine_class.state import ClassNews, ClassReport, UpdateState
 from resources.orders import AHEAD, in_ms, is_newer, is_older, too_far_ahead
-from resources.pool.manifest import MachineTemplate
 from resources.pool.rollout import RolloutNews
 from resources.pool.state import RolloutCounts
 from workflows.machine import MachineWorkflow

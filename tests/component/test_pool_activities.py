@@ -35,7 +35,6 @@ from resources.fleet.membership import (
     MarkNodesInput,
     MembersFound,
     PermitGranted,
-    PoolRef,
     PreserveGrant,
     SlotTaken,
     StartMachinesInput,
@@ -46,6 +45,7 @@ from resources.fleet.membership import (
 )
 from resources.histories import message_of
 from resources.machine.intents import DeleteIntent, RepairIntent
+from resources.machine.manifest import MachineTemplate
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, MachineState
 from resources.machine_class.state import ClassState
@@ -60,7 +60,7 @@ from resources.names import (
     pool_id,
     rollout_id,
 )
-from resources.pool.manifest import MachineTemplate
+from resources.owner import OwnerRef
 from resources.pool.rollout import RolloutState
 from resources.settings import ClusterSettings, Settings
 from simulator.frame import FaultRule
@@ -84,7 +84,7 @@ class Pool:
     def __init__(self, deeds: Deeds, cluster: str) -> None:
         self.deeds, self.cluster, self.client = deeds, cluster, deeds.deps.client
         self.activities, self.marks = PoolActivities(deeds.deps), MarkActivities(deeds.deps)
-        self.ref = PoolRef(cluster=cluster, name="p")
+        self.ref = OwnerRef(cluster=cluster, name="p")
         self.asked: set[str] = set()
         """Machines that should be started: visibility may not list them yet when the test is over."""
 

@@ -15,10 +15,10 @@ from poolkit import EPOCH, World, member, spec
 from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
+from planners.fleet.steps import Delete
 from planners.machine_class import rollout as class_rollout
 from planners.pool import progress
 from planners.pool.plan import ObservedPool
-from planners.pool.steps import Delete
 from planners.pool.view import View
 from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass

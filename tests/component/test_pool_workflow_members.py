@@ -16,7 +16,7 @@ from stubs import classified
 from temporalio.testing import WorkflowEnvironment
 
 from activities.temporal import workflows
-from planners.pool.brake import COOLDOWN
+from planners.fleet.pace import COOLDOWN
 from resources.cluster.news import ClusterNews
 from resources.errors import ErrorClass
 from resources.fleet.member import Permit as Given

@@ -17,9 +17,10 @@ from temporalio.testing import WorkflowEnvironment
 from planners.pool.plan import ObservedPool, Plan, plan
 from resources import attributes as at
 from resources.fleet.member import Member, Vm
+from resources.fleet.revision import Revision
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import PoolState, Revision
+from resources.pool.state import PoolState
 from workflows.fleet.entity import REPLAYABLE
 
 
@@ -219,7 +220,7 @@ async def test_an_error_of_our_own_parks_it(idle: Pool, monkeypatch: pytest.Monk
     async with idle.worker():
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
+            broken.setattr("workflows.pool.entity.plan", buggy(lambda _, spec: spec.replicas == 2))
             await idle.scale(2)
             parked = await idle.when(lambda s: s.parked, "parked")
             assert (parked.parked, parked.journal[-1].reason) == ("ValueError: a bug", "InternalError")
@@ -243,7 +244,7 @@ async def test_a_deletion_of_a_parked_pool_is_carried_out_by_a_fixed_worker(
     async with idle.worker():
         await idle.ready(spec(1))
         with monkeypatch.context() as broken:
-            broken.setattr("workflows.pool.life.plan", buggy(lambda _, spec: spec.replicas == 2))
+            broken.setattr("workflows.pool.entity.plan", buggy(lambda _, spec: spec.replicas == 2))
             await idle.scale(2)
             await idle.when(lambda s: s.parked, "parked")
             await idle.delete()
@@ -262,7 +263,7 @@ async def test_parked_while_the_story_of_a_rollout_was_begun(idle: Pool, monkeyp
         (new,) = [n for n, m in found.members.items() if m.revision == 2]
         with monkeypatch.context() as broken:
             runs = buggy(lambda o, _: new in o.members and o.members[new].phase is Phase.RUNNING)
-            broken.setattr("workflows.pool.life.plan", runs)
+            broken.setattr("workflows.pool.entity.plan", runs)
             await idle.be(new, phase=Phase.RUNNING)
             await idle.when(lambda s: s.parked)
             gate.set()

@@ -30,7 +30,7 @@ from invariants_pool import (
 from lifekit import Stack, asked, end_running, eventually
 from poollives import Pool, killing, machine_handle, pool_spec
 
-from planners.pool import pace
+from planners.fleet import pace
 from resources.machine.facts import VmFacts
 from resources.machine.state import MachineState
 from resources.names import SCALE_DOWN_DISABLED, cluster_id, pool_user, rollout_id

@@ -7,14 +7,15 @@ from typing import Any
 
 from poolkit import EPOCH, member
 
-from planners.pool import pace, progress
+from planners.fleet import pace
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, TakeSlots
+from planners.pool import progress
 from planners.pool.plan import ObservedPool, Plan, plan
-from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, TakeSlots
 from resources.fleet.member import Member, Permit, PreserveWish, Trouble
+from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Pace
 
 R, P, U, F, C = Phase.RUNNING, Phase.PENDING, Phase.UNKNOWN, Phase.FAILED, Phase.CRASH_LOOP_BACK_OFF
 FAST = Pace(revision=2, window=pace.CAP)

@@ -12,20 +12,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from planners.pool import brake, pace, progress
+from planners.fleet import pace
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
+from planners.pool import brake, progress
 from planners.pool.plan import ObservedPool, Plan, complete, plan
 from planners.pool.preservation import lowered, slots, staying_failed
 from planners.pool.repair import in_flight
 from planners.pool.revisions import Wanted, revise, undo
-from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
 from planners.pool.view import View
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
-from resources.machine.manifest import SecretRef
+from resources.fleet.revision import Pace, Revision
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
-from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
-from resources.pool.state import Gate, Pace, Revision, Rollout
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import Gate, Rollout
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 TURN = timedelta(seconds=10)

@@ -27,7 +27,7 @@ from resources.pool.state import PoolState
 from simulator.clouds.ec2 import Ec2Vm
 from workflows.machine import MachineWorkflow
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 
 
 def pool_spec(replicas: int, surge: int | str = 1, unavailable: int | str = 0, **more: Any) -> MachineDeploymentSpec:

@@ -26,7 +26,6 @@ from resources.fleet.membership import (
     MarkNodesInput,
     MemberReport,
     MembersFound,
-    PoolRef,
     StartMachinesInput,
     StartMachinesOutput,
     TellMachinesInput,
@@ -35,11 +34,12 @@ from resources.fleet.membership import (
 from resources.machine.state import Phase
 from resources.machine_class.state import TellUsersInput, TellUsersOutput
 from resources.names import cluster_queue, pool_id
+from resources.owner import OwnerRef
 from resources.pool.rollout import RolloutState
 from resources.settings import load_settings
 from workflows.machine_class import MachineClassWorkflow
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 
 
 @dataclass
@@ -125,7 +125,7 @@ class Machines:
         self.marked = self.marked | set(input.machines) if input.on else self.marked - set(input.machines)
 
     @activity.defn(name="register_pool")
-    async def register(self, input: PoolRef) -> None:
+    async def register(self, input: OwnerRef) -> None:
         """Registers the pool, as a cluster that can be seen."""
         pool = self.client.get_workflow_handle(pool_id(self.cluster, input.name))
         await pool.signal("cluster_news", ClusterNews(time=datetime.now(UTC)))
@@ -134,7 +134,7 @@ class Machines:
     async def forget(self, input: ForgetPoolInput) -> None: ...
 
     @activity.defn(name="find_members")
-    async def find(self, input: PoolRef) -> MembersFound:
+    async def find(self, input: OwnerRef) -> MembersFound:
         return MembersFound()
 
     @activity.defn(name="start_rollout")

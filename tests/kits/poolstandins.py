@@ -32,7 +32,6 @@ from resources.fleet.membership import (
     MarkNodesInput,
     MemberReport,
     PermitGranted,
-    PoolRef,
     PreserveGrant,
     SlotTaken,
     TemplateNews,
@@ -41,7 +40,7 @@ from resources.machine.intents import DeleteIntent, RepairIntent
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, MachineState, Phase
 from resources.machine_class.state import ClassId, ReportInput
-from resources.names import pool_id
+from resources.owner import OwnerRef
 
 MUTE, UNBORN, SLOW, NEVER_JOINS = "mute", "unborn", "slow", "never joins"
 """Says nothing at all · says that it is there · gets a VM and waits · gets a VM, and is then Failed. With none of these
@@ -63,13 +62,14 @@ class PlayedMachine:
     @workflow.init
     def __init__(self, state: MachineState) -> None:
         assert state.machine_class
+        assert state.owner
         self.s = state
         self.habits = list(state.machine_class.provider_spec.get("habits", ()))
         self.heard: list[tuple[str, Any]] = []
         self.untold: list[MemberReport] = []
         self.over = False
         self.now: dict[str, Any] = {"seq": 0, "phase": Phase.PENDING, "vm": Vm.UNBORN, "template": state.template}
-        self.now["since"] = workflow.now()
+        self.now |= {"since": workflow.now(), "placement": state.placement}
 
     @workflow.run
     async def run(self, state: MachineState) -> None:
@@ -84,7 +84,7 @@ class PlayedMachine:
         while not self.over or self.untold:
             await workflow.wait_condition(lambda: self.over or bool(self.untold))
             while self.untold:
-                pool = workflow.get_external_workflow_handle(pool_id(self.s.cluster, self.s.pool))
+                pool = workflow.get_external_workflow_handle(self.s.owner.workflow_id(self.s.cluster))
                 with contextlib.suppress(Exception):
                     await pool.signal("report", self.untold.pop(0))
 
@@ -232,11 +232,10 @@ class Deeds(Interceptor):
     async def mark(self, input: MarkNodesInput) -> None: ...
 
     @activity.defn(name="register_pool")
-    async def register(self, input: PoolRef) -> None:
+    async def register(self, input: OwnerRef) -> None:
         if self.first_news is not None:
-            await self.client.get_workflow_handle(pool_id(input.cluster, input.name)).signal(
-                "cluster_news", self.first_news
-            )
+            owner = self.client.get_workflow_handle(input.workflow_id(input.cluster))
+            await owner.signal("cluster_news", self.first_news)
 
     @activity.defn(name="report_to_class")
     async def report(self, input: ReportInput) -> bool:

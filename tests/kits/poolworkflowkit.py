@@ -52,7 +52,7 @@ from resources.pool.state import PoolState
 from resources.settings import Settings
 from starter.sdk import intents
 from workflows.pool import MachineDeploymentWorkflow
-from workflows.rollout import RolloutWorkflow
+from workflows.pool.rollout import RolloutWorkflow
 
 # -- manifests --------------------------------------------------------------------------------------------------------
 

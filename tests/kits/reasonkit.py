@@ -47,7 +47,7 @@ POOL: dict[str, tuple[int | str, Kind]] = {
     "TakeSlots": (1, Kind.HAPPENING),
     "MarkNodes": (2, Kind.HAPPENING),
 }
-"""Only in a pool's plan: elsewhere these words mean something else."""
+"""Only in an owner's plan: elsewhere these words mean something else."""
 PRESERVATION: dict[str, tuple[int | str, Kind]] = {
     "Preserve": (2, Kind.HAPPENING),
     "End": (0, Kind.HAPPENING),
@@ -117,7 +117,7 @@ def said_by(call: ast.Call, file: str = "") -> tuple[ast.expr, Kind] | None:
     """The reason's expression and how it is met, where the call says one."""
     name = _name(call.func)
     words = SAID
-    if file.startswith("planners/pool/"):
+    if file.startswith(("planners/pool/", "planners/fleet/")):
         words = {**SAID, **POOL}
     elif file == "planners/machine/preservation.py":
         words = {**SAID, **PRESERVATION}

@@ -28,9 +28,10 @@ from drivers.aws import instances
 from drivers.base import CreateMachineRequest, DeleteMachineRequest, Driver, UpdateMachineRequest
 from drivers.errors import DriverError
 from drivers.tags import TagPlan, Tags, plan_tags
+from planners.fleet import pace
 from planners.machine.claims import GONE, Belief, Weighed
 from planners.machine.preservation import Decision, ObservedMachine
-from planners.pool import pace, repair
+from planners.pool import repair
 from planners.pool.budget import Limits
 from resources.calls.cloud import DeleteInput, DeleteOutput
 from resources.calls.cluster import LookInput, NodeLook

@@ -9,7 +9,7 @@ import pytest
 from reasonkit import ROOT
 from test_cli_docs import parse, typed
 
-from planners.machine_class.rollout import LONGEST
+from planners.telling import LONGEST
 from planners.waits import Tries, wait_after_update
 from resources.clouds.aws import AwsProviderSpec
 from resources.errors import ErrorClass, ErrorInfo

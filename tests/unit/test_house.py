@@ -160,8 +160,9 @@ def test_a_role_knows_no_other() -> None:
 
 
 def test_what_all_owners_of_machines_share_knows_no_pool() -> None:
-    used = {m for f in files("workflows/fleet") for m in modules(f.read_text())}
-    assert "workflows.entity" in used
+    fleets = ("resources/fleet", "planners/fleet", "workflows/fleet")
+    used = {m for fleet in fleets for f in files(fleet) for m in modules(f.read_text())}
+    assert {"workflows.entity", "planners.telling", "resources.base"} <= used
     assert not {m for m in used if m.startswith(("workflows.pool", "planners.pool", "resources.pool"))}
 
 

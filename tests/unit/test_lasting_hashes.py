@@ -24,19 +24,18 @@ from pydantic_core import to_jsonable_python
 from test_pool_hearing import report
 
 from activities.kube import facts
+from planners.fleet.hearing import first_heard
 from planners.machine.hot_update import compare, is_hash_of, rolling_hash
 from planners.machine.membership import digest_of
-from planners.pool.hearing import first_heard
 from planners.pool.revisions import Wanted, revise
 from resources.base import Manifest
 from resources.canonical import Empty, canonical
 from resources.clouds import PROVIDERS
 from resources.effects import effects
+from resources.fleet.revision import Revision
 from resources.machine.facts import NodeFacts
-from resources.machine.manifest import SecretRef
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.state import ClassSnapshot
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import Revision
 from workflows.pool.revise import but_class
 
 Row = tuple[str, dict[str, Any], dict[str, Any]]

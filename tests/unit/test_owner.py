@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from resources.machine.state import MachineState
-from resources.owner import Owner, OwnerKind
+from resources.owner import Owner
 
 SPEC = {"class": {"name": "c1"}}
 POOL = {"kind": "MachineDeployment", "name": "p1"}
@@ -19,7 +19,7 @@ POOL = {"kind": "MachineDeployment", "name": "p1"}
 def test_a_machine_of_a_pool(said: dict[str, Any]) -> None:
     """A person may name only the pool; so does an older worker, which also reads it so."""
     state = MachineState.model_validate({"name": "m1", "spec": SPEC, **said})
-    assert state.owner == Owner(kind=OwnerKind.POOL, name="p1")
+    assert state.owner == Owner(name="p1")
     sent = state.model_dump(mode="json", by_alias=True)
     assert (sent["owner"], sent["pool"]) == (POOL, "p1")
     assert MachineState.model_validate(sent) == state

@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from planners.machine_class.rollout import LONGEST, at_work, behind, next_look, to_tell, when_told
+from planners.machine_class.rollout import at_work, behind, next_look, to_tell, when_told
+from planners.telling import LONGEST
 from resources.machine_class.state import SILENCE, UpdateState, User
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -15,15 +15,17 @@ import pytest
 from planning import C, F, P, U, asking, at, created, deleted, failing, granted, look, pool, waits
 from poolkit import EPOCH, World, member, spec
 
-from planners.pool import brake, pace, progress
+from planners.fleet import pace
+from planners.fleet.steps import Create
+from planners.pool import brake, progress
 from planners.pool.plan import ObservedPool, plan
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create
 from planners.pool.view import View
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
-from resources.pool.state import Gate, Pace, Rollout
+from resources.pool.state import Gate, Rollout
 
 
 def gone(revision: int = 2, seconds: int = 0, **more: Any) -> Member:
@@ -194,7 +196,7 @@ def test_only_one_that_was_made_later_and_lasts_forgives() -> None:
     assert follow({"m": older}, speed, at(9000)) == speed
     assert follow({"m": later}, speed, at(709)) == speed
     view = View(ObservedPool({"m": later}, 2, pace=speed), spec(1), at(401))
-    assert brake.proof_at(view, speed) == at(710)
+    assert pace.proof_at(speed, view.new, view.now) == at(710)
     assert plan(view.observed, view.spec, view.now).next_look == at(710)
     forgiven = follow({"m": later}, speed, at(710))
     assert forgiven == Pace(revision=2)

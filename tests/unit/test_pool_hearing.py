@@ -1,5 +1,5 @@
-"""planners/pool/hearing.py and template.py: what a report makes of a member and of the pace, and which members are told
-next of a changed template."""
+"""What a report makes of a member and of the pace (planners/fleet/hearing.py), and which members are told next of a
+changed template."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from poolkit import EPOCH, member, wanted
 
-from planners.pool.hearing import first_heard, hear, pace_after
-from planners.pool.pace import NEVER_JOIN
-from planners.pool.template import PATIENCE, next_look, pending, to_tell
+from planners.fleet.hearing import first_heard, hear, pace_after
+from planners.fleet.pace import NEVER_JOIN
+from planners.fleet.template import PATIENCE, next_look, pending, to_tell
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.fleet.membership import CreateFailure, MemberReport
+from resources.fleet.revision import Pace, Revision
+from resources.machine.manifest import MachineTemplate
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.names import PRIORITY_ANNOTATION
-from resources.pool.manifest import MachineTemplate
-from resources.pool.state import Pace, Revision
 from resources.timings import Timings
 
 LATER = EPOCH + timedelta(minutes=5)

@@ -10,9 +10,9 @@ import pytest
 from planning import P, U, at, deleted, drained, failing, kept, look, pool, preserving, waits
 from poolkit import EPOCH, Act, World, member, run, spec
 
+from planners.fleet.steps import Delete
 from planners.pool import progress
 from planners.pool.plan import Plan
-from planners.pool.steps import Delete
 from planners.pool.view import ObservedPool
 from resources.fleet.member import Member, Permit, PreserveWish, Trouble
 from resources.machine.preservation import PreservedBy

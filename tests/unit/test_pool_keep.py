@@ -27,10 +27,10 @@ from planning import (
 )
 from poolkit import EPOCH, World, member, run, spec
 
+from planners.fleet.steps import Delete
 from planners.pool.plan import Plan
 from planners.pool.preservation import changed, given_back, lowered
 from planners.pool.rehearsal import rehearse
-from planners.pool.steps import Delete
 from planners.pool.view import ObservedPool, View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
 from resources.machine.preservation import PreservedBy

@@ -10,18 +10,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from poolkit import EPOCH, member, spec
 
-from planners.pool import pace, progress
-from planners.pool.order import preserved
+from planners.fleet import pace
+from planners.fleet.order import preserved
+from planners.fleet.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
+from planners.pool import progress
 from planners.pool.plan import ObservedPool, Plan, plan
 from planners.pool.preservation import slots, staying_failed
 from planners.pool.repair import in_flight
-from planners.pool.steps import Create, Delete, GrantPermit, GrantPreservation, MarkNodes, TakeSlots
 from planners.pool.view import View
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec
-from resources.pool.state import Gate, Pace, Rollout
+from resources.pool.state import Gate, Rollout
 
 REVISION = 3
 VOLUNTARY = {"Replaced", "ReplacedUnavailable", "Unhealthy", "NeverJoined", "VMGone"}

@@ -9,12 +9,12 @@ import pytest
 from planning import C, F, P, U, asking, at, created, deleted, drained, failing, granted, kept, look, pool, waits
 from poolkit import EPOCH, member, spec
 
-from planners.pool import pace
+from planners.fleet import pace
 from resources.errors import ErrorClass
 from resources.fleet.member import Member, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
-from resources.pool.state import Pace
 
 # -- repair ------------------------------------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ import pytest
 from planning import FAST, LATER, C, F, P, U, asking, at, created, deleted, granted, look, pool, waits
 from poolkit import EPOCH, member, spec
 
+from planners.fleet.steps import Create, Delete, MarkNodes
 from planners.pool import progress
 from planners.pool.plan import ObservedPool
 from planners.pool.rehearsal import rehearse
-from planners.pool.steps import Create, Delete, MarkNodes
 from resources.fleet.member import Member, Trouble, Vm, priority_of
 from resources.machine.state import Phase
 from resources.pool.manifest import MachineDeploymentSpec

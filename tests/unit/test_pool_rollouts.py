@@ -16,7 +16,7 @@ import pytest
 from paths import TESTS
 from poolkit import EPOCH, Act, Broken, World, run, spec
 
-from planners.pool.steps import Create, Delete
+from planners.fleet.steps import Create, Delete
 from resources.fleet.member import Permit, PreserveWish, Trouble, Vm
 from resources.machine.state import Phase
 from resources.pool.state import Gate

@@ -11,15 +11,15 @@ import pytest
 from planning import C, F, P, R, U, at, created, deleted, look, pool, waits
 from poolkit import EPOCH, member, spec
 
-from planners.pool import pace
+from planners.fleet import pace
+from planners.fleet.order import in_deletion_order, proportional
+from planners.fleet.steps import Create, Delete, Wait
 from planners.pool.budget import limits, share
-from planners.pool.order import in_deletion_order, proportional
 from planners.pool.plan import Plan
-from planners.pool.steps import Create, Delete, Wait
 from resources.fleet.member import Member, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import Phase
-from resources.pool.state import Pace
 
 # -- fenceposts --------------------------------------------------------------------------------------------------------
 

@@ -14,13 +14,14 @@ from planners.machine.hot_update import compare, rolling_hash
 from planners.pool.revisions import Revised, Wanted, revise, undo
 from resources.converter import data_converter
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm
+from resources.fleet.revision import Revision
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
-from resources.machine.manifest import SecretRef
+from resources.machine.manifest import MachineTemplate, SecretRef
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
-from resources.pool.manifest import NAME_LENGTH, MachineTemplate
-from resources.pool.state import PoolState, Revision, Rollout, RolloutStory
+from resources.pool.manifest import NAME_LENGTH
+from resources.pool.state import PoolState, Rollout, RolloutStory
 
 MIB = 1024 * 1024
 FULL = member(

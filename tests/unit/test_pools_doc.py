@@ -10,7 +10,7 @@ import pytest
 from reasonkit import ROOT
 from test_cli_docs import parse
 
-from planners.pool.steps import HELD, STOPPED
+from planners.fleet.steps import HELD, STOPPED
 from resources.effects import Effect, effects
 from resources.pool.manifest import MachineDeploymentSpec
 from resources.pool.rollout import RolloutOutcome

@@ -16,13 +16,13 @@ from temporalio.worker import Replayer
 
 import worker
 from resources.converter import data_converter
-from workflows import rollout
 from workflows.cluster import workflow as cluster
+from workflows.fleet import life as fleet
 from workflows.machine import create, hot_update, membership, terminate
 from workflows.machine import workflow as life
 from workflows.machine_class import workflow as machine_class
-from workflows.pool import carry_out
-from workflows.pool import life as pool
+from workflows.pool import rollout
+from workflows.pool import workflow as pool
 
 HISTORIES = sorted((TESTS / "histories").glob("*.json"))
 
@@ -73,8 +73,8 @@ BREAKS = {
     "machine-hot-life-2": (life, "END", without(terminate.delete, life.END)),
     "class-hot-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),
     "class-hot-life-2": (machine_class, "to_tell", lambda users, generation, limit, now: []),
-    "pool-pool-life": (carry_out, "mark", lambda p: None),
-    "pool-pool-life-2": (pool, "decide", lambda p: None),
+    "pool-pool-life": (pool, "mark", lambda p: None),
+    "pool-pool-life-2": (fleet, "decide", lambda f: None),
     "machine-pool-life": (membership, "_send", lambda m, report: None),
     "rollout-pool-life": (rollout.RolloutWorkflow, "publish", lambda self: None),
     "class-pool-life": (machine_class, "to_tell", lambda users, generation, limit, now: []),

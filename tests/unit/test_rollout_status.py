@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 from typer import BadParameter
 
-from planners.pool import steps
+from planners.fleet import steps
 from resources.fleet.state import FleetWait
 from resources.journal import Happening
 from resources.machine.state import Phase

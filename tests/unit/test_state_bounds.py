@@ -11,20 +11,21 @@ from hypothesis import strategies as st
 from lifekit import examples
 
 from activities.kube.facts import project
+from planners.fleet.hearing import first_heard
 from planners.machine.membership import mark_of, report_of
-from planners.pool.hearing import first_heard
 from planners.pool.revisions import KEPT, Wanted, revise
 from resources.base import EARLIEST, LATEST, LONGEST
 from resources.cluster.news import ClusterNews, Reachability
 from resources.cluster.state import ClusterState, Pause
 from resources.converter import data_converter
 from resources.fleet.member import Member, Vm
+from resources.fleet.revision import Revision
 from resources.fleet.state import FleetWait
 from resources.intents import Intent
 from resources.journal import Happening, Note
 from resources.machine.facts import NodeFacts
 from resources.machine.hooks import HookChange
-from resources.machine.manifest import HOOKS_MOST, HookKind
+from resources.machine.manifest import HOOKS_MOST, HookKind, MachineTemplate
 from resources.machine.preservation import PreserveIntent, PreserveRequest
 from resources.machine.state import (
     INTENTS_KEPT,
@@ -37,8 +38,8 @@ from resources.machine.state import (
     Status,
 )
 from resources.names import MARKED_ANNOTATION, PRESERVE_ANNOTATION, PRIORITY_ANNOTATION
-from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
-from resources.pool.state import PoolState, Revision
+from resources.pool.manifest import MachineDeploymentSpec
+from resources.pool.state import PoolState
 
 MIB = 1 << 20
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from datetime import datetime
 
 from temporalio import workflow
@@ -12,6 +12,7 @@ with workflow.unsafe.imports_passed_through():
     from resources.base import format_duration, whole_seconds
     from resources.cluster.state import ClusterState, Ended, Pause
     from resources.markdown import Markdown, code, heading, items, join, page, strong
+    from resources.owner import Owner, by_word
 
 SOME = 5
 """How many names a message lists."""
@@ -26,9 +27,14 @@ def phase_of(s: ClusterState) -> str:
 def refusal(s: ClusterState, left: str = "") -> str | None:
     """Why it cannot be removed. `left`: what visibility lists of it."""
     known = [_some(set(s.machines.values()), len(s.machines), "machine")] if s.machines else []
-    known += [_some(s.pools, len(s.pools), "pool")] if s.pools else []
+    known += [_some(names, len(names), word) for word, names in _by_word(s.pools).items()]
     words = left or " and ".join(known)
     return f"cluster {s.name} still has {words}; delete them first" if words else None
+
+
+def _by_word(owners: Iterable[str]) -> dict[str, list[str]]:
+    """The names of the cluster's owners of machines, by what people call them."""
+    return {word: names for word, names in by_word(Owner.read(name).user for name in owners).items() if names}
 
 
 def _some(names: Collection[str], number: int, kind: str) -> str:
@@ -52,17 +58,20 @@ def pause_words(pause: Pause) -> str:
     return f"since {pause.time:%Y-%m-%d %H:%M:%S} UTC{by}{why}"
 
 
-def held(pools: int) -> str:
+def held(owners: Collection[str]) -> str:
     """What a pause means, as the answer to it."""
-    which = {0: "it has no pools now; those to come do nothing", 1: "its pool does nothing"}
-    return which.get(pools, f"its {pools} pools do nothing")
+    if not owners:
+        return "it has no pools now; those to come do nothing"
+    kinds = _by_word(owners).items()
+    words = " and ".join(word if len(names) == 1 else f"{len(names)} {word}s" for word, names in kinds)
+    return f"its {words} {'does' if len(owners) == 1 else 'do'} nothing"
 
 
-def not_told(pools: Collection[str]) -> str:
+def not_told(owners: Collection[str]) -> str:
     """Which pools have not heard of a pause, or of its end, after a few seconds; "" among them stands for pools that
     are not known yet."""
-    named = sorted(filter(None, pools))
-    words = f"not told yet: {_some(named, len(named), 'pool')}" if named else "its pools are still being looked for"
+    named = [_some(names, len(names), word) for word, names in _by_word(filter(None, owners)).items()]
+    words = f"not told yet: {' and '.join(named)}" if named else "its pools are still being looked for"
     return f"{words}; each is told as soon as that succeeds"
 
 

@@ -16,7 +16,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, FailureError
 from workflows.calls import SHORT, Urgency, failure_of
 from workflows.cluster.watches import WATCH_RETRY, Watches
 from workflows.cluster.words import details, gap_words, held, not_told, pause_words, phase_of, refusal
-from workflows.entity import unheard
+from workflows.entity import intent, unheard
 from workflows.page import show
 
 with workflow.unsafe.imports_passed_through():
@@ -28,9 +28,10 @@ with workflow.unsafe.imports_passed_through():
     from resources.base import format_duration, whole_seconds
     from resources.cluster.news import ClusterNews, NewsInput, Reachability
     from resources.cluster.state import ClusterState, Left, LeftInput, Pause, PoolsFound, PoolsInput
-    from resources.intents import Answer, Intent
+    from resources.intents import Intent
     from resources.journal import Note
-    from resources.names import cluster_id, pool_id, workflow_queue
+    from resources.names import cluster_id, workflow_queue
+    from resources.owner import Owner
 
 HEARING = timedelta(seconds=3)
 """How long a pause or its end waits for its pools before it is answered: less than the command line waits."""
@@ -133,19 +134,19 @@ class ClusterWorkflow(Watches):
             await asyncio.gather(*(self._tell_pool(name, s.news) for name in names))
 
     async def _tell_pool(self, name: str, news: ClusterNews) -> None:
-        s = self.s
+        s, owner = self.s, Owner.read(name)
         try:
-            await workflow.get_external_workflow_handle(pool_id(s.name, name)).signal("cluster_news", news)
+            await workflow.get_external_workflow_handle(owner.workflow_id(s.name)).signal("cluster_news", news)
         except FailureError as e:
             if s.pools.get(name) != news.time:
                 return
             if self.by_class and FULL in str(e):
                 self._deaf.add(name)
                 self.deadlines["tell"] = workflow.now() + TELL_AGAIN
-                self.note_news("PoolDeaf", f"pool {name} takes no signals any more: {e}; told again in a minute")
+                self.note_news("PoolDeaf", f"{owner} takes no signals any more: {e}; told again in a minute")
                 return
             del s.pools[name]
-            self.note("PoolMissing", f"pool {name} has no workflow that runs, and has not said that it ends")
+            self.note("PoolMissing", f"{owner} has no workflow that runs, and has not said that it ends")
         finally:
             self._telling.discard(name)
 
@@ -153,7 +154,7 @@ class ClusterWorkflow(Watches):
     def register_pool(self, name: str) -> None:
         """Registers a pool, even a known one: it may be a new life of that name, which has not been told anything."""
         self.s.messages += 1
-        self._stays(f"pool {name}")
+        self._stays(str(Owner.read(name)))
         self.s.pools[name] = None
 
     @workflow.signal
@@ -240,23 +241,6 @@ class ClusterWorkflow(Watches):
 
     # -- intents ------------------------------------------------------------------------------------------------------
 
-    @workflow.update(name="pause")
-    async def pause(self, intent: Intent) -> Answer:
-        words = self._pause_words()
-        answer = self.once(intent, lambda: self._pause(intent))
-        not_heard = await self._not_heard()
-        if answer.message == words:  # some of its pools may not have been known then
-            answer = Answer(message=self._pause_words())
-        return Answer(message=f"{answer.message}{not_heard}")
-
-    def _pause_words(self) -> str:
-        s = self.s
-        return f"cluster {s.name} is paused: {held(len(s.pools))} until hostler resume cluster {s.name}"
-
-    @workflow.signal(name="pause")
-    def pause_by_signal(self, intent: Intent) -> None:
-        self.once(intent, lambda: self._pause(intent))
-
     def _pause(self, intent: Intent) -> str:
         s = self.s
         s.messages += 1
@@ -266,14 +250,15 @@ class ClusterWorkflow(Watches):
         self.note("Paused", pause_words(s.pause))
         return self._pause_words()
 
-    @workflow.update(name="resume")
-    async def resume(self, intent: Intent) -> Answer:
-        answer = self.once(intent, lambda: self._resume(intent))
-        return Answer(message=f"{answer.message}{await self._not_heard()}")
+    def _pause_words(self) -> str:
+        s = self.s
+        return f"cluster {s.name} is paused: {held(s.pools)} until hostler resume cluster {s.name}"
 
-    @workflow.signal(name="resume")
-    def resume_by_signal(self, intent: Intent) -> None:
-        self.once(intent, lambda: self._resume(intent))
+    async def _paused(self, said: str) -> str:
+        begins = said == self._pause_words()
+        not_heard = await self._not_heard()
+        # Some of its pools may not have been known when it began.
+        return f"{self._pause_words() if begins else said}{not_heard}"
 
     def _resume(self, intent: Intent) -> str:
         s = self.s
@@ -286,6 +271,9 @@ class ClusterWorkflow(Watches):
         self.note("Resumed", f"after {lasted}{by}{why}")
         s.pause = None
         return f"cluster {s.name} goes on"
+
+    async def _resumed(self, said: str) -> str:
+        return f"{said}{await self._not_heard()}"
 
     async def _not_heard(self) -> str:
         """Which pools have not heard after a few seconds; "" if all have. An answer is true when it is given: once
@@ -303,38 +291,26 @@ class ClusterWorkflow(Watches):
         names = {*untold(self.s, workflow.now()), *self._telling, *(self._deaf & self.s.pools.keys())}
         return sorted(names) or ([""] if to_search(self.s) else [])
 
-    @workflow.update(name="remove")
-    async def remove(self, intent: Intent) -> Answer:
+    def _remove(self, intent: Intent) -> str | None:
         if not self.by_class:
-            return self.once(intent, self._removed)
-        if intent.id not in self.s.intents:
-            self._want_removal(intent)
-            await workflow.wait_condition(lambda: self.s.removal is None)
-            if self._refusal:
-                raise ApplicationError(self._refusal, type="Refused", non_retryable=True)
-        return self.once(intent, self._removed)
-
-    @remove.validator
-    def check_remove(self, intent: Intent) -> None:
-        if words := refusal(self.s):
-            raise ApplicationError(words, type="Refused", non_retryable=True)
-
-    @workflow.signal(name="remove")
-    def remove_by_signal(self, intent: Intent) -> None:
-        if words := refusal(self.s):
-            self.note("Refused", words)
-        elif self.by_class:
-            self._want_removal(intent)
-        else:
-            self.once(intent, self._removed)
-
-    def _removed(self) -> str:
-        self.s.removed = True
-        return f"cluster {self.s.name} is no longer watched"
-
-    def _want_removal(self, intent: Intent) -> None:
+            return self._removed()
         self.s.messages += 1
         self.s.removal = intent
+        return None
+
+    def _removed(self) -> str:
+        self.s.removed, self._refusal = True, ""
+        return f"cluster {self.s.name} is no longer watched"
+
+    async def _removal(self, said: str) -> str:
+        await workflow.wait_condition(lambda: self.s.removal is None)
+        if self._refusal:
+            raise ApplicationError(self._refusal, type="Refused", non_retryable=True)
+        return said or self._removed()
+
+    pause = intent(Intent, _pause, answer=_paused)
+    resume = intent(Intent, _resume, answer=_resumed)
+    remove = intent(Intent, _remove, lambda self, _: refusal(self.s), _removal)
 
     def _judge_removal(self) -> None:
         """Counts machines before the end, because they are not known here."""
@@ -369,12 +345,9 @@ class ClusterWorkflow(Watches):
         else:
             self.once(intent, self._removed)
 
-    def want_renewal(self) -> str:
-        self.s.parked = None
-        self.renewal_wanted = True
-        return "a new run begins when the watch has returned"
-
     # -- Entity -------------------------------------------------------------------------------------------------------
+
+    renews = "a new run begins when the watch has returned"
 
     @property
     def own_id(self) -> str:

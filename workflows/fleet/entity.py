@@ -16,11 +16,13 @@ from workflows.calls import SHORT, Failure, failure_of
 from workflows.entity import Entity
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import Plan, Step
     from planners.waits import wait_after
-    from resources.fleet.membership import MembersFound, PoolRef, TemplateNews
+    from resources.fleet.membership import MembersFound, TemplateNews, member_state
+    from resources.fleet.revision import Revision
     from resources.fleet.state import FleetState, FleetWait
     from resources.machine.state import ClassSnapshot, MachineState
-    from resources.owner import Owner
+    from resources.owner import Owner, OwnerRef
 
 P = TypeVar("P")
 R = TypeVar("R")
@@ -69,6 +71,10 @@ class FleetEntity(Entity):
         """Whether REPLAYABLE bounds this run; it does not bound one that began before there was this bound."""
         self.reporting = False
         """Whether the class is being told of the owner."""
+        self.braked = True
+        """Whether failures hold it back; a pool's run that began before there were brakes knows none."""
+        self.plans = 0
+        """How many plans in a row, without an end."""
         self.ended: deque[str] = deque(maxlen=ENDED_KEPT)
         """Machines that are gone: a word of theirs that the last one overtook does not bring them back."""
 
@@ -83,27 +89,54 @@ class FleetEntity(Entity):
         """The name of the class that new machines are made from."""
         raise NotImplementedError
 
-    def machine_of(self, name: str) -> MachineState:
-        """The state that the member begins with; others of its revision differ in their names only."""
+    @property
+    def replicas(self) -> int:
+        """How many machines it is to have."""
         raise NotImplementedError
 
-    def template_news(self) -> TemplateNews:
-        """The newest generation of the template."""
-        raise NotImplementedError
-
-    def found(self, found: MembersFound) -> None:
-        """Acts on what a former workflow has left, besides its machines."""
+    def plan(self, now: datetime) -> Plan:
+        """What to do now; a plan that is carried out and made again comes to nothing."""
         raise NotImplementedError
 
     def take_class(self, machine_class: ClassSnapshot, by: str, reason: str) -> object:
-        """Takes a class that was asked for, or its news."""
+        """Takes a class that was asked for, or its news: it may make a new revision."""
         raise NotImplementedError
+
+    # -- what it may add ----------------------------------------------------------------------------------------------
+
+    def found(self, found: MembersFound) -> None:
+        """Acts on what a former workflow has left, besides its machines."""
+
+    def planned(self, steps: Sequence[Step]) -> None:
+        """Follows up plans that came to their end, with these steps carried out; also once more at the very end."""
+
+    def decided(self) -> None:
+        """Does what is left to do in this turn of the loop."""
+
+    def last_words(self) -> None:
+        """Says what is left to be said at the very end; asked again until nothing is under way."""
+
+    def machine_of(self, name: str) -> MachineState:
+        """The state that the member begins with; others of its revision and placement differ in their names only."""
+        member = self.s.members[name]
+        return member_state(self.s, self.owner, name, self.revision_of(member.revision), member.placement)
+
+    def template_news(self) -> TemplateNews:
+        """The newest generation of the template."""
+        s = self.s
+        return TemplateNews(generation=s.template, template=s.revisions[-1].template, requested_by=s.template_by)
+
+    def revision_of(self, counter: int) -> Revision:
+        """The revision of machines that are to be started: one that has machines is kept."""
+        revision = self.s.find(counter)
+        assert revision is not None
+        return revision
 
     # -- reading ------------------------------------------------------------------------------------------------------
 
     @property
-    def ref(self) -> PoolRef:
-        return PoolRef(cluster=self.s.cluster, name=self.s.name)
+    def ref(self) -> OwnerRef:
+        return OwnerRef(cluster=self.s.cluster, **self.owner.model_dump())
 
     @property
     def over(self) -> bool:
@@ -218,13 +251,14 @@ class FleetEntity(Entity):
         self.s.registered = False  # its cluster's workflow may be another one by now
         return super().begin_anew()
 
+    renews = "a new run begins when nothing is under way"
+
     def want_renewal(self) -> str:
         self.news = True
         if self.s.parked:
             self.s.parked = None
             return "what failed is tried again"
-        self.renewal_wanted = True
-        return "a new run begins when nothing is under way"
+        return super().want_renewal()
 
     @property
     def winding_up(self) -> bool:

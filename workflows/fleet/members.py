@@ -23,6 +23,7 @@ with workflow.unsafe.imports_passed_through():
         TellMachinesOutput,
     )
     from resources.machine.intents import DeleteIntent, RepairIntent
+    from resources.machine.placement import Placement
     from resources.machine.preservation import PreservedBy
     from resources.machine.state import Phase
     from resources.names import workflow_queue
@@ -37,8 +38,10 @@ def start(f: FleetEntity, names: Sequence[str]) -> None:
     """Starts machines, including those whose start is not confirmed: a machine starts once, however often it is asked
     for."""
     s = f.s
-    for revision in sorted({s.members[n].revision for n in names}):
-        own = [n for n in names if s.members[n].revision == revision]
+    alike: dict[tuple[int, Placement | None], list[str]] = {}
+    for name in names:
+        alike.setdefault((s.members[name].revision, s.members[name].placement), []).append(name)
+    for (revision, _), own in sorted(alike.items(), key=lambda kind: kind[0][0]):
         for some_names in chunks(own, AT_ONCE):
             f.start(
                 PoolActivities.start_machines,

@@ -452,7 +452,7 @@ class MachineEntity(Entity):
         reason = status.waiting_for.reason if status.waiting_for else self._contradiction()
         values: dict[Any, Any] = {
             at.CLUSTER: self.s.cluster,
-            at.POOL: self.s.pool or None,
+            at.POOL: self.s.owner.listed if self.s.owner else None,
             at.PHASE: status.shown_phase,
             at.REASON: reason or None,
             at.CLASS: self.s.spec.class_.name,

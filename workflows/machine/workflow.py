@@ -331,13 +331,14 @@ class MachineWorkflow(Preservable):
         self.s.takes = intent.uid
         return f"machine {self.s.name} takes over the VM of uid {intent.uid}, if it still carries its name"
 
+    renews = "a new run begins at the next safe point"
+
     def want_renewal(self) -> str:
         if self.s.parked:
             self.s.parked = None
             return "the phase that failed is tried again"
-        self.renewal_wanted = True
         hot_update.hurry(self)
-        return "a new run begins at the next safe point"
+        return super().want_renewal()
 
     def _refusal(self, intent: ApplyIntent) -> str | None:
         s = self.s

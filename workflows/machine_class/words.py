@@ -7,8 +7,9 @@ from temporalio import workflow
 with workflow.unsafe.imports_passed_through():
     from planners.machine_class.rollout import behind
     from resources.machine.state import ClassSnapshot
-    from resources.machine_class.state import ClassChange, ClassState, is_pool, user_words, users_words
+    from resources.machine_class.state import ClassChange, ClassState, user_words, users_words
     from resources.markdown import Markdown, code, heading, items, join, page, plain, prose, strong
+    from resources.owner import is_owner
     from resources.reasons import next_step
 
 SOME = 5
@@ -32,7 +33,7 @@ def moves(former: ClassSnapshot, wanted: ClassSnapshot) -> str:
 
 
 def some(users: list[str]) -> str:
-    names = [user_words(user) if is_pool(user) else user for user in users[:SOME]]
+    names = [user_words(user) if is_owner(user) else user for user in users[:SOME]]
     return ", ".join(names) + (", …" if len(users) > SOME else "")
 
 
@@ -41,7 +42,7 @@ def refusal_to_delete(s: ClassState) -> str | None:
     if not s.users or s.deleted:
         return None
     ways = ["hostler update-class MACHINE CLASS"]
-    ways += ["of a pool, apply its manifest with another one"] if any(map(is_pool, s.users)) else []
+    ways += ["of a pool, apply its manifest with another one"] if any(map(is_owner, s.users)) else []
     return (
         f"machineclass {s.name} is used by {users_words(s.users, SOME)}: delete them first, or give them another class "
         f"({'; '.join(ways)})"
@@ -58,7 +59,7 @@ def details(s: ClassState) -> Markdown:
     behind_it = join(strong(f"{left} not done with it"), f", {untold} without word of it")
     done = behind_it if left else "all are done with it"
     facts: list[str] = [join(f"{users_words(s.users)}, ", done)] if s.users else ["No machine uses it"]
-    pools = sorted(user for user in s.users if is_pool(user))
+    pools = sorted(user for user in s.users if is_owner(user))
     facts += [f"Used by {some(pools)}"] if pools else []
     facts += [f"{state}{f' ({reason})' if reason else ''}: {n}" for state, reason, n in s.states]
     facts += [f"Newest generation that every machine carries: {s.last_updated_generation}"]

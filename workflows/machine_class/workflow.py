@@ -21,7 +21,8 @@ from workflows.page import show
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.classes import ClassActivities
     from planners.machine.hot_update import compare
-    from planners.machine_class.rollout import OPEN, behind, next_look, to_tell, until_next, when_told
+    from planners.machine_class.rollout import OPEN, behind, next_look, to_tell, when_told
+    from planners.telling import patience as patience_after
     from resources import attributes as at
     from resources.intents import Intent
     from resources.machine.state import ClassSnapshot
@@ -189,7 +190,7 @@ class MachineClassWorkflow(Entity):
         )
         if report.generation >= former.told:
             tells = former.tells if report.state in OPEN else 0
-            patience = until_next(tells, s.silence, now) if report.state in OPEN else None
+            patience = patience_after(tells, s.silence, now) if report.state in OPEN else None
             heard = heard._replace(tells=tells, patience=patience)
         s.users[report.user] = heard
         if report.applied == s.generation:
@@ -318,12 +319,9 @@ class MachineClassWorkflow(Entity):
     apply = intent(ClassIntent, _take, _apply_refusal)
     delete = intent(Intent, _delete, lambda self, _: refusal_to_delete(self.s))
 
-    def want_renewal(self) -> str:
-        self.s.parked = None
-        self.renewal_wanted = True
-        return "a new run begins when its users have been told"
-
     # -- Entity -------------------------------------------------------------------------------------------------------
+
+    renews = "a new run begins when its users have been told"
 
     @property
     def own_id(self) -> str:

@@ -1,4 +1,5 @@
-"""A pool's life: workflow.py has the handlers, life.py the loop; planners/pool decides what it does."""
+"""A pool's life: what people ask of it, and its rollouts. planners/pool decides what it does; the rest of its life is
+that of any owner of machines (workflows/fleet)."""
 
 from workflows.pool.workflow import MachineDeploymentWorkflow
 

@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 
 from temporalio import workflow
 
-from workflows.fleet.entity import FleetEntity
+from workflows.fleet.workflow import FleetWorkflow
 from workflows.page import show
 from workflows.pool.details import details
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet.steps import HELD, STOPPED
     from planners.machine.hot_update import HASH_VERSION
-    from planners.pool.plan import ObservedPool, complete
-    from planners.pool.steps import HELD, STOPPED
+    from planners.pool import brake, progress
+    from planners.pool.plan import ObservedPool, Plan, complete, plan
     from planners.pool.view import View
     from resources import attributes as at
-    from resources.fleet.membership import TemplateNews, member_state
-    from resources.machine.state import MachineState
+    from resources.fleet.member import Member
+    from resources.fleet.membership import MemberReport
     from resources.owner import Owner
     from resources.pool.manifest import MachineDeploymentSpec
     from resources.pool.rollout import RolloutNews
-    from resources.pool.state import PoolState, Revision
+    from resources.pool.state import PoolState
 
 ORDINARY = (
     "RolledOut",
@@ -38,13 +40,11 @@ ORDINARY_KEPT = 4
 """How many of each the journal keeps, the newest."""
 
 
-class PoolEntity(FleetEntity):
+class PoolEntity(FleetWorkflow):
     s: PoolState
 
     def __init__(self, state: PoolState) -> None:
         super().__init__(state)
-        self.plans = 0
-        """How many plans in a row, without an end."""
         self.braked = workflow.patched("pool-brakes")
         """Whether planners.pool.brake holds the pool; it does not hold a run that began before there were brakes. Asked
         here, before any report."""
@@ -65,12 +65,6 @@ class PoolEntity(FleetEntity):
         super().note(reason, message)
 
     # -- reading ------------------------------------------------------------------------------------------------------
-
-    def revision_of(self, counter: int) -> Revision:
-        """The revision of machines that are to be started: one that has machines is kept."""
-        revision = self.s.find(counter)
-        assert revision is not None
-        return revision
 
     @property
     def spec(self) -> MachineDeploymentSpec:
@@ -106,12 +100,21 @@ class PoolEntity(FleetEntity):
     def class_name(self) -> str:
         return self.s.spec.template.spec.class_.name
 
-    def machine_of(self, name: str) -> MachineState:
-        return member_state(self.s, name, self.revision_of(self.s.members[name].revision))
+    @property
+    def replicas(self) -> int:
+        return self.s.spec.replicas
 
-    def template_news(self) -> TemplateNews:
+    def plan(self, now: datetime) -> Plan:
         s = self.s
-        return TemplateNews(generation=s.template, template=s.revisions[-1].template, requested_by=s.template_by)
+        s.pace = brake.follow(self.observed(), self.spec, now)
+        s.rollout = progress.follow(self.observed(), self.spec, now)
+        made = plan(self.observed(), self.spec, now)
+        s.rollout = progress.lose(s.rollout, made.steps, s.members, self.braked)
+        return made
+
+    def met(self, report: MemberReport) -> Member:
+        """Besides, a rollout of the former workflow may have left its marks."""
+        return super().met(report)._replace(marks_due=True)
 
     def signalled(self, task: asyncio.Task[None]) -> None:
         super().signalled(task)

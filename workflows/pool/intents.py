@@ -12,7 +12,8 @@ from workflows.pool.entity import PoolEntity
 from workflows.pool.revise import go_back, take_spec, want
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool import pace, progress
+    from planners.fleet import pace
+    from planners.pool import progress
     from planners.pool.preservation import changed
     from planners.pool.revisions import Wanted
     from planners.pool.revisions import undo as wanted_by_undo

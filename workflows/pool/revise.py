@@ -15,12 +15,12 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from planners.machine.hot_update import applied_after, rolling_hash
-    from planners.pool.revisions import Wanted, revise
-    from planners.pool.template import gone_back_to
+    from planners.pool.revisions import Wanted, gone_back_to, revise
     from planners.words import some
+    from resources.machine.manifest import MachineTemplate
     from resources.machine.state import ClassSnapshot
     from resources.orders import is_older
-    from resources.pool.manifest import MachineDeploymentSpec, MachineTemplate
+    from resources.pool.manifest import MachineDeploymentSpec
 
 
 class Change(NamedTuple):

@@ -14,9 +14,9 @@ from workflows.pool.entity import PoolEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
+    from planners.fleet.steps import Step
     from planners.pool import progress
     from planners.pool.plan import complete
-    from planners.pool.steps import Step
     from planners.pool.view import View
     from resources.journal import Happening
     from resources.names import rollout_id, workflow_queue

@@ -12,16 +12,16 @@ from temporalio import workflow
 from workflows.pool.revise import but_class
 
 with workflow.unsafe.imports_passed_through():
+    from planners.fleet import template as hot
+    from planners.fleet.order import preserved
+    from planners.fleet.pace import of
     from planners.machine.hot_update import HASH_VERSION, rolling_hash
-    from planners.pool import template as hot
-    from planners.pool.order import preserved
-    from planners.pool.pace import of
     from planners.pool.plan import ObservedPool, complete
     from planners.pool.preservation import changed, slots, staying_failed
     from planners.pool.rehearsal import LONGEST
     from planners.pool.rehearsal import rehearse as rehearsed
     from planners.pool.repair import in_flight
-    from planners.pool.revisions import Revised, Wanted, revise, undo
+    from planners.pool.revisions import Revised, Wanted, gone_back_to, revise, undo
     from planners.pool.view import View
     from resources.fleet.member import Vm
     from resources.machine.preservation import PreservedBy
@@ -136,7 +136,7 @@ def _wanted(s: PoolState, question: PoolQuestion, now: datetime, hashing: int) -
         return None
     if question.undo:
         wanted = undo(s.revisions, question.to)
-        return replace(wanted, template=hot.gone_back_to(wanted.template, s.spec))
+        return replace(wanted, template=gone_back_to(wanted.template, s.spec))
     if question.restart:
         return Wanted(newest.template, newest.machine_class, now.isoformat())
     template = question.spec.template if question.spec else newest.template

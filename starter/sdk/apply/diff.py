@@ -15,7 +15,8 @@ from pydantic.alias_generators import to_camel
 from resources.effects import Effect, effects
 from resources.machine.manifest import Machine
 from resources.machine.state import ClassSnapshot, MachineState
-from resources.machine_class.state import ClassPreview, is_pool, users_words
+from resources.machine_class.state import ClassPreview, users_words
+from resources.owner import is_owner
 from resources.pool.intents import Rehearsal
 from resources.pool.manifest import MachineDeploymentSpec
 from starter.sdk.apply.classes import ClassPlan, own_annotations, same_content
@@ -106,7 +107,7 @@ def _of_class(step: ApplyStep, of: ClassPlan) -> ManifestDiff:
     after = {"labels": meta.labels, "annotations": own_annotations(meta.annotations)}
     fields += [FieldChange(*c, NOTHING) for c in changes(before, after, "metadata")]
     users = sorted(of.state.users) if of.new_content else []
-    machines = tuple(u for u in users if not is_pool(u))
+    machines = tuple(u for u in users if not is_owner(u))
     if step.pools:
         fields = [replace(f, effect=ROLL_OR_OUTDATED) if f.effect == REPLACE else f for f in fields]
     note = f"generation {of.state.generation} -> {of.snapshot.generation}" if of.new_content else ""

@@ -46,7 +46,7 @@ def made_from(pool: PoolState, name: str) -> MachineState | None:
     """The machine as its pool makes those of its revision; without a uid, which only the machine knew. None when the
     pool does not know its revision either."""
     revision = pool.find(pool.members[name].revision)
-    return member_state(pool, name, revision) if revision else None
+    return member_state(pool, Owner(name=pool.name), name, revision) if revision else None
 
 
 def recorded(name: str, account: str, life: Life | None, former: MachineState | None) -> list[OwnedVm]:

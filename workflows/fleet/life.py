@@ -1,4 +1,4 @@
-"""The loop of a pool: plan, carry out, and wait for news."""
+"""The loop of an owner of machines: plan, carry out, and wait for news."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from temporalio import workflow
 
 from workflows.entity import NEVER
 from workflows.fleet import lost, members, neighbours
-from workflows.fleet.entity import PATIENCE
-from workflows.pool import carry_out, story
-from workflows.pool.entity import PoolEntity
+from workflows.fleet.carry_out import carry_out
+from workflows.fleet.entity import PATIENCE, FleetEntity
 
 with workflow.unsafe.imports_passed_through():
     from activities.temporal.pools import PoolActivities
-    from planners.pool import brake, progress
-    from planners.pool import template as hot
-    from planners.pool.plan import Plan, plan
-    from planners.pool.steps import Step
+    from planners.fleet import template as hot
+    from planners.fleet.steps import Plan, Step
     from planners.words import named, some
     from resources.fleet.membership import ForgetPoolInput
     from resources.fleet.state import FleetWait
@@ -35,83 +32,81 @@ MOST_PLANS = 200
 one."""
 
 
-async def live(p: PoolEntity) -> None:
-    """Runs until the pool is deleted and nothing is left of it."""
-    p.bounded = workflow.patched("pool-replayable")
-    while not (p.s.revisions or p.s.deleted):
-        await neighbours.ask_class(p)
+async def live(f: FleetEntity) -> None:
+    """Runs until the owner is deleted and nothing is left of it."""
+    f.bounded = workflow.patched("pool-replayable")
+    while not (f.s.revisions or f.s.deleted):
+        await neighbours.ask_class(f)
     if workflow.info().continued_run_id and workflow.patched("pool-meets-again"):
-        p.s.searched = False  # a run that somebody has reset to its first task only knows what was before it
-    await lost.meet(p)
-    members.again(p)
-    if p.s.news is None:
-        p.deadlines["news"] = workflow.now() + PATIENCE
-    while not p.over:
-        await p.collect()
-        await lost.meet_again(p)
-        await p.renew_if_due()
-        if p.winding_up:
-            await p.until(lambda: p.renewal_due or p.call_over, NEVER)
+        f.s.searched = False  # a run that somebody has reset to its first task only knows what was before it
+    await lost.meet(f)
+    members.again(f)
+    if f.s.news is None:
+        f.deadlines["news"] = workflow.now() + PATIENCE
+    while not f.over:
+        await f.collect()
+        await lost.meet_again(f)
+        await f.renew_if_due()
+        if f.winding_up:
+            await f.until(lambda: f.renewal_due or f.call_over, NEVER)
             continue
-        p.news = False
-        _timers(p)
-        neighbours.register(p)
-        neighbours.report(p)
-        decide(p)
-        _template(p)
-        carry_out.mark(p)
-        await p.until(lambda: p.news or p.over or p.winding_up or p.call_over)
-    await _leave(p)
+        f.news = False
+        _timers(f)
+        neighbours.register(f)
+        neighbours.report(f)
+        decide(f)
+        _template(f)
+        f.decided()
+        await f.until(lambda: f.news or f.over or f.winding_up or f.call_over)
+    await _leave(f)
 
 
 # -- planning ---------------------------------------------------------------------------------------------------------
 
 
-def decide(p: PoolEntity) -> None:
+def decide(f: FleetEntity) -> None:
     """Plans and carries out until nothing is left to do now. A plan that is carried out and made again comes to
     nothing, so this ends; each deletion's signal is on its way before the next plan."""
-    s = p.s
+    s = f.s
     if s.expected:
         return  # which machines are there is not known yet
-    if s.news is None and "news" in p.deadlines:
+    if s.news is None and "news" in f.deadlines:
         words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
-        p.waits_for("ClusterSilent", words)
+        f.waits_for("ClusterSilent", words)
         return
     steps: list[Step] = []
     for _ in range(PLANS_IN_A_TASK):
         now = workflow.now()
-        p.looked_at += len(s.members)
-        s.pace = brake.follow(p.observed(), p.spec, now)
-        s.rollout = progress.follow(p.observed(), p.spec, now)
-        made = plan(p.observed(), p.spec, now)
+        f.looked_at += len(s.members)
+        made = f.plan(now)
         if not made.steps:
-            p.plans = 0
+            f.plans = 0
             break
-        p.plans += 1
-        if p.plans > MOST_PLANS:
+        f.plans += 1
+        if f.plans > MOST_PLANS:
             raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
         for step in made.steps:
-            carry_out.carry_out(p, step)
-        s.rollout = progress.lose(s.rollout, made.steps, s.members, p.braked)
+            carry_out(f, step)
         steps += made.steps
     else:
-        p.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own
-    _wait(p, made, now)
-    story.follow(p, steps)
+        f.deadlines["more"] = now + timedelta(milliseconds=10)  # the rest in a task of its own
+    _wait(f, made, now)
+    f.planned(steps)
 
 
-def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
+def _wait(f: FleetEntity, made: Plan, now: datetime) -> None:
     """Records what is not done now, and since when; the journal gets a line for each new wait. Lists show the first
     one: that machines are kept for a look is no trouble, and comes last."""
-    s = p.s
+    s = f.s
     since = {w.reason: w.since for w in s.waits}
     for wait in made.waits:
         if wait.reason not in since:
-            p.note(wait.reason, wait.message)
+            f.note(wait.reason, wait.message)
     s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
-    unsaid = s.unseen and all(w.reason != "Unreachable" for w in s.waits)
+    unseen = s.unseen_of(f.class_name)
+    unsaid = unseen and all(w.reason != "Unreachable" for w in s.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
-        words = f"{s.unseen}; nothing is replaced on old news"
+        words = f"{unseen}; nothing is replaced on old news"
         s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
         who = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
@@ -123,19 +118,20 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
     if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
         words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
         s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
-    if p.failure and "check" in p.deadlines:
-        s.waits.append(p.trouble_of(since.get("PoolCallFailed", now)))
+    if f.failure and "check" in f.deadlines:
+        s.waits.append(f.trouble_of(since.get("PoolCallFailed", now)))
     s.waits.sort(key=lambda w: w.reason == "FailedPreserved")
     if made.next_look is None:
-        p.deadlines.pop("look", None)
+        f.deadlines.pop("look", None)
     else:
-        p.deadlines["look"] = made.next_look
+        f.deadlines["look"] = made.next_look
 
 
-def _template(p: PoolEntity) -> None:
-    s, now = p.s, workflow.now()
+def _template(f: FleetEntity) -> None:
+    """Tells machines of a changed template, a few at a time, and in a paused cluster none."""
+    s, now = f.s, workflow.now()
     if s.deleted or not s.revisions:
-        p.deadlines.pop("told", None)
+        f.deadlines.pop("told", None)
         return
     s.told = {n: at for n, at in s.told.items() if n in s.members and s.members[n].template < s.template}
     there = {n: m for n, m in s.members.items() if n not in s.unstarted and n not in s.lost}
@@ -143,68 +139,68 @@ def _template(p: PoolEntity) -> None:
     names = [] if paused else hot.to_tell(there, s.told, s.template, min(concurrency_of(s.annotations), AT_ONCE), now)
     if names:
         s.told |= dict.fromkeys(names, now)
-        members.template(p, names)
+        members.template(f, names)
     look = hot.next_look(there, s.told, s.template, now)
     if look is None:
-        p.deadlines.pop("told", None)
+        f.deadlines.pop("told", None)
     else:
-        p.deadlines["told"] = look
+        f.deadlines["told"] = look
 
 
 # -- timers ------------------------------------------------------------------------------------------------------------
 
 
-def _timers(p: PoolEntity) -> None:
+def _timers(f: FleetEntity) -> None:
     for name in ("look", "told", "news", "more"):
-        if p.due(name):
-            del p.deadlines[name]
-    if p.due("check"):
-        del p.deadlines["check"]
-        p.later.clear()
-        p.failure = ""
-        members.again(p)
-    lost.expect(p)
-    lost.count(p)
+        if f.due(name):
+            del f.deadlines[name]
+    if f.due("check"):
+        del f.deadlines["check"]
+        f.later.clear()
+        f.failure = ""
+        members.again(f)
+    lost.expect(f)
+    lost.count(f)
 
 
 # -- the end ----------------------------------------------------------------------------------------------------------
 
 
-async def _leave(p: PoolEntity) -> None:
-    """Ends the pool. Nothing is left: the last story is told to its end, then class and cluster forget the pool, so
-    that no word still on its way makes it known again."""
-    s = p.s
+async def _leave(f: FleetEntity) -> None:
+    """Ends the owner. Nothing is left: its last words are said, then class and cluster forget it, so that no word still
+    on its way makes it known again."""
+    s = f.s
     s.waits = []
-    p.later.clear()
-    story.follow(p, ())
-    await _settle(p)
+    f.later.clear()
+    f.planned(())
+    await _settle(f)
     while True:
         forgotten: list[None] = []
-        p.start(
+        f.start(
             PoolActivities.forget_pool,
-            ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
+            ForgetPoolInput(**f.ref.model_dump(), classes=s.classes),
             queue=workflow_queue(s.queue_prefix),
-            summary="class and cluster forget the pool",
+            summary=f"class and cluster forget {f.owner}",
             done=forgotten.append,
         )
-        await _settle(p)
+        await _settle(f)
         if forgotten:
             break
-        await p.patience()
-    p.deadlines.clear()
+        await f.patience()
+    f.deadlines.clear()
     await workflow.wait_condition(workflow.all_handlers_finished)
 
 
-async def _settle(p: PoolEntity) -> None:
-    """Waits until nothing is under way, and each story is told."""
+async def _settle(f: FleetEntity) -> None:
+    """Waits until nothing is under way, and the last words are said."""
     while True:
-        await p.collect()
-        story.tell(p, p.view())
-        if p.quiet:
+        await f.collect()
+        f.last_words()
+        if f.quiet:
             return
-        signals = len(p.signals)
-        await p.until(partial(_moved, p, signals), NEVER)
+        signals = len(f.signals)
+        await f.until(partial(_moved, f, signals), NEVER)
 
 
-def _moved(p: PoolEntity, signals: int) -> bool:
-    return len(p.signals) < signals or p.call_over
+def _moved(f: FleetEntity, signals: int) -> bool:
+    return len(f.signals) < signals or f.call_over

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from resources.machine.placement import Placement
 from resources.machine.preservation import PreservedBy
 
 
@@ -16,6 +17,7 @@ class Create:
     revision: int
     reason: str
     message: str
+    placement: Placement | None = None
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How a machine's report changes what its pool knows: the member, and the pace.
+"""How a machine's report changes what its owner knows: the member, and the pace.
 
 A report is a whole snapshot; one that a newer one has overtaken changes nothing.
 """
@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+from planners.fleet import pace
 from planners.machine.hot_update import is_hash_of
-from planners.pool import pace
 from planners.waits import WAIT
 from resources.fleet.member import Member, Permit, PreserveWish, Released, Trouble, Vm, priority_of
 from resources.fleet.membership import MemberReport
+from resources.fleet.revision import Pace, Revision
 from resources.machine.preservation import PreservedBy
 from resources.machine.state import ClassSnapshot, Phase
-from resources.pool.state import Pace, Revision
 from resources.timings import Timings
 
 
@@ -50,6 +50,7 @@ def hear(member: Member, report: MemberReport, revisions: Sequence[Revision], te
         seq=report.seq,
         lasted=_lasted(member, report),
         contradicted=report.contradicted,
+        placement=report.placement or member.placement,
     )
 
 

@@ -16,7 +16,7 @@ from workflows.page import show
 from workflows.pool.details import bar
 
 with workflow.unsafe.imports_passed_through():
-    from planners.pool.steps import HELD, STOPPED
+    from planners.fleet.steps import HELD, STOPPED
     from resources import attributes as at
     from resources.intents import Intent
     from resources.journal import Happening
@@ -144,11 +144,6 @@ class RolloutWorkflow(Entity):
             await send()
         except Exception as e:
             self.note("PoolSilent", f"pool {self.s.pool} cannot be told: {e}")
-
-    def want_renewal(self) -> str:
-        self.s.parked = None
-        self.renewal_wanted = True
-        return "a new run begins"
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

@@ -11,14 +11,15 @@ with each failing machine).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from planners.waits import REASON, WAIT
 from resources.base import format_duration
 from resources.errors import PASSING, ErrorClass
 from resources.fleet.member import Member, Trouble, Vm
+from resources.fleet.revision import Pace
 from resources.machine.state import Phase
-from resources.pool.state import Pace
 
 CAP = 100
 """The most machines made, or deleted, in one step."""
@@ -39,6 +40,9 @@ DEATHS = (NEVER_JOIN, DIE_YOUNG)
 """Reasons of a back-off that a new VM does not end, since making VMs was never in doubt."""
 LONGEST = timedelta(hours=1)
 JITTER = 0.2
+COOLDOWN = timedelta(minutes=5)
+"""The rest after a storm before the next repair begins: a share of ill machines that falls below the limit for a moment
+says little. It is about as long as a node takes to come back after an outage and be found well."""
 NO_SIGN = PASSING | {ErrorClass.CONFLICT}
 """Errors that say nothing about the next machine."""
 COMING = (Phase.PENDING, Phase.CRASH_LOOP_BACK_OFF)
@@ -186,3 +190,25 @@ def _back_off(pace: Pace, reason: str, message: str, wait: timedelta, now: datet
     return pace.model_copy(
         update={"window": 1, "backoffs": pace.backoffs + 1, "until": until, "reason": reason, "message": message}
     )
+
+
+# -- what time makes of it --------------------------------------------------------------------------------------------
+
+
+def proof_at(pace: Pace, newest: Mapping[str, Member], now: datetime) -> datetime | None:
+    """When a machine made no earlier than those that failed has lasted, or will have. None: there is nothing to prove,
+    or no such machine. `newest`: the machines of the pace's revision that stay."""
+    if pace.newest is None:
+        return None
+    running = [m for m in newest.values() if m.created >= pace.newest and not dead(m)]
+    lasting = [m.since + LASTED for m in running if m.phase is Phase.RUNNING]
+    return now if any(m.lasted for m in running) else min(lasting, default=None)
+
+
+def after_storm(pace: Pace, stormy: bool, now: datetime) -> Pace:
+    """The pace with the rest that follows a storm."""
+    if stormy:
+        return pace.model_copy(update={"storm": True, "repairs_from": None})
+    if pace.storm:
+        return pace.model_copy(update={"storm": False, "repairs_from": now + COOLDOWN})
+    return pace

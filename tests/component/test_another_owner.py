@@ -1,0 +1,210 @@
+"""An owner of machines that is no pool (tests/kits/quorum.py) does what every owner does: it starts machines in their
+places, hears them, permits repairs, finds lost ones, is paused with its cluster, and tells a template.
+
+Cluster, class and all activities between them are the real ones; the machines are stand-ins.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from lifekit import asked, eventually
+from poolstandins import PlayedMachine, Runner
+from poolworkflowkit import snapshot
+from quorum import PLACES, QUORUM, QuorumState, QuorumWorkflow, TemplateIntent
+from temporalio.client import Client, WorkflowHandle
+from temporalio.testing import WorkflowEnvironment
+from temporalio.worker import Replayer, Worker
+
+import worker
+from activities.base import methods
+from activities.boundary import Boundary
+from activities.deps import Deps
+from activities.temporal.classes import ClassActivities
+from activities.temporal.pools import PoolActivities
+from activities.temporal.uses import UsesActivities
+from activities.watch.lost import Lost
+from resources import owner
+from resources.converter import data_converter
+from resources.intents import Answer, Intent
+from resources.machine.manifest import MachineTemplate
+from resources.machine.state import MachineState, Phase
+from resources.machine_class.state import ClassIntent, ClassState
+from resources.names import UPDATE_CONCURRENCY_ANNOTATION, class_id, cluster_id, machine_id
+from resources.settings import ClusterSettings, Settings
+from workflows.cluster import ClusterWorkflow
+from workflows.machine_class import MachineClassWorkflow
+
+TEMPLATE = MachineTemplate.model_validate({"spec": {"class": {"name": "c1"}}})
+HOT = MachineTemplate.model_validate({"spec": {"class": {"name": "c1"}, "drainTimeout": "5m"}})
+
+
+class Quorum:
+    """One in a cluster of its own, with the cluster's workflow and its class's, on a task queue of its own."""
+
+    def __init__(self, client: Client) -> None:
+        self.client, self.cluster = client, f"q{uuid.uuid4().hex[:8]}"
+        settings = Settings(queue_prefix=self.cluster, clusters={self.cluster: ClusterSettings()})
+        self.deps = Deps(settings, client)
+        self.handle: WorkflowHandle[Any, Any] = client.get_workflow_handle(f"quorum/{self.cluster}")
+
+    def worker(self) -> Worker:
+        roles = PoolActivities, ClassActivities, UsesActivities
+        return Worker(
+            self.client,
+            task_queue=self.cluster,
+            workflows=[QuorumWorkflow, ClusterWorkflow, MachineClassWorkflow, PlayedMachine],
+            workflow_runner=Runner(strict=False),
+            activities=[call for role in roles for call in methods(role(self.deps))],
+            interceptors=[Boundary()],
+        )
+
+    async def start(self) -> None:
+        of = ClassState(cluster=self.cluster, name="c1", machine_class=snapshot(), queue_prefix=self.cluster)
+        await self.client.start_workflow(
+            MachineClassWorkflow.run, of, id=class_id(self.cluster, "c1"), task_queue=self.cluster
+        )
+        await self.begin()
+        await eventually(self.running, lambda names: len(names) == 2, "two machines")
+
+    async def begin(self) -> None:
+        state = QuorumState(
+            name=QUORUM.only,
+            cluster=self.cluster,
+            made_from=TEMPLATE,
+            annotations={UPDATE_CONCURRENCY_ANNOTATION: "1"},
+            queue_prefix=self.cluster,
+        )
+        await self.client.start_workflow(QuorumWorkflow.run, state, id=self.handle.id, task_queue=self.cluster)
+
+    async def state(self) -> QuorumState:
+        return await asked(self.handle, QuorumWorkflow.describe)
+
+    async def running(self) -> list[str]:
+        """Running machines in the order of their places."""
+        members = (await self.state()).members
+        places = {n: m.placement for n, m in members.items() if m.phase is Phase.RUNNING}
+        return sorted(places, key=lambda name: PLACES.index(places[name]))
+
+    async def when(self, until: Any, what: str) -> QuorumState:
+        return await eventually(self.state, until, what)
+
+    def machine(self, name: str) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(machine_id(self.cluster, name))
+
+    async def heard(self, name: str) -> list[str]:
+        return await asked(self.machine(name), PlayedMachine.what)
+
+    async def be(self, name: str, **changes: Any) -> None:
+        await self.machine(name).signal("be", changes)
+
+    async def ask(self, intent: str, on: str | None = None, **fields: Any) -> str:
+        handle = self.client.get_workflow_handle(on or self.handle.id)
+        answer: Answer = await handle.execute_update(intent, Intent(id=uuid.uuid4().hex, **fields), result_type=Answer)
+        return answer.message
+
+    async def users(self) -> dict[str, Any]:
+        found = await asked(
+            self.client.get_workflow_handle(class_id(self.cluster, "c1")), MachineClassWorkflow.describe
+        )
+        return dict(found.users)
+
+
+@pytest_asyncio.fixture
+async def quorum(temporal: WorkflowEnvironment, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Quorum]:
+    monkeypatch.setitem(owner.KINDS, QUORUM.manifest, QUORUM)
+    it = Quorum(temporal.client)
+    async with it.worker():
+        await it.start()
+        yield it
+        running = f"TaskQueue = '{it.cluster}' AND ExecutionStatus = 'Running'"
+        async for execution in it.client.list_workflows(running):
+            with contextlib.suppress(Exception):
+                await it.client.get_workflow_handle(execution.id).terminate()
+    replayer = Replayer(
+        workflows=[QuorumWorkflow], data_converter=data_converter, workflow_runner=worker.sandbox(strict=False)
+    )
+    await replayer.replay_workflow(await it.handle.fetch_history())
+
+
+async def test_it_starts_its_machines_in_their_places(quorum: Quorum) -> None:
+    names = await quorum.running()
+    for name, place in zip(names, PLACES, strict=True):
+        state: MachineState = await quorum.machine(name).query(PlayedMachine.describe)
+        assert state.placement == place
+        assert state.owner is not None
+        assert (str(state.owner), state.pool) == ("quorum main", "")
+        described = await quorum.machine(name).describe()
+        assert described.search_attributes["HostlerPool"] == ["quorum/main"]
+    users = await eventually(quorum.users, lambda users: "quorum/main" in users, "a user of its class")
+    assert users["quorum/main"].generation == 1
+    changed = ClassIntent(id="2", machine_class=snapshot(team="b"))
+    await quorum.client.get_workflow_handle(class_id(quorum.cluster, "c1")).execute_update("apply", changed)
+    told = await quorum.when(lambda s: s.machine_class.generation == 2, "its class's news")
+    assert told.machine_class is not None
+    assert told.machine_class.provider_spec["vmTags"] == {"team": "b"}
+
+
+async def test_an_ill_one_is_permitted_and_replaced_in_its_place(quorum: Quorum) -> None:
+    first, second = await quorum.running()
+    await quorum.be(second, phase="Unknown", asks=True)
+    names = await eventually(quorum.running, lambda now: len(now) == 2 and second not in now, "another in its place")
+    assert names[0] == first
+    reasons = [h.reason for h in (await quorum.state()).journal]
+    assert (
+        reasons.index("RepairGranted") < reasons.index("Unhealthy") < len(reasons) - 1 - reasons[::-1].index("Missing")
+    )
+    assert (await quorum.state()).members[names[1]].placement == PLACES[1]
+
+
+async def test_a_lost_one_is_found_and_so_are_those_of_a_former_life(quorum: Quorum) -> None:
+    first, second = await quorum.running()
+    await quorum.machine(first).terminate()
+    seen = Lost(quorum.deps)
+
+    async def told() -> list[str]:
+        return await seen.machines()
+
+    await eventually(told, lambda names: names == [first], "its owner is told")
+    await quorum.when(lambda s: set(s.lost) == {first}, "the lost one")
+    await quorum.handle.terminate()
+    await quorum.begin()
+    again = await quorum.when(lambda s: s.members and not s.expected, "a new life")
+    assert (again.members[second].placement, again.members[second].revision) == (PLACES[1], 1)
+    assert "MemberFound" in [h.reason for h in again.journal]
+
+
+async def test_it_is_paused_with_its_cluster(quorum: Quorum) -> None:
+    first, _ = await quorum.running()
+    cluster = cluster_id(quorum.cluster)
+    assert "its quorum does nothing" in await quorum.ask("pause", cluster)
+    await quorum.be(first, phase="Failed", drained=True)
+    await quorum.when(lambda s: [w.reason for w in s.waits] == ["ClusterPaused"], "it waits")
+    assert await quorum.heard(first) == []
+    assert await quorum.ask("resume", cluster) == f"cluster {quorum.cluster} goes on"
+    await eventually(quorum.running, lambda now: len(now) == 2 and first not in now, "another one")
+
+
+async def test_a_template_reaches_one_after_the_other(quorum: Quorum) -> None:
+    first, second = sorted(await quorum.running())
+    await quorum.be(first, habits=["deaf"])
+    await quorum.handle.execute_update("change", TemplateIntent(id="1", made_from=HOT))
+    await eventually(lambda: quorum.heard(first), lambda heard: heard == ["template_changed"], "the first one is told")
+    assert await quorum.heard(second) == []
+    await quorum.be(first, template=2)
+    await eventually(lambda: quorum.heard(second), lambda heard: heard == ["template_changed"], "then the second one")
+
+
+async def test_it_ends_when_nothing_is_left_and_is_forgotten(quorum: Quorum) -> None:
+    await eventually(quorum.users, lambda users: "quorum/main" in users, "a user of its class")
+    cluster = quorum.client.get_workflow_handle(cluster_id(quorum.cluster))
+    assert list((await asked(cluster, ClusterWorkflow.describe)).pools) == ["quorum/main"]
+    await quorum.handle.execute_update("delete", Intent(id="1"))
+    await quorum.handle.result()
+    assert "quorum/main" not in await quorum.users()
+    assert (await asked(cluster, ClusterWorkflow.describe)).pools == {}
