@@ -85,18 +85,19 @@ def filled(text: str, cluster: str, name: str, kind: str = "machine") -> str:
 
 
 def next_step(
-    reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", preserved: bool = False
+    reason: str, cluster: str, name: str = "NAME", kind: str = "machine", pool: str = "", kept: bool = False
 ) -> str:
     """What can be done about a reason of `name`, a machine or a pool as `kind` says, in commands that can be copied.
 
-    `pool`: the machine's, which replaces it when it has Failed, unless it is `preserved`, and not without its VM.
+    `pool`: the machine's, which replaces it when it has Failed, unless it is `kept`: preserved now, and not without its
+    VM.
 
     It also has words for an unknown reason: one of a newer worker, or one that somebody signalled by hand.
     """
     known, story = REASONS.get(reason), "events" if kind == "machine" else "describe"
     unknown = f"This version does not know the reason: `hostler {story} {{machine}}` tells the story."
     do = known.do if known else unknown
-    if preserved and known and Kind.FAILURE in known.kind and reason != "VMGone":
+    if kept and known and Kind.FAILURE in known.kind and reason != "VMGone":
         do = "Look at the VM, which is kept for it. When you are done: `hostler release {machine}`."
     elif pool and known and Kind.FAILURE in known.kind:
         do = f"Nothing: pool {pool} replaces it, `hostler describe pool {pool} --cluster {{cluster}}` says when; at "

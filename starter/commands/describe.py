@@ -268,8 +268,8 @@ def _advice(state: MachineState) -> list[str]:
 def _step(state: MachineState, reason: str) -> str:
     from resources.reasons import next_step
 
-    preserved = state.status.preserve.expiry_time is not None
-    return next_step(reason, state.cluster, state.name, pool=state.pool, preserved=preserved)
+    kept = state.status.preserve.expiry_time is not None
+    return next_step(reason, state.cluster, state.name, pool=state.pool, kept=kept)
 
 
 def _pending(pending: tuple[PendingActivity, ...], now: datetime, above: bool = False) -> list[str]:
