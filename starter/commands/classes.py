@@ -137,7 +137,7 @@ def _users(s: ClassState, now: datetime) -> list[str]:
 
     lines = []
     if s.parked:
-        lines += ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
+        lines += ["", f"Parked: {s.parked}", f"Once a fixed worker runs: hostler renew class {s.name}"]
     rows = [(str(state), reason, str(n)) for state, reason, n in s.states]
     lines += _table("States:", ("STATE", "REASON", "MACHINES"), rows)
     lines += _under_way(s)

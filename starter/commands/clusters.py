@@ -119,7 +119,7 @@ def about(found: ClusterDescription, now: datetime) -> list[str]:
         lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
     if state is not None and state.parked:
         renew = f"Once a fixed worker runs: hostler renew cluster {summary.name}"
-        lines += ["", f"Stands still: {state.parked}", renew]
+        lines += ["", f"Parked: {state.parked}", renew]
     return lines
 
 

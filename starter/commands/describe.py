@@ -170,7 +170,7 @@ def _status(state: MachineState, waiting: WaitingFor | None, life: Life, now: da
     lines += preserved.section(state, now) if life.running else []
     lines += _hot_update(status.update_trouble, waiting, now) if life.running else []
     if state.parked:
-        lines += ["", f"Stands still: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
+        lines += ["", f"Parked: {state.parked}", f"Once a fixed worker runs: hostler renew machine {state.name}"]
     if (deletion := state.deletion) is not None:
         by = f" by {deletion.requested_by}" if deletion.requested_by else ""
         why = f": {deletion.reason}" if deletion.reason else ""

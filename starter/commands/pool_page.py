@@ -165,7 +165,7 @@ def _parked(s: PoolSummary) -> list[str]:
     if not s.parked:
         return []
     renew = f"hostler renew pool {s.name} --cluster {s.cluster}"
-    return ["", f"Stands still: {s.parked}", f"Once a fixed worker runs: {renew}"]
+    return ["", f"Parked: {s.parked}", f"Once a fixed worker runs: {renew}"]
 
 
 def _waits(s: PoolSummary, now: datetime) -> list[str]:

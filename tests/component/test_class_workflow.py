@@ -507,7 +507,7 @@ async def test_an_error_of_our_own_parks_it(idle: Classes, monkeypatch: pytest.M
         await idle.start()
         parked = await eventually(idle.state, lambda s: s.parked, "a parked class")
         assert parked.parked == "ValueError: a bug"
-        assert "Stands still" in details(parked)
+        assert "Parked" in details(parked)
         monkeypatch.undo()
         await idle.user("m1")
         await idle.handle.execute_update(MachineClassWorkflow.renew_by_update, Intent(id="r"))
@@ -560,7 +560,7 @@ async def test_the_page_in_the_web_ui(classes: Classes) -> None:
         "every machine carries: 1",
         "Failed (NotAuthorized): 1",
         "m1: may not",
-        "What can be done about NotAuthorized: At the cloud: correct the Secret",
+        "What can be done about NotAuthorized: If the cloud refuses: correct the Secret",
         "alice: hot update of vmTags",
     ):
         assert words in shown

@@ -102,7 +102,7 @@ async def test_a_life(working: Place) -> None:
         "Class:        c1, generation 1",
         "Provider ID:  aws:///eu-west-1/i-m1",
         "Create Successful",
-        "Failed, if two looks agree:  20",
+        "Failed, if two fresh looks agree:  20",
         "(in 29m)",
         "plays Running",
         f"What can be done:  {next_step('Playing', working.cluster, 'm1')}",

@@ -82,7 +82,7 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
         "Failed    NotAuthorized   1",
         "may not create tags",
         "(in 9m",  # the next try
-        "What can be done about NotAuthorized: At the cloud: correct the Secret",
+        "What can be done about NotAuthorized: If the cloud refuses: correct the Secret",
         "hot update of vmTags\n",
         "created\n",
         "Applied",  # the journal

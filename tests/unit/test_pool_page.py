@@ -162,7 +162,7 @@ def test_what_only_some_pools_have() -> None:
     assert "Paused:    no rollout begins or goes on, by the manifest\n" in shown(summary(), state=by_manifest)
 
     parked = shown(summary(parked="KeyError: x"), "Parked", state=state())
-    assert "Stands still: KeyError: x\nOnce a fixed worker runs: hostler renew pool web --cluster prod\n" in parked
+    assert "Parked: KeyError: x\nOnce a fixed worker runs: hostler renew pool web --cluster prod\n" in parked
 
     late = shown(summary(template_pending=3, preserved=1, leaving=2, repairs=1, machines=4), state=state())
     assert "2 leaving, preserved 1, 3 without the newest node template yet" in late

@@ -52,7 +52,7 @@ def details(s: ClassState) -> Markdown:
     """The state of the class, in Markdown for Temporal's web UI."""
     lines = [heading(f"Class {s.name}, generation {s.generation}")]
     if s.parked:
-        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join(strong("Parked"), f": {s.parked}"))
         lines.append(join("Once a fixed worker runs: ", code(f"hostler renew class {s.name}")))
     left, untold = len(s.not_done), sum(behind(u, s.generation) for u in s.users.values())
     behind_it = join(strong(f"{left} not done with it"), f", {untold} without word of it")

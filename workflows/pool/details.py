@@ -27,7 +27,7 @@ def typed(s: PoolState, command: str) -> Markdown:
 def details(s: PoolState, view: View) -> Markdown:
     lines = [heading(f"Pool {s.name}, revision {s.revision}")]
     if s.parked:
-        lines.append(join(strong("Stands still"), f": {s.parked}"))
+        lines.append(join(strong("Parked"), f": {s.parked}"))
         lines.append(join("Once a fixed worker runs: ", typed(s, "renew pool")))
     lines.append(items(_facts(s, view)))
     if s.waits:
