@@ -71,7 +71,7 @@ class SecretsSettings(Section):
 def _endpoint(value: str | None) -> str | None:
     if value is not None and in_clear(value):
         raise ValueError(
-            f"{value}: credentials and user data would be sent in clear; write https:// (http:// on loopback)"
+            f"{value}: credentials and user data would be sent unencrypted; write https:// (http:// on loopback)"
         )
     return value
 
@@ -169,7 +169,7 @@ class Settings(BaseSettings):
         """The settings of a cluster. Raises SettingsError with the known names."""
         if name not in self.clusters:
             known = ", ".join(sorted(self.clusters)) or "none"
-            raise SettingsError(f"cluster {name!r} is not in the settings; known clusters: {known}")
+            raise SettingsError(f"cluster {name!r} is not in the settings; the known clusters are: {known}")
         return self.clusters[name]
 
 
@@ -209,11 +209,11 @@ def load_settings(path: Path | None = None) -> Settings:
         except OSError as e:
             raise SettingsError(f"{file}: cannot be read: {e.strerror}") from None
         except UnicodeDecodeError:
-            raise SettingsError(f"{file}: not text in UTF-8") from None
+            raise SettingsError(f"{file}: not UTF-8 text") from None
         except DocumentError as e:
             raise SettingsError(f"{file}{e}") from None
         if not isinstance(content, dict):
-            raise SettingsError(f"{file}: settings are a mapping")
+            raise SettingsError(f"{file}: settings must be a mapping")
         content["file"] = file.absolute()
     try:
         return Settings(**_by_name(Settings, content))

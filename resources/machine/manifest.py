@@ -23,14 +23,16 @@ class ObjectMeta(Manifest):
     @classmethod
     def dns_name(cls, value: str) -> str:
         if not is_name(value):
-            raise ValueError(f"{value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'")
+            raise ValueError(f"{value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'")
         return value
 
     @field_validator("annotations")
     @classmethod
     def cluster(cls, value: dict[str, str]) -> dict[str, str]:
         if len(value.get(CLUSTER_ANNOTATION, "")) > NAME_MOST:
-            raise ValueError(f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are no cluster's name")
+            raise ValueError(
+                f"{CLUSTER_ANNOTATION}: more than {NAME_MOST} characters are too long for a cluster's name"
+            )
         return value
 
 
@@ -84,8 +86,8 @@ def check_hook_name(value: str) -> str:
     """The name, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 256 or not _HOOK_NAME.fullmatch(value):
         raise ValueError(
-            f"{value[:300]!r} is no hook's name: 3 to 256 characters, words in CamelCase, perhaps after a DNS name and "
-            "a slash; write it like EtcdQuorumOperator or example.com/EtcdQuorumOperator"
+            f"{value[:300]!r} is not a hook's name: 3 to 256 characters, words in CamelCase, optionally after a DNS "
+            "name and a slash; write it like EtcdQuorumOperator or example.com/EtcdQuorumOperator"
         )
     return value
 
@@ -94,8 +96,8 @@ def check_hook_owner(value: str) -> str:
     """The owner, if it is valid. Raises ValueError with the accepted form."""
     if not 3 <= len(value) <= 512 or not value.isprintable() or value != value.strip():
         raise ValueError(
-            f"{value[:300]!r} is no hook's owner: 3 to 512 characters in one line, and who can be asked about it; "
-            "write it like clusteroperator/etcd or alice@example.com"
+            f"{value[:300]!r} is not a hook's owner: 3 to 512 characters in one line that say whom to ask about the "
+            "hook; write it like clusteroperator/etcd or alice@example.com"
         )
     return value
 
@@ -125,7 +127,7 @@ class LifecycleHooks(Manifest):
     def keyed_by_name(cls, value: list[Hook]) -> list[Hook]:
         names = [h.name for h in value]
         if twice := sorted({n for n in names if names.count(n) > 1}):
-            raise ValueError(f"{', '.join(twice)}: given more than once; a name is one hook of one owner")
+            raise ValueError(f"{', '.join(twice)}: given more than once; the name of a hook must be unique")
         return value
 
     def of(self, kind: HookKind) -> list[Hook]:
@@ -193,5 +195,7 @@ class Machine(Manifest):
     @classmethod
     def label(cls, value: ObjectMeta) -> ObjectMeta:
         if not is_label(value.name):
-            raise ValueError(f"name: {len(value.name)} characters; a machine's Node has it as a label, so at most 63")
+            raise ValueError(
+                f"name: {len(value.name)} characters; the name becomes a label of the machine's Node, so at most 63"
+            )
         return value

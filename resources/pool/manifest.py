@@ -80,7 +80,9 @@ class TemplateMachineSpec(MachineSpec):
     @classmethod
     def no_provider_id(cls, value: str | None) -> None:
         if value is not None:
-            raise ValueError("a pool makes its own VMs; leave it out, or take one that exists with `hostler adopt`")
+            raise ValueError(
+                "a pool creates its own VMs; leave it out, or take over an existing VM with `hostler adopt`"
+            )
 
 
 class MachineTemplate(Manifest):
@@ -106,14 +108,14 @@ class RollingUpdate(Manifest):
     @classmethod
     def a_part(cls, value: int | str | None) -> int | str | None:
         if value is not None and (percent_of(value) or 0) > 100:
-            raise ValueError(f"{value} of the replicas is more than all; write 100% or less")
+            raise ValueError(f"{value} is more than all replicas; write 100% or less")
         return value
 
     @field_validator("pause_after")
     @classmethod
     def at_least_one(cls, value: int | str | None) -> int | str | None:
         if value in (0, "0%"):
-            raise ValueError("after no machine there is nothing to look at; write 1 or more, or `paused: true`")
+            raise ValueError("without a new machine there is nothing to check; write 1 or more, or `paused: true`")
         return value
 
 
@@ -126,13 +128,13 @@ class Strategy(Manifest):
     @classmethod
     def known(cls, value: Any) -> Any:
         if value not in ("RollingUpdate", "OnDelete"):
-            raise ValueError("not a strategy that there is; write RollingUpdate or OnDelete")
+            raise ValueError("not a known strategy; write RollingUpdate or OnDelete")
         return value
 
     @model_validator(mode="after")
     def fits(self) -> Strategy:
         if self.type == "OnDelete" and self.rolling_update is not None:
-            raise ValueError("rollingUpdate has no meaning for OnDelete; leave it out, or set type to RollingUpdate")
+            raise ValueError("rollingUpdate does not apply to OnDelete; leave it out, or set type to RollingUpdate")
         return self
 
     @property
@@ -185,12 +187,14 @@ class MachineDeploymentSpec(Manifest):
         if not isinstance(data, dict):
             return data
         if "rollbackTo" in data:
-            raise ValueError("rollbackTo: a manifest is a state, not a command; use `hostler rollout undo`")
+            raise ValueError("rollbackTo: a manifest describes a state, not a command; use `hostler rollout undo`")
         if "autoPreserveFailedMachineMax" not in data:
             return data
         theirs = data["autoPreserveFailedMachineMax"]
         if data.get("autoPreserveFailedMax", theirs) != theirs:
-            raise ValueError("autoPreserveFailedMax and autoPreserveFailedMachineMax are the same and differ; give one")
+            raise ValueError(
+                "autoPreserveFailedMax and autoPreserveFailedMachineMax mean the same but differ; give one"
+            )
         rest = {k: v for k, v in data.items() if k != "autoPreserveFailedMachineMax"}
         return rest | {"autoPreserveFailedMax": theirs}
 
@@ -217,7 +221,7 @@ class MachineDeploymentSpec(Manifest):
         if deadline is not None and deadline <= self.min_ready_seconds:
             raise ValueError(
                 f"progressDeadlineSeconds ({deadline}) must be more than minReadySeconds ({self.min_ready_seconds}): "
-                "no machine could be available before the rollout is stopped"
+                "otherwise the rollout stops before any machine can be available"
             )
         return self
 
@@ -235,7 +239,7 @@ class MachineDeployment(Manifest):
     def room_for_machines(cls, value: ObjectMeta) -> ObjectMeta:
         if not is_label(value.name) or len(value.name) > NAME_LENGTH:
             raise ValueError(
-                f"name: {len(value.name)} characters; its machines' names are 12 longer and labels of their Nodes, so "
-                f"at most {NAME_LENGTH}"
+                f"name: {len(value.name)} characters; its machines' names are 12 longer and become labels of their "
+                f"Nodes, so at most {NAME_LENGTH}"
             )
         return value

@@ -222,7 +222,7 @@ async def test_how_many_at_a_time_is_an_annotation(classes: Classes) -> None:
         await classes.user(name)
     for wrong in ("0", "many", "-1"):
         annotations = {UPDATE_CONCURRENCY_ANNOTATION: wrong}
-        assert f"{wrong!r} is no number of machines" in await refused(
+        assert f"{wrong!r} is not a number of machines" in await refused(
             classes.apply(snapshot(team="b"), annotations=annotations)
         )
     await classes.apply(snapshot(team="b"), annotations={UPDATE_CONCURRENCY_ANNOTATION: "1"})

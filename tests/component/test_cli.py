@@ -390,7 +390,7 @@ async def test_clusters_of_the_settings(working: Place) -> None:
 
     refused = await working.run("apply", "-f", "-", "--cluster", "typo", stdin=text(class_yaml(), machine_yaml()))
     assert (refused.code, refused.out) == (1, "")
-    assert f"cluster 'typo' is not in the settings; known clusters: {here}, {there}" in refused.err
+    assert f"cluster 'typo' is not in the settings; the known clusters are: {here}, {there}" in refused.err
 
 
 def test_help_loads_nothing_heavy() -> None:

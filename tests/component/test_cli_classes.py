@@ -218,7 +218,7 @@ async def test_what_will_be_refused_is_refused_before_anything_is_sent(working: 
     bad = class_yaml(**{key: "1"})
     bad["metadata"]["annotations"] = {"hostler.io/update-concurrency": "many"}
     refused = await working.run("apply", "-f", "-", stdin=text(bad))
-    assert (refused.code, "'many' is no number of machines; write 1 or more" in refused.err) == (1, True)
+    assert (refused.code, "'many' is not a number of machines; write 1 or more" in refused.err) == (1, True)
     for more in ([], ["--dry-run"]):
         refused = await working.run("apply", "-f", "-", *more, stdin=text(*wanted))
         assert (refused.code, f"machineclass c1: the tag {key} may not be removed" in refused.err) == (1, True)

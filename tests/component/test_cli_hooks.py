@@ -116,8 +116,8 @@ async def test_the_command_in_the_wait_frees_the_machine(real: Real) -> None:
 
 async def test_what_is_refused(real: Real) -> None:
     for words, said in (
-        (("add", real.name, "no name", "--owner", "bob"), "is no hook's name"),
-        (("add", real.name, "Backup", "--owner", "me"), "is no hook's owner"),
+        (("add", real.name, "no name", "--owner", "bob"), "is not a hook's name"),
+        (("add", real.name, "Backup", "--owner", "me"), "is not a hook's owner"),
         (("remove", real.name, "Backup"), "has no hook 'Backup'; it has preTerminate example.com/Backup of backup op"),
         (("remove", real.name, "example.com/Backup", "--owner", "bob"), "is backup operator's and not bob's"),
     ):

@@ -344,7 +344,7 @@ async def test_a_restart_is_rehearsed(place: Place, machines: Machines) -> None:
 async def test_there_may_be_nothing_to_go_back_to(place: Place, machines: Machines, words: list[str]) -> None:
     await rolled_out(place)
     refused = await place.run("rollout", *words, "p1")
-    assert (refused.code, "there is no former revision to go back to" in refused.err) == (1, True)
+    assert (refused.code, "there is no earlier revision to go back to" in refused.err) == (1, True)
 
 
 async def test_what_is_not_there_is_said(place: Place, machines: Machines) -> None:

@@ -305,7 +305,7 @@ async def test_a_refused_intent_leaves_no_history_by_update(machines: Machines) 
     handle = await running(machines, HELD)
     before = len((await handle.fetch_history()).events)
     for intent, words in (
-        (a_hook("no name"), "is no hook's name"),
+        (a_hook("no name"), "is not a hook's name"),
         (a_hook(ETCD.name), "is clusteroperator/etcd's"),
         (a_removal(owner="alice"), "and not alice's"),
     ):
@@ -322,7 +322,7 @@ async def test_after_the_deletion_hooks_are_only_removed(machines: Machines) -> 
     for kind in HookKind:
         with pytest.raises(WorkflowUpdateFailedError) as refused:
             await tell(handle, a_hook(kind=kind))
-        assert "from then on its hooks can only be removed" in str(refused.value.cause)
+        assert "its hooks can only be removed now" in str(refused.value.cause)
     await tell(handle, a_removal())
     await handle.result()
 

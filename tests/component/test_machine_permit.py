@@ -175,12 +175,12 @@ async def test_with_the_permit_one_more_look_makes_it_failed(
 ) -> None:
     handle = await asking(temporal, pool)
     machines.stubs.then("look_at_node", looked(**SICK))
-    await pool.permits(handle, "0 of 1 repairs were in flight")
+    await pool.permits(handle, "0 of 1 repairs were in progress")
     failed = await phase(handle, Phase.FAILED)
     assert looks(machines) == 3
     said = [h for h in failed.journal if h.reason in ("RepairPermitted", "HealthTimeout")]
     assert [h.reason for h in said] == ["RepairPermitted", "HealthTimeout"]
-    assert said[0].message == f"pool {pool.name}: 0 of 1 repairs were in flight"
+    assert said[0].message == f"pool {pool.name}: 0 of 1 repairs were in progress"
     assert "unhealthy for healthTimeout (10m)" in said[1].message
     drained = await pool.told(lambda r: r.drained)
     assert (drained.phase, drained.trouble, drained.vm) == (Phase.FAILED, Trouble.HEALTH, Vm.LIVES)

@@ -138,7 +138,7 @@ async def test_lowered_the_oldest_goes_and_is_replaced(pool: Pool) -> None:
     found = await pool.rolled_out(4)
     assert (found.slots_used, found.slots, len(pool.started())) == (1, 1, 5)
     assert await pool.heard(young) == ["preserve_granted"]
-    assert await pool.noted("SlotsTaken") == f"Taking 1 slot back ({old}): autoPreserveFailedMax was lowered to 1"
+    assert await pool.noted("SlotsTaken") == f"Taking back 1 slot ({old}): autoPreserveFailedMax was lowered to 1"
 
 
 async def test_lowered_before_the_machine_has_said_that_it_is_preserved(pool: Pool) -> None:

@@ -348,7 +348,7 @@ async def test_a_rehearsal_is_the_pools_own(hostler: HostlerClient, machines: Ma
         "no machine is made, changed or replaced"
     ]
     refused = await hostler.pools.rehearse("p1", PoolQuestion(undo=True))
-    assert rehearsal.lines(refused) == ["refused: there is no former revision to go back to"]
+    assert rehearsal.lines(refused) == ["refused: there is no earlier revision to go back to"]
     assert len(machines.there) == 3
     with pytest.raises(NotFound, match="did you mean p1"):
         await hostler.pools.rehearse("p11", PoolQuestion())

@@ -231,7 +231,9 @@ async def test_a_canary_waits_for_a_person(pool: Pool) -> None:
     await pool.ready(spec(3, rolling={"pauseAfter": 1}))
     await pool.apply(machine_class=snapshot(2, image=2))
     words = await pool.waits("Canary")
-    assert words.startswith("1 of 3 machines are of revision 2 (pauseAfter 1): resume the rollout to go on; 2 machines")
+    assert words.startswith(
+        "1 of 3 machines are of revision 2 (pauseAfter 1): resume the rollout to continue; 2 machines"
+    )
     await phase(pool, "Paused")
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "one of them is new")
     assert await pool.ask("resume") == "resumed; the rollout of revision 2 goes on"

@@ -116,7 +116,7 @@ async def test_user_data_edited_between_two_tries(stack: Stack) -> None:
         stack, "demo-aws", user_data((f'--register-with-taints={INSTANCE_NOT_READY_TAINT}:NoSchedule"', edited))
     )
     over = await stack.reason("AttemptIsOver")
-    assert "a new attempt follows if no VM of this machine turns up" in await described(stack)
+    assert "a new attempt follows unless a VM of this machine appears" in await described(stack)
     running = await stack.phase(Phase.RUNNING)
     assert over.attempt is not None
     assert running.attempt is not None

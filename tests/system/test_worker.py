@@ -214,7 +214,10 @@ async def test_an_unknown_cluster_is_refused_with_the_known_names(bare: Stack) -
         state = await eventually(
             lambda: other.state(), lambda s: s.status.waiting_for and s.status.waiting_for.reason == "InvalidSpec"
         )
-        assert "cluster 'elsewhere' is not in the settings; known clusters: demo" in state.status.waiting_for.message
+        assert (
+            "cluster 'elsewhere' is not in the settings; the known clusters are: demo"
+            in state.status.waiting_for.message
+        )
         assert bare.launched() == []
         await other.started["m-1"].terminate("the test is over")
 

@@ -368,8 +368,8 @@ async def test_who_sends_nonsense_without_end_is_named_and_washes_nothing_out(ta
     ("life", "name", "given", "words"),
     [
         ("cluster-whole-life", "register_pool", "x" * 3000, "name: 3000 characters, of at most 253"),
-        ("machine-whole-life", "extend", {"lasts": []}, "lasts: a duration is wanted; write it like 20m, 1h30m or 90s"),
-        ("machine-whole-life", "extend", {"until": "soon"}, "until: a time is wanted; write it like 2026-01-31T12:"),
+        ("machine-whole-life", "extend", {"lasts": []}, "lasts: not a duration; write it like 20m, 1h30m or 90s"),
+        ("machine-whole-life", "extend", {"until": "soon"}, "until: not a time; write it like 2026-01-31T12:"),
     ],
 )
 async def test_words_name_the_field_and_the_form(

@@ -70,7 +70,7 @@ def test_what_is_sent_in_clear(url: str, clear: bool) -> None:
 
 
 def test_a_clouds_endpoint_in_the_settings_is_not_in_clear() -> None:
-    with pytest.raises(ValueError, match="would be sent in clear"):
+    with pytest.raises(ValueError, match="would be sent unencrypted"):
         CloudSettings(endpoint="http://ec2.example")
     assert CloudSettings(endpoint="http://127.0.0.1:7644").endpoint == "http://127.0.0.1:7644"
 
