@@ -134,7 +134,7 @@ class Access:
             elif user.get("auth-provider"):
                 found = replace(found, authorization=await self._provider.ask(found.server, user["auth-provider"]))
             if found.authorization and in_clear(found.server):
-                raise ValueError(f"its server {found.server} is not https, and credentials would be sent in clear")
+                raise ValueError(f"its server {found.server} is not https, and credentials would be sent unencrypted")
             await self._take(found)
         self._look_at = time.monotonic() + wait
 

@@ -112,7 +112,7 @@ def _stronger(s: MachineState, there: str, value: PreserveValue, timed: bool) ->
 
 def _no_release(s: MachineState) -> str:
     if s.deletion is not None:
-        return f"machine {s.name} is being deleted already"
+        return f"machine {s.name} is already being deleted"
     if s.status.preserve.own is None and not has_effect(s.status.preserve):
         return f"machine {s.name} is not preserved, and nobody has asked for that; there is nothing to release"
     return ""

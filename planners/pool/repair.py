@@ -214,7 +214,7 @@ def _over(view: View) -> bool:
 def _halted(view: View) -> Wait | None:
     if not view.observed.reachable:
         return Wait(
-            "Unreachable", ("The API server or the cloud does not answer: nothing is replaced on stale information")
+            "Unreachable", "The API server or the cloud does not answer: nothing is replaced on stale information"
         )
     return storm(view)
 

@@ -63,7 +63,7 @@ class TemplateSpec(Manifest):
 
 
 class NodeTemplate(Manifest):
-    """Labels, annotations and taints that the machine's Node shall carry."""
+    """Labels, annotations and taints that the machine's Node gets."""
 
     metadata: TemplateMeta = Field(default_factory=TemplateMeta)
     spec: TemplateSpec = Field(default_factory=TemplateSpec)
@@ -103,24 +103,25 @@ def check_hook_owner(value: str) -> str:
 
 
 class Hook(Manifest):
-    """Something that must be done before the machine goes on to its end; whoever did it removes the hook."""
+    """Something that must be done before the machine's deletion continues; whoever has done it removes the hook."""
 
     name: Key
     """Unique among the machine's hooks of the kind: EtcdQuorumOperator, example.com/EtcdQuorumOperator."""
     owner: Key
-    """Who removes it and can be asked: a controller (clusteroperator/etcd) or a person."""
+    """Who removes the hook and can be asked about it: a controller (clusteroperator/etcd) or a person."""
 
     _name = field_validator("name")(check_hook_name)
     _owner = field_validator("owner")(check_hook_owner)
 
 
 class LifecycleHooks(Manifest):
-    """What holds a machine on its way to the end, until all of them are removed (OpenShift's fields and rules)."""
+    """What holds up a machine's deletion until all hooks are removed (OpenShift's fields and rules)."""
 
     pre_drain: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
-    """These hold the drain, also that of a machine that Failed. A machine without a Node has none, and is not held."""
+    """These hold up the drain, also the drain of a Failed machine. A machine without a Node has no drain, and is not
+    held up."""
     pre_terminate: list[Hook] = Field(default_factory=list, max_length=HOOKS_MOST)
-    """These hold the deletion of the VM, after the drain."""
+    """These hold up the deletion of the VM, after the drain."""
 
     @field_validator("pre_drain", "pre_terminate")
     @classmethod
@@ -142,19 +143,20 @@ class MachineSpec(Manifest):
     node_template: NodeTemplate = Field(default_factory=NodeTemplate)
     provider_id: Key | None = Field(default=None, alias="providerID")
     creation_timeout: Duration = Field(default=timedelta(minutes=20), gt=timedelta(0))
-    """From the machine's creation: not Running by then, it is Failed."""
+    """A machine that is not Running within this time after its creation is Failed."""
     health_timeout: Duration = Field(default=timedelta(minutes=10), gt=timedelta(0))
-    """How long it may be unhealthy (Unknown). Only as long a time of health in one piece sets it back."""
+    """How long the machine may be unhealthy (Unknown) in total before it is Failed. Only an uninterrupted healthy time
+    of the same length resets the total."""
     disable_health_timeout: bool = False
-    """Unknown for ever rather than Failed (Gardener's field)."""
+    """An unhealthy machine stays Unknown and is never Failed (Gardener's field)."""
     drain_timeout: Duration = Field(default=timedelta(hours=2), ge=timedelta(0))
-    """From the deletion: what is not evicted by then is deleted with no grace."""
+    """Pods that are not evicted within this time after the deletion began are deleted without a grace period."""
     machine_preserve_timeout: Duration = Field(default=timedelta(hours=72), gt=timedelta(0))
-    """How long it is kept when it is preserved (seed 003). A change counts for a later preservation."""
+    """How long the machine is kept when it is preserved (seed 003). A change applies to later preservations only."""
     node_conditions: list[Name] = Field(default_factory=lambda: list(DEFAULT_NODE_CONDITIONS))
-    """Conditions of the Node that must be False for the machine to count as healthy, beside Ready = True."""
+    """Conditions of the Node that must be False for the machine to count as healthy, besides Ready = True."""
     lifecycle_hooks: LifecycleHooks = Field(default_factory=LifecycleHooks)
-    """What holds the machine's drain or its VM's deletion; see docs/hooks.md."""
+    """What holds up the machine's drain or its VM's deletion; see docs/hooks.md."""
 
     @field_validator("node_conditions", mode="before")
     @classmethod

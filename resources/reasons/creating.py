@@ -78,10 +78,8 @@ CREATING: dict[str, Reason] = {
     ),
     "VMTakenOver": Reason(
         Kind.HAPPENING,
-        (
-            "The machine has taken over a VM of its name, together with the VM's uid: its workflow created the VM "
-            "before it was reset, or a user has confirmed that the VM belongs to this machine."
-        ),
+        "The machine has taken over a VM of its name, together with the VM's uid: its workflow created the VM "
+        "before it was reset, or a user has confirmed that the VM belongs to this machine.",
         do="Nothing: this is how a second VM is avoided.",
     ),
     "ClassChanged": Reason(
@@ -179,11 +177,9 @@ CREATING: dict[str, Reason] = {
     ),
     "WrongAccount": Reason(
         Kind.WAIT | Kind.CONDITION,
-        (
-            "The Secret's credentials are for the wrong cloud account: the machine's VM is in another one, a create "
-            "call without an answer may have created it in another one, or the cluster's other VMs with this Secret "
-            "are in another one."
-        ),
+        "The Secret's credentials are for the wrong cloud account: the machine's VM is in another one, a create "
+        "call without an answer may have created it in another one, or the cluster's other VMs with this Secret "
+        "are in another one.",
         see=(
             "`hostler describe {machine}`: the message names the Secret, its account and the expected account; a "
             "Running machine shows it as a condition. For a cluster's account: `hostler describe cluster {cluster}` "
@@ -334,19 +330,15 @@ CREATING: dict[str, Reason] = {
     ),
     "StaleNodeRemoved": Reason(
         Kind.HAPPENING,
-        (
-            "The Node in the new VM's way was removed, because it provably belonged to no VM: the account has no VM "
-            "with its id, and its kubelet was silent for the whole healthTimeout."
-        ),
+        "The Node in the new VM's way was removed, because it provably belonged to no VM: the account has no VM "
+        "with its id, and its kubelet was silent for the whole healthTimeout.",
         do="Nothing: a pool's next machine can join.",
         warning=True,
     ),
     "StaleNodeStays": Reason(
         Kind.HAPPENING,
-        (
-            "The Node in the new VM's way stays, for the reason in the message: Hostler cannot prove that it "
-            "belongs to no VM, and deletes each new VM that gets its name."
-        ),
+        "The Node in the new VM's way stays, for the reason in the message: Hostler cannot prove that it "
+        "belongs to no VM, and deletes each new VM that gets its name.",
         do="Check whether it belongs to a VM, in any account and region; if not, `kubectl delete node`.",
         warning=True,
     ),

@@ -48,10 +48,8 @@ JOINING: dict[str, Reason] = {
     ),
     "DuplicateNode": Reason(
         Kind.CONDITION,
-        (
-            "Two Nodes have the providerID of the machine's VM; the one that is Ready and whose Lease is renewed "
-            "counts, and both are drained before the VM is deleted."
-        ),
+        "Two Nodes have the providerID of the machine's VM; the one that is Ready and whose Lease is renewed "
+        "counts, and both are drained before the VM is deleted.",
         see=(
             "`kubectl get nodes -l node.gardener.cloud/machine-name={name}`; `kubectl get lease -n kube-node-lease` "
             "shows whether their Leases are renewed."
@@ -70,10 +68,8 @@ JOINING: dict[str, Reason] = {
     ),
     "NodeJoined": Reason(
         Kind.HAPPENING,
-        (
-            "The Node has joined and carries the template's labels, annotations and taints; the bootstrap token is "
-            "revoked."
-        ),
+        "The Node has joined and carries the template's labels, annotations and taints; the bootstrap token is "
+        "revoked.",
     ),
     "NodeNameDiffers": Reason(
         Kind.HAPPENING,
@@ -128,10 +124,7 @@ JOINING: dict[str, Reason] = {
     ),
     "NoReadyTaint": Reason(
         Kind.CONDITION,
-        (
-            f"The Node joined without the taint {INSTANCE_NOT_READY_TAINT}, so pods may have started "
-            "before it was set up."
-        ),
+        f"The Node joined without the taint {INSTANCE_NOT_READY_TAINT}, so pods may have started before it was set up.",
         see="`hostler describe {machine}`: *Conditions*.",
         by_itself="Continues: the machine is Running. It is reported once.",
         do=(

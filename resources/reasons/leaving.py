@@ -61,10 +61,8 @@ LEAVING: dict[str, Reason] = {
     ),
     "DrainFailed": Reason(
         Kind.HAPPENING,
-        (
-            "The forced drain failed, and the deletion continues without it: the drain deadline has passed, or "
-            "force was requested."
-        ),
+        "The forced drain failed, and the deletion continues without it: the drain deadline has passed, or "
+        "force was requested.",
         do=(
             "Correct what the message names (permissions, an admission webhook): otherwise it affects the next "
             "machine too."
@@ -134,10 +132,8 @@ LEAVING: dict[str, Reason] = {
     ),
     "NodeLeft": Reason(
         Kind.HAPPENING,
-        (
-            "A Node that may have belonged to the machine is left in the cluster: it has the machine's name or "
-            "label, but either no providerID, or that of a VM which is not known to have been the machine's."
-        ),
+        "A Node that may have belonged to the machine is left in the cluster: it has the machine's name or "
+        "label, but either no providerID, or that of a VM which is not known to have been the machine's.",
         do=(
             "The cloud-controller-manager removes it when it finds no VM for it. Without a "
             "cloud-controller-manager, check whether the Node has a VM: if not, delete it with `kubectl delete "
@@ -147,10 +143,8 @@ LEAVING: dict[str, Reason] = {
     ),
     "NodeAbandoned": Reason(
         Kind.HAPPENING,
-        (
-            "The cluster did not answer, and an operator has allowed the machine to end without it "
-            "(--abandon-node): the VM is gone, and what the message names is left in the cluster."
-        ),
+        "The cluster did not answer, and an operator has allowed the machine to end without it "
+        "(--abandon-node): the VM is gone, and what the message names is left in the cluster.",
         do=(
             "If the cluster comes back: its cloud-controller-manager removes a Node without a VM. Without a "
             "cloud-controller-manager, delete the Node with `kubectl delete node`."

@@ -39,10 +39,8 @@ ANY_TIME: dict[str, Reason] = {
     ),
     "APIRefused": Reason(
         Kind.CONDITION,
-        (
-            "The cluster's API server answers, but does not accept the worker's credentials, so nothing is known of "
-            "the Node."
-        ),
+        "The cluster's API server answers, but does not accept the worker's credentials, so nothing is known of "
+        "the Node.",
         see="`hostler describe cluster {cluster}`; `hostler doctor`, with the settings of the worker.",
         by_itself=(
             "Token files, certificates and the kubeconfig are read again every minute and after each 401; a plugin "
@@ -98,10 +96,8 @@ ANY_TIME: dict[str, Reason] = {
     ),
     "HookPresent": Reason(
         Kind.CONDITION,
-        (
-            "Hooks will hold up the machine's drain (Drainable) or the deletion of its VM (Terminable) once the "
-            "machine is deleted."
-        ),
+        "Hooks will hold up the machine's drain (Drainable) or the deletion of its VM (Terminable) once the "
+        "machine is deleted.",
         see="`hostler describe {machine}`: *Conditions*, *Hooks*.",
         by_itself="The condition goes away with the last hook of its kind.",
         do="Nothing: their owners remove them. `hostler hook list {pool}` lists them.",
@@ -173,10 +169,8 @@ CLUSTER: dict[str, Reason] = {
     ),
     "BackAgain": Reason(
         Kind.HAPPENING,
-        (
-            "Somebody terminated the cluster's workflow, so its Nodes and VMs were not watched; it was started "
-            "again, with its pause and its pools."
-        ),
+        "Somebody terminated the cluster's workflow, so its Nodes and VMs were not watched; it was started "
+        "again, with its pause and its pools.",
         see="`hostler describe cluster {cluster}`, also while it is gone: *Ended … from outside*.",
         by_itself=(
             "A worker with the role watch looks for the workflow every minute, for each cluster in its settings; a "

@@ -118,10 +118,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "MachinesNeverJoin": Reason(
         Kind.WAIT,
-        (
-            "Three machines in a row, or one in twenty in a large pool, failed before they were Running, so the "
-            "next ones wait."
-        ),
+        "Three machines in a row, or one in twenty in a large pool, failed before they were Running, so the "
+        "next ones wait.",
         see=(
             "`hostler describe pool {pool}`: the message says until when it waits, and why the last one failed. Its "
             "console is in `hostler events machine MACHINE`."
@@ -143,10 +141,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "MachinesDieYoung": Reason(
         Kind.WAIT,
-        (
-            "Three machines in a row, or one in twenty in a large pool, failed before they had been Running for 10 "
-            "minutes, so the next ones are created one at a time."
-        ),
+        "Three machines in a row, or one in twenty in a large pool, failed before they had been Running for 10 "
+        "minutes, so the next ones are created one at a time.",
         see=(
             "`hostler describe pool {pool}`: the message says until when it waits, or when a machine will have been "
             "Running long enough, and why the last one failed."
@@ -196,10 +192,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "NewMachinesNotReady": Reason(
         Kind.WAIT,
-        (
-            "The rollout has created as many machines as it may, and waits until new ones are available before it "
-            "deletes old ones."
-        ),
+        "The rollout has created as many machines as it may, and waits until new ones are available before it "
+        "deletes old ones.",
         see="`hostler rollout status {pool}`, and `hostler describe machine MACHINE` of a new one.",
         by_itself=(
             "Continues with each machine that becomes available. With progressDeadlineSeconds it stops at the time "
@@ -213,10 +207,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "NewMachinesFail": Reason(
         Kind.WAIT,
-        (
-            "The rollout waits until new machines are available, and some of them have failed before they had been "
-            "Running for 10 minutes."
-        ),
+        "The rollout waits until new machines are available, and some of them have failed before they had been "
+        "Running for 10 minutes.",
         see=(
             "`hostler rollout status {pool}`; why they failed: `hostler events pool {pool}`, `hostler events "
             "machine MACHINE`."
@@ -235,10 +227,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "NewMachinesNeverJoin": Reason(
         Kind.WAIT,
-        (
-            "The rollout has lost as many new machines as it may, because they never joined or failed soon after; "
-            "the others are kept, so that you can read their consoles."
-        ),
+        "The rollout has lost as many new machines as it may, because they never joined or failed soon after; "
+        "the others are kept, so that you can read their consoles.",
         see=(
             "`hostler rollout status {pool}` names those that are kept; `hostler events machine MACHINE` and their "
             "console in the cloud tell why they failed."
@@ -340,10 +330,8 @@ POOL_WAITS: dict[str, Reason] = {
     ),
     "MembersSilent": Reason(
         Kind.WAIT,
-        (
-            "Machines that existed before the pool's workflow have not reported their state yet, and the pool plans "
-            "nothing until they have."
-        ),
+        "Machines that existed before the pool's workflow have not reported their state yet, and the pool plans "
+        "nothing until they have.",
         see="`hostler describe pool {pool}`; `hostler describe machine MACHINE` for one that has not answered.",
         by_itself="Asks them again every 30 s, and plans once each has answered or is known to be gone.",
         do=(

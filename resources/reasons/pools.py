@@ -11,10 +11,7 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "ScaledDown": Reason(
         Kind.HAPPENING,
-        (
-            "Machines were deleted because there were more than replicas, or, in a rollout, more than replicas + "
-            "maxSurge."
-        ),
+        "Machines were deleted because there were more than replicas, or, in a rollout, more than replicas + maxSurge.",
         do="Nothing. docs/pools.md says which machines go first, and how to choose them.",
     ),
     "MarkedForDeletion": Reason(
@@ -33,10 +30,8 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "NeverJoined": Reason(
         Kind.HAPPENING,
-        (
-            "Machines that were never Running were deleted, and are replaced: they had no Node within "
-            "creationTimeout, or their VM was gone or stopped before that."
-        ),
+        "Machines that were never Running were deleted, and are replaced: they had no Node within "
+        "creationTimeout, or their VM was gone or stopped before that.",
         do=(
             "Nothing, if it happens once. Otherwise find out what the next one waits for: `hostler describe pool "
             "{pool}` names it."
@@ -80,10 +75,8 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "SlotsTaken": Reason(
         Kind.HAPPENING,
-        (
-            "The pool's autoPreserveFailedMax was lowered, so automatically preserved machines are no longer "
-            "preserved, the oldest first."
-        ),
+        "The pool's autoPreserveFailedMax was lowered, so automatically preserved machines are no longer "
+        "preserved, the oldest first.",
         do="Nothing: they are deleted and replaced.",
     ),
     "RolledOut": Reason(
@@ -139,10 +132,8 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "Reset": Reason(
         Kind.HAPPENING,
-        (
-            "Somebody has reset the pool's workflow; the machines that it has created since then are searched for "
-            "and taken over."
-        ),
+        "Somebody has reset the pool's workflow; the machines that it has created since then are searched for "
+        "and taken over.",
         do="Nothing: the pool creates no machine until each that was found has reported its state.",
         warning=True,
     ),

@@ -7,10 +7,8 @@ from resources.reasons.reason import Kind, Reason
 PRESERVING: dict[str, Reason] = {
     "Preserved": Reason(
         Kind.WAIT,
-        (
-            "The machine is kept for inspection until the time that is shown; before that, it is deleted only by a "
-            "user's request, a rollout that is not paused, hibernation or a scale-down."
-        ),
+        "The machine is kept for inspection until the time that is shown; before that, it is deleted only by a "
+        "user's request, a rollout that is not paused, hibernation or a scale-down.",
         see=(
             "`hostler describe {machine}`: *Preserved*; `hostler get machines` shows Running:Preserved or "
             "Failed:Preserved."
@@ -55,17 +53,13 @@ PRESERVING: dict[str, Reason] = {
     ),
     "RepairRefused": Reason(
         Kind.HAPPENING,
-        (
-            "A Failed machine was going to be deleted, and is not: in the meantime somebody asked for its "
-            "preservation, or it was adopted and is no longer Failed."
-        ),
+        "A Failed machine was going to be deleted, and is not: in the meantime somebody asked for its "
+        "preservation, or it was adopted and is no longer Failed.",
     ),
     "PreserveUnreadable": Reason(
         Kind.HAPPENING,
-        (
-            "The annotation node.machine.sapcloud.io/preserve on the Node has an invalid value; the previous value "
-            "still counts."
-        ),
+        "The annotation node.machine.sapcloud.io/preserve on the Node has an invalid value; the previous value "
+        "still counts.",
         do=(
             "Write now, when-failed or false: `kubectl annotate --overwrite node NODE "
             "node.machine.sapcloud.io/preserve=when-failed`. Do not remove it: that ends the preservation, and a "
@@ -75,10 +69,8 @@ PRESERVING: dict[str, Reason] = {
     ),
     "PreserveNode": Reason(
         Kind.HAPPENING,
-        (
-            "Hostler could not write to the Node of a preserved machine, so cluster-autoscaler may not know yet "
-            "that the machine is kept, or no longer kept."
-        ),
+        "Hostler could not write to the Node of a preserved machine, so cluster-autoscaler may not know yet "
+        "that the machine is kept, or no longer kept.",
         do=(
             "Nothing: it is tried again. The message has the error; if it does not go away, check whether the API "
             "server lets Hostler write to Nodes: `hostler doctor`."
@@ -101,10 +93,8 @@ PRESERVING: dict[str, Reason] = {
     ),
     "Released": Reason(
         Kind.HAPPENING,
-        (
-            "The preservation was ended by `hostler release`, by the annotation `false`, or by the removal of the "
-            "annotation that asked for it."
-        ),
+        "The preservation was ended by `hostler release`, by the annotation `false`, or by the removal of the "
+        "annotation that asked for it.",
     ),
     "SlotTaken": Reason(
         Kind.HAPPENING,
@@ -112,9 +102,7 @@ PRESERVING: dict[str, Reason] = {
     ),
     "PreserveCarried": Reason(
         Kind.HAPPENING,
-        (
-            "The machine has a new Node object, without the annotation preserve that the old one had; the request "
-            "still counts."
-        ),
+        "The machine has a new Node object, without the annotation preserve that the old one had; the request "
+        "still counts.",
     ),
 }

@@ -89,7 +89,7 @@ def _manifests(found: list[ClassSummary]) -> list[dict[str, Any]]:
 
     silent = [c.name for c in found if c.state is None]
     if silent:
-        warn(f"class {', '.join(silent)}: no answer, so left out: nobody polls its task queue (hostler doctor)")
+        warn(f"class {', '.join(silent)}: no answer, so not shown: no worker polls its task queue (hostler doctor)")
     return [class_manifest(c.state) for c in found if c.state is not None]
 
 
@@ -115,7 +115,7 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
         pairs[4:4] = [
             ("Provider", state.machine_class.provider),
             ("Generation", str(state.generation)),
-            ("Last updated", f"{state.last_updated_generation}: the newest that every user carries"),
+            ("Last updated", f"{state.last_updated_generation}: the newest that all its users have"),
             ("Users", users_words(state.users)),
             ("Pools", "\n".join(pools_of(state.users))),
             ("At a time", f"{state.update_concurrency} (annotation {UPDATE_CONCURRENCY_ANNOTATION})"),
@@ -124,9 +124,9 @@ def about(found: ClassDescription, now: datetime) -> list[str]:
     lines = fields(pairs)
     if found.no_answer:
         why = found.no_answer.rstrip(".")
-        lines += ["", f"No answer: {why}.", "What is above is what Temporal knows without a worker."]
+        lines += ["", f"No answer: {why}.", "The above is what Temporal knows without a worker."]
     if found.task_attempt > 1:
-        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows where."]
+        lines += ["", f"The workflow's own code fails (attempt {found.task_attempt}); the web UI shows the failure."]
     return lines + _users(state, now) if state is not None else lines
 
 
@@ -161,11 +161,11 @@ def _under_way(s: ClassState) -> list[str]:
     untold = len(s.users) - len(newest)
     pairs = [
         ("Being updated", _some(at_it)),
-        ("Told, no word yet", _some(silent)),
+        ("Told, no report yet", _some(silent)),
         ("Not told yet", f"{untold}; {s.update_concurrency} at a time" if untold else ""),
     ]
     shown = fields(pairs, 2)
-    return ["", f"Generation {s.generation} is under way:", *shown] if shown else []
+    return ["", f"Generation {s.generation} is being rolled out:", *shown] if shown else []
 
 
 def _next_try(time: datetime | None, now: datetime) -> str:
@@ -206,7 +206,9 @@ def delete_classes(here: Session, names: list[str], reason: str, dry_run: bool) 
                 return f"deletion: {(await client.classes.delete(name, reason=reason)).message}"
             found = await client.classes.describe(name)
             if found.state is not None and found.state.users:
-                raise Refused(f"class {name} is used by {users_words(found.state.users, SOME)}: it would be refused")
+                raise Refused(
+                    f"class {name} is used by {users_words(found.state.users, SOME)}: the deletion would be refused"
+                )
             return "deletion (dry run)"
 
         await tell_each({name: f"{CLASS}/{name}" for name in names}, ask)
@@ -229,5 +231,5 @@ def renew_classes(here: Session, names: list[str], reason: str) -> None:
 def named(names: list[str]) -> list[str]:
     """The names. Raises a usage error where none is given."""
     if not names:
-        raise typer.BadParameter("say which: class NAME...")
+        raise typer.BadParameter("give the names: class NAME...")
     return names

@@ -57,11 +57,14 @@ def delete(
         bool,
         typer.Option(
             "--abandon-node",
-            help="With --force, where the cluster never answers again: once the VM is gone, leave its Node and say so.",
+            help=(
+                "With --force, for a cluster that will never answer again: once the VM is gone, leave its Node "
+                "behind and say so."
+            ),
         ),
     ] = False,
     reason: ReasonOption = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which would be deleted; delete none.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be deleted; delete nothing.")] = False,
     wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait until they are gone.")] = False,
     timeout: TimeoutOption = None,
     here: Asking,
@@ -69,32 +72,31 @@ def delete(
     """Delete machines: drain, then the VM, its disks and its Node; or pools with all their machines. Classes and
     Secrets of a file are left alone. A deleted machine of a pool is replaced: `hostler scale` makes a pool smaller.
 
-    `delete class NAME` is refused while machines or pools use the class.
-    `delete cluster NAME` ends the watch of a cluster that has no pools and machines any more; the cluster itself is not
-    touched.
+    `delete class NAME` is refused while machines or pools use the class. `delete cluster NAME` stops watching a cluster
+    that has no pools and machines left; the cluster itself is not touched.
     """
     limit = span(timeout)
     which, given = target(kind, names or [], KINDS) if kind else (MACHINE, [])
     if abandon_node and (not force or which != MACHINE or files):
-        raise typer.BadParameter("--abandon-node: of machines only: delete machine NAME... --force --abandon-node")
+        raise typer.BadParameter("--abandon-node is for machines only: delete machine NAME... --force --abandon-node")
     if which == CLUSTER:
         if among or force or files or wait:
-            raise typer.BadParameter("of a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
+            raise typer.BadParameter("for a cluster: delete cluster NAME [--reason TEXT] [--dry-run]")
         _remove_cluster(here, one(kind or "", given[0] if len(given) == 1 else None, KINDS)[1], reason, dry_run)
         return
     if which == CLASS:
         if among or force or files or wait:
-            raise typer.BadParameter("of classes: delete class NAME... [--reason TEXT] [--dry-run]")
+            raise typer.BadParameter("for classes: delete class NAME... [--reason TEXT] [--dry-run]")
         classes.delete_classes(here, classes.named(given), reason, dry_run)
         return
     if which == POOL:
         if among or files:
-            raise typer.BadParameter("of pools: delete pool NAME... [--force] [--wait] [--reason TEXT] [--dry-run]")
+            raise typer.BadParameter("for pools: delete pool NAME... [--force] [--wait] [--reason TEXT] [--dry-run]")
         keys = pools.named(given)
         here.run(lambda c: _pools(c, [(c.cluster, name) for name in keys], force, reason, dry_run, wait, limit))
         return
     if files and (given or among.some):
-        raise typer.BadParameter("files (-f), or machines: one of them")
+        raise typer.BadParameter("give either files (-f) or machines")
     chosen = Selection() if files else among.choice(given)
 
     async def body(client: HostlerClient) -> None:
@@ -150,7 +152,7 @@ def _of_files(client: HostlerClient, cluster: str | None, files: list[str]) -> t
     left = [f"secret/{s.metadata.name}" for s in loaded.secrets]
     left += [f"machineclass/{c.metadata.name}" for c in loaded.classes]
     if left:
-        warn(f"{', '.join(left)}: left alone; machines that are going still need them")
+        warn(f"{', '.join(left)}: not deleted; machines that are being deleted still need them")
     in_files = [(client.cluster_of(p, cluster), p.metadata.name) for p in loaded.pools]
     return in_files, [(client.cluster_of(m, cluster), m.metadata.name) for m in loaded.machines]
 
@@ -169,21 +171,21 @@ def renew(
     reason: ReasonOption = "",
     here: Asking,
 ) -> None:
-    """Let machines, pools, classes, or a cluster's watch, go on with the newest code, and try what stands still."""
+    """Let machines, pools, classes or a cluster's watch continue with the newest code, and retry what is parked."""
     which, given = target(kind, names or [], KINDS)
     if which == CLUSTER:
         if among:
-            raise typer.BadParameter("of a cluster: renew cluster NAME [--reason TEXT]")
+            raise typer.BadParameter("for a cluster: renew cluster NAME [--reason TEXT]")
         _renew_cluster(here, one(kind, given[0] if len(given) == 1 else None, KINDS)[1], reason)
         return
     if which == CLASS:
         if among:
-            raise typer.BadParameter("of classes: renew class NAME... [--reason TEXT]")
+            raise typer.BadParameter("for classes: renew class NAME... [--reason TEXT]")
         classes.renew_classes(here, classes.named(given), reason)
         return
     if which == POOL:
         if among:
-            raise typer.BadParameter("of pools: renew pool NAME... [--reason TEXT]")
+            raise typer.BadParameter("for pools: renew pool NAME... [--reason TEXT]")
         pools.renew_pools(here, pools.named(given), reason)
         return
     chosen = among.choice(given)

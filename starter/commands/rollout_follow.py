@@ -76,7 +76,7 @@ async def _verdict(client: HostlerClient, look: Look, first: dict[str, int], vie
         return look.verdict
     if (result := await rollout_look.undone(client.pools, name, former)) is not None:
         return Verdict(Stand.STANDS, f"the rollout of revision {former} of pool {name} was undone: {result.message}")
-    view.say(f"{name}: revision {revision} has come after revision {former}")
+    view.say(f"{name}: revision {revision} has replaced revision {former}")
     first[name] = revision
     return look.verdict
 
@@ -96,4 +96,4 @@ async def _ended(client: HostlerClient, look: Look) -> Look:
 def _late(look: Look, limit: timedelta | None) -> str:
     after = f" after {format_duration(limit)}" if limit else ""
     words = f"; {look.verdict.words}" if look.pool.summary and look.verdict.words else ""
-    return f"the rollout of pool {look.name} is not done{after}: {where(look.pool)}{words}; it goes on"
+    return f"the rollout of pool {look.name} is not complete{after}: {where(look.pool)}{words}; it continues"

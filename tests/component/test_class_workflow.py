@@ -375,7 +375,7 @@ async def test_what_counts_as_a_change(classes: Classes) -> None:
     assert answer == "configured; generation 2: hot update of vmTags; needs replacement: ami"
     credentials = snapshot(ami="ami-2", team="b").model_copy(update={"credentials_secret_ref": {"name": "s2"}})
     answer = await classes.apply(credentials)
-    assert answer == "configured; generation 3: nothing that a running VM carries"
+    assert answer == "configured; generation 3: nothing that affects a running VM"
     found = await classes.state()
     assert [(c.generation, c.requested_by, c.hot, c.rolls) for c in found.changes] == [
         (1, "", [], []),
@@ -556,7 +556,7 @@ async def test_the_page_in_the_web_ui(classes: Classes) -> None:
     shown = details(await classes.state())
     for words in (
         "### Class c1, generation 2",
-        "1 machine, **1 not done with it**, 0 without word of it",
+        "1 machine, **1 without the newest generation**, 0 not told yet",
         "every machine carries: 1",
         "Failed (NotAuthorized): 1",
         "m1: may not",

@@ -211,7 +211,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     for manifests, words in (
         (text(class_yaml(), machine_yaml("m1"), machine_yaml("m1")), "given more than once"),
         ("kind: Pod\napiVersion: v1\nmetadata: {name: p}\n", "kind 'Pod' is not known"),
-        ("", "no manifests in it"),
+        ("", "contains no manifests"),
         (text({**machine_yaml("bad"), "spec": {"class": {"name": "c1"}, "drainTimeout": "soon"}}), "drainTimeout"),
     ):
         refused = await working.run("apply", "-f", "-", stdin=manifests)

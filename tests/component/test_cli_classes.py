@@ -77,7 +77,7 @@ async def test_a_class_from_the_first_apply_to_its_end(working: Place) -> None:
     described = (await working.hostler("describe", "class", "c1")).ok()
     for words in (
         "Generation:    2",
-        "Last updated:  1: the newest that every user carries",
+        "Last updated:  1: the newest that all its users have",
         "At a time:     10 (annotation hostler.io/update-concurrency)",
         "Failed    NotAuthorized   1",
         "may not create tags",
@@ -135,7 +135,7 @@ def test_who_has_still_to_take_a_change_is_named() -> None:
     for words in (
         "Generation 2 is under way:\n",
         f"  Being updated:      {first} and 2 more\n",
-        "  Told, no word yet:  silent\n",
+        "  Told, no report yet:  silent\n",
         "  Not told yet:       3; 20 at a time",
     ):
         assert words in shown, shown

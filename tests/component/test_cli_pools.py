@@ -126,7 +126,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
     for words in ("Started", "Created", "ReplicasMissing", "Applied", "DeleteAsked", "PoolDeleted"):
         assert words in story, story
     page = (await place.run("describe", "pool", "p1")).ok()
-    for words in ("Phase:     (gone)", "Nothing is left of it.", "with 4 machines by", ": no use"):
+    for words in ("Phase:     (gone)", "Nothing is left.", "with 4 machines by", ": no use"):
         assert words in page, page
     gone = await place.run("get", "pool", "p1")
     assert (gone.code, "pool p1 is gone since" in gone.err) == (1, True)
@@ -413,7 +413,7 @@ async def test_waiting_for_what_cannot_come(place: Place, machines: Machines) ->
     assert (lost.code, "the workflow of pool p1 ended as TERMINATED" in lost.err) == (1, True)
     page = (await place.run("describe", "pool", "p1")).ok()
     assert "Its workflow was ended from outside (TERMINATED): its machines go on without it." in page
-    assert "What can be done: apply its manifest again, which begins a new pool (hostler apply -f FILE): no" in page
+    assert "What can be done: apply its manifest again, which creates a new pool (hostler apply -f FILE): no" in page
 
 
 # -- without a worker -------------------------------------------------------------------------------------------------
@@ -433,7 +433,7 @@ async def test_without_a_worker_everything_is_recorded_and_said(place: Place, im
         assert words in page, page
     printed = await place.run("get", "pool", "p1", "-o", "yaml")
     assert yaml.safe_load(printed.ok())["spec"]["replicas"] == 1
-    assert "the spec is what was asked for" in printed.err
+    assert "the spec is what was requested" in printed.err
     dry = await place.run("scale", "pool", "p1", "--replicas", "5", "--dry-run")
     assert (dry.code, "pool p1 cannot be asked: nobody polls" in dry.err) == (1, True), dry
     shown = await diff(place, pool_yaml(replicas=7))
@@ -532,8 +532,8 @@ async def test_the_help_speaks_of_pools(place: Place) -> None:
     for words, says in (
         (("delete",), "is refused while machines or pools use the class"),
         (("delete",), "that has no pools and machines any more"),
-        (("pause",), "Default: the settings' own."),
-        (("rollout", "resume"), "Let rollouts go on: past a pause"),
+        (("pause",), "Default: the settings' default cluster."),
+        (("rollout", "resume"), "Resume rollouts: after a pause"),
     ):
         shown = " ".join((await place.run(*words, "--help")).ok().split())
         assert says in shown, shown

@@ -180,19 +180,19 @@ async def test_a_selection(working: Place) -> None:
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (("preserve",), "say which: names (MACHINE or NODE...), -l SELECTOR, or --all"),
-        (("preserve", "m1", "--all"), "names, or -l, or --all: one of them"),
-        (("preserve", "m1", "--when-failed", "--never"), "--when-failed, or --never: one of them"),
-        (("preserve", "m1", "--never", "--for", "8h"), "--never has no time"),
-        (("preserve", "m1", "--for", "8h", "--until", "2036-12-01T18:00:00Z"), "--for, or --until: one of them"),
+        (("preserve",), "give names (MACHINE or NODE...), -l SELECTOR, or --all"),
+        (("preserve", "m1", "--all"), "give names, -l or --all, and only one of them"),
+        (("preserve", "m1", "--when-failed", "--never"), "give either --when-failed or --never"),
+        (("preserve", "m1", "--never", "--for", "8h"), "--never takes no time"),
+        (("preserve", "m1", "--for", "8h", "--until", "2036-12-01T18:00:00Z"), "give either --for or --until"),
         (("preserve", "m1", "--for", "soon"), "'soon' is not a duration; write it like 20m, 1h30m or 90s"),
         (("preserve", "m1", "--until", "2036-12-01 18:00"), "has no time zone"),
         (("preserve", "m1", "--until", "tomorrow"), "'tomorrow' is no time; write it like 2026-12-01T18:00:00Z"),
-        (("preserve", "pool/p1"), "'pool' is no kind that this command knows; it knows machine, node"),
+        (("preserve", "pool/p1"), "'pool' is not a kind for this command; it takes machine, node"),
         (("preserve", "machine"), "'machine' names nothing; write machine NAME"),
-        (("extend", "m1"), "say how long: --for TIME from now on, or --until TIME"),
-        (("get", "pools", "--preserved"), "--preserved goes with machines, without names"),
-        (("get", "machines", "m1", "--preserved"), "--preserved goes with machines, without names"),
+        (("extend", "m1"), "give --for DURATION (from now on), or --until TIME"),
+        (("get", "pools", "--preserved"), "--preserved is only for machines, without names"),
+        (("get", "machines", "m1", "--preserved"), "--preserved is only for machines, without names"),
     ],
     ids=lambda v: "-".join(v).replace("/", "-").replace(" ", "_") if isinstance(v, tuple) else "",
 )
@@ -330,7 +330,7 @@ async def test_describe_shows_it(working: Place) -> None:
     page = (await working.run("describe", "machine", "m1")).ok()
     assert "Phase:        Running:Preserved" in page
     section = page.partition("\nPreserved:\n")[2].partition("\n\n")[0]
-    for words in ("(in 7h", "asked of the machine (now)", "by alice, ", ": it swaps"):
+    for words in ("(in 7h", "a request to the machine (now)", "by alice, ", ": it swaps"):
         assert words in section
     for command in ("release", "extend"):
         assert f"hostler {command} m1 --cluster {working.cluster}" in section

@@ -75,7 +75,7 @@ async def test_a_rollout_is_followed_to_its_end(place: Place, machines: Machines
     machines.slow.add(2)
     assert "revision 2 replaces 3 machines" in (await place.run("rollout", "restart", "pool/p1")).ok()
     shown = await waits_by(place, "NewMachinesNotReady")
-    assert shown.code == 0, "it goes on by itself"
+    assert shown.code == 0, "it continues on its own"
     assert "RolledOut: Created 1 machine of revision 2: 3 of 4 allowed (replicas 3 + maxSurge 1)" in shown.out
     late = await place.run("rollout", "status", "p1", "--timeout", "10ms")
     assert late.code == 1
@@ -212,7 +212,7 @@ async def test_who_follows_a_rollout_goes_on_with_the_one_that_comes_after_it(pl
     (await place.run("rollout", "restart", "p1")).ok()
     lines = (await process.stdout.read()).decode().splitlines()
     assert await process.wait() == 0
-    assert "p1: revision 3 has come after revision 2" in lines
+    assert "p1: revision 3 has replaced revision 2" in lines
     assert lines[-1] == "pool p1 is rolled out: revision 3, 3 of 3 machines available"
 
 
@@ -309,7 +309,7 @@ async def test_revisions_and_going_back(place: Place, machines: Machines) -> Non
         "Reason:   kernel",
         "Class:    c1, generation 1",
         "  ami: ami-1",
-        "Rollout:   Complete: 3 of 3 machines are of it, all available",
+        "Rollout:   Complete: 3 of 3 machines are of this revision, all available",
         "Machines:  3 of 3 updated, 3 of them available, 0 old ones left",
     ):
         assert words in shown
@@ -440,7 +440,7 @@ async def test_rollouts_that_run_and_that_have_ended(place: Place, machines: Mac
     ours = [row[1:3] for row in everywhere if row[0] == place.cluster]
     assert ours == [["p1", "3"], ["p1", "2"]]
     wide = (await place.run("get", "rollouts", "p1", "-o", "wide")).ok()
-    assert "3 of 3 machines are of it, all available" in wide
+    assert "3 of 3 machines are of this revision, all available" in wide
     assert "Waits for 1 of 1 machines of revision 3 to be available" in wide
     names = (await place.run("get", "rollouts", "-o", "name")).ok()
     assert names.splitlines() == ["rollout/p1/3", "rollout/p1/2"]
@@ -460,7 +460,7 @@ async def test_who_looks_right_after_apply_waits_for_the_rollout_to_come(place: 
     await apply(place, ami="ami-2")
     early = await status(place)
     assert early.code == 0
-    assert "goes on by itself: pool p1 has not heard yet of generation 2 of class c1" in early.out
+    assert "continues on its own: pool p1 has not heard yet of generation 2 of class c1" in early.out
     machines.heard.set()
     shown = (await place.run("rollout", "status", "p1")).ok()
     assert shown.splitlines()[-1] == "pool p1 is rolled out: revision 2, 3 of 3 machines available"

@@ -87,7 +87,7 @@ async def test_it_asks_and_stays_unknown(temporal: WorkflowEnvironment, machines
     assert waits.status.phase is Phase.UNKNOWN
     words = waits.status.waiting_for.message
     assert words.startswith("unhealthy for healthTimeout (10m): node node-1 is not Ready: NodeStatusUnknown")
-    assert words.endswith(f"waits for a permit of pool {pool.name}")
+    assert words.endswith(f"waiting for a permit from pool {pool.name}")
     assert "two fresh looks" in next(h.message for h in waits.journal if h.reason == "RepairPermit")
     assert machines.stubs.called("tell_node")[-1].story[0].reason == "RepairPermit"
     assert waits.status.waiting_for.next_try == waits.status.deadlines["confirm"]

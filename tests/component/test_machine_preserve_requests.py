@@ -206,7 +206,7 @@ async def test_once_it_is_being_deleted_nothing_is_taken(kept: Kept) -> None:
     gone = await kept.shows("Terminating")
     assert "- To be preserved" not in details(gone)
     assert await kept.refuses("preserve", {}) == "machine m-1 is being deleted; it can no longer be preserved"
-    assert await kept.refuses("release", {}) == "machine m-1 is being deleted already"
+    assert await kept.refuses("release", {}) == "machine m-1 is already being deleted"
     assert (await kept.refuses("extend", {"lasts": "1h"})).startswith("machine m-1 is not preserved")
     drained.set()
     await kept.ended()
@@ -295,7 +295,7 @@ async def test_release_of_a_failed_one_deletes_its_vm(kept: Kept) -> None:
     await kept.fail()
     await kept.shows("Failed:Preserved")
     said = await kept.says("release", ReleaseIntent())
-    assert said == "machine m-1 is released; it had Failed, so its VM is deleted"
+    assert said == "machine m-1 is released; it is Failed, so its VM is deleted"
     gone = await kept.ended()
     assert gone["Released"] <= gone["VMDeleted"]
 
@@ -316,7 +316,7 @@ async def test_release_in_the_middle_of_a_drain(kept: Kept) -> None:
 async def test_false_bars_and_release_lifts_the_bar(kept: Kept) -> None:
     await kept.run()
     assert await kept.says("preserve", PreserveIntent(value=FALSE)) == (
-        "machine m-1 is not preserved, also not by its pool"
+        "machine m-1 is not preserved and will not be, not even by its pool"
     )
     assert (await kept.state()).status.preserve.own.value is FALSE
     await kept.says("release", ReleaseIntent())

@@ -328,7 +328,7 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "the third is new")
     await pool.ask("hibernate")
     await pool.when(lambda s: not s.members, "nothing is left")
-    words = "scaled; replicas 3 → 1; it is hibernated, and this counts when it is woken: "
+    words = "scaled; replicas 3 → 1; it is hibernated, and this applies once it is woken: "
     assert await pool.scale(1) == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
     assert await pool.ask("wake") == "woken: 1 machine to come"
     await pool.rolled_out(1)
@@ -341,7 +341,7 @@ async def test_scaled_in_a_paused_rollout_and_while_hibernated(pool: Pool) -> No
 async def test_hibernate_and_wake(pool: Pool) -> None:
     await pool.ready(spec(2))
     first = await pool.members()
-    words = "hibernated: 2 machines to go; they come again with "
+    words = "hibernated: 2 machines to delete; they come back with "
     assert await pool.ask("hibernate") == f"{words}`hostler wake pool p1 --cluster {pool.cluster}`"
     await pool.rolled_out(0)
     assert (await pool.handle.describe()).typed_search_attributes.get(at.PHASE) == "Hibernated"
@@ -358,7 +358,7 @@ async def test_deleted_with_its_machines(pool: Pool) -> None:
     await pool.be(names[0], habits=[LINGERS])
     assert await pool.delete() == "pool p1 is being deleted, with 2 machines"
     await pool.when(lambda s: list(s.members) == [names[0]], "one is left")
-    assert await pool.delete() == "pool p1 is being deleted already; 1 machine left"
+    assert await pool.delete() == "pool p1 is already being deleted; 1 machine left"
     assert (await pool.handle.describe()).typed_search_attributes.get(at.PHASE) == "Deleting"
     words = "pool p1 is being deleted; apply it again when it is gone"
     for name in ("pause", "resume", "abort", "restart", "hibernate", "wake"):

@@ -329,7 +329,7 @@ async def test_the_page_in_the_web_ui(pool: Pool) -> None:
         "### Pool p1, revision 2",
         "2 of 2 machines, 2 available; 2 VMs of 3 allowed",
         "Rollout of revision 2 since",
-        "0 of 2 available, 2 of older ones left",
+        "0 of 2 available, 2 of older revisions left",
         "Revision 1, Running: 2",
         "- **RolloutPaused** since",
         "What can be done:",

@@ -212,7 +212,7 @@ async def test_what_cannot_be_seen_is_not_destroyed(pool: Pool) -> None:
     newest = datetime.now(UTC)
     await pool.cluster_news(reachable=False, message="connection refused", time=newest)
     await pool.cluster_news(time=newest - timedelta(seconds=1))  # older, and overtaken
-    assert await pool.waits("Unreachable") == "connection refused; nothing is replaced on old news"
+    assert await pool.waits("Unreachable") == "connection refused; nothing is replaced on stale information"
     await pool.scale(1)
     assert "1 machine more than 1: the API server or the cloud does not answer" in await pool.waits("Unreachable")
     await fall_ill(pool, *await pool.members())
@@ -241,7 +241,7 @@ async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: Work
     await pool.machine(name).terminate("by somebody")
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert await pool.noted("MemberLost") == (
-        f"the workflow of machine {name} was ended from outside (TERMINATED); its VM may live, and counts: "
+        f"the workflow of machine {name} was ended from outside (TERMINATED); its VM may still be running, and counts: "
         f"hostler adopt machine {name} --cluster {pool.cluster}"
     )
     assert pool.started() == [name]
@@ -268,7 +268,7 @@ async def test_a_lost_machine_that_the_server_has_forgotten_is_not_made_anew(
     forgotten = TellMachinesOutput(lost={name: ""})  # as after the namespace's retention: no trace is left
     pool.deeds.instead["tell_members"] = deque([forgotten])
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
-    assert "(forgotten); its VM may live, and counts" in await pool.noted("MemberLost")
+    assert "(forgotten); its VM may still be running, and counts" in await pool.noted("MemberLost")
     assert pool.started() == [name]
     assert name in await pool.waits("MemberLost")
 
@@ -295,7 +295,7 @@ async def test_a_pool_that_was_ended_from_outside_finds_its_machines(pool: Pool)
     found = await pool.when(lambda s: len(s.members) == 3)
     assert {n: found.members[n].revision for n in ("alike", "old")} == {"alike": 1, "old": 0}
     assert sorted(h.message for h in found.journal if h.reason == "MemberFound") == [
-        f"machine {n} was there before this workflow, and is the pool's" for n in ("alike", "old")
+        f"machine {n} existed before this workflow, and belongs to the pool" for n in ("alike", "old")
     ]
     await eventually(lambda: asyncio.sleep(0, pool.started()), lambda s: len(s) == 1, "one is made beside them")
     assert found.template == 6  # above what a machine has: otherwise the machine would drop it as old news

@@ -181,8 +181,8 @@ async def test_usage(place: Place) -> None:
     for args, words in (
         (("get", "machines", "-l", "a>1"), "is no label selector"),
         (("get", "machines", "m1", "-l", "a=b"), "names, or -l"),
-        (("get", "machines", "m1", "-A"), "a name is one cluster's"),
-        (("get", "clusters", "-A"), "clusters have no labels"),
+        (("get", "machines", "m1", "-A"), "names need one cluster"),
+        (("get", "clusters", "-A"), "clusters cannot be selected"),
         (("delete", "machine"), "say which"),
         (("delete", "machine", "-A"), "say which"),
         (("delete", "machine", "m1", "--all"), "one of them"),
@@ -191,7 +191,7 @@ async def test_usage(place: Place) -> None:
         (("delete", "machine", "-l", ""), "is no label selector"),
         (("delete", "cluster", "--all"), "of a cluster"),
         (("delete", "cluster"), "give one cluster"),
-        (("wait", "cluster", "c1"), "'cluster' is no kind that this command knows; it knows machine"),
+        (("wait", "cluster", "c1"), "'cluster' is not a kind for this command; it takes machine"),
         (("get", "mashines"), "did you mean machines"),
         (("renew", "machine"), "say which"),
     ):
@@ -224,7 +224,7 @@ async def test_nodes_by_label(place: Place) -> None:
         other = {**NODE, "metadata": {"name": "n2", "labels": {"zone": "b"}}, "spec": {}}
         await kubectl(place, "create", "-f", "-", stdin=text(NODE, other))
         nowhere = await place.run("get", "nodes", "-A")
-        assert (nowhere.code, "the settings have no clusters" in nowhere.err) == (1, True)
+        assert (nowhere.code, "the settings name no clusters" in nowhere.err) == (1, True)
         place.write_settings(clusters={"east": {"kubeconfig": "kubeconfig"}, "west": {"kubeconfig": "kubeconfig"}})
         found = await place.run("get", "nodes", "--cluster", "east", "-l", "zone in (b, c)", "-o", "name")
         assert found.ok() == "node/n2\n"

@@ -88,7 +88,7 @@ async def test_a_terminated_machine_is_found_and_adopted(stack: Stack) -> None:
     assert told.splitlines() == [
         f"machine/m-1 adopted: {provider_id(lost)} (running), uid {lost.uid}",
         "machine/m-1: spec and class are those that its former workflow had",
-        "machine/m-1: it looks at its VM and Node now; wait for it: hostler wait machine m-1",
+        "machine/m-1: it checks its VM and Node now; to wait for it: hostler wait machine m-1",
     ]
     await hostler(stack, "wait", "machine", "m-1", "--timeout", "60s")
     adopted = await stack.phase(Phase.RUNNING)
@@ -140,7 +140,7 @@ async def test_name_applied_again_while_its_vm_lives(stack: Stack) -> None:
     taken = await stack.phase(Phase.RUNNING)
     assert (taken.uid, provider_id(taken), len(stack.launched())) == (second.uid, provider_id(second), 2)
     assert [h.message for h in taken.journal if h.reason == "VMTakenOver"] == [
-        f"{provider_id(second)} is this machine's, with its uid {second.uid} instead of {third.uid}"
+        f"{provider_id(second)} belongs to this machine, which takes its uid {second.uid} instead of {third.uid}"
     ]
     refused = await hostler(stack, "adopt", "machine", "m-1", expect=1)
     assert "error: machine m-1 has a workflow that runs, there is nothing to adopt" in refused
@@ -317,7 +317,7 @@ async def test_an_account_that_cannot_be_read_is_said(stack: Stack, tmp_path: Pa
     assert lost.uid in said  # what could be read is shown
     assert (
         "error: account AWS/eu-west-1/default/nowhere could not be listed, so its VMs are not known: "
-        "Secret default/nowhere does not exist in cluster demo; look again when this is mended" in said
+        "Secret default/nowhere does not exist in cluster demo; try again when this is fixed" in said
     )
 
     machine = examples("m-1").machines[0].model_dump(mode="json", by_alias=True, exclude_none=True)

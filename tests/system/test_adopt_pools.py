@@ -142,7 +142,7 @@ async def test_one_that_the_server_has_forgotten_comes_back(pool: Pool) -> None:
     assert said == [
         f"machine/{name} adopted: {before.status.provider_id} (running), uid {before.uid}",
         f"machine/{name}: spec and class are those that pool p1 has in revision 1",
-        f"machine/{name}: it looks at its VM and Node now; wait for it: hostler wait machine {name}",
+        f"machine/{name}: it checks its VM and Node now; to wait for it: hostler wait machine {name}",
     ]
     await eventually(pool.state, well(1, name, kept=True), "the pool is whole again")
     after = (await pool.machines())[name]

@@ -122,7 +122,7 @@ async def test_a_machine_is_given_another_class(stack: Stack) -> None:
     assert f"machineclass {CLASS} is gone" in await hostler(stack, "delete", "class", CLASS)
 
     said = await hostler(stack, "update-class", "m-2", "larger")
-    assert "the VM was made with other values of providerSpec.machineType" in said
+    assert "the VM was created with other values of providerSpec.machineType" in said
     known = await users(larger, "m-2")
     assert known.users["m-2"].state is UpdateState.OUTDATED
     assert "Outdated" in await hostler(stack, "describe", "machine", "m-2")

@@ -95,5 +95,5 @@ async def test_a_pool_as_an_operator_runs_it(temporal: WorkflowEnvironment, tidy
     await hostler(stack, *waits)
     deleted = await hostler(stack, "delete", "pool", NAME, "--wait", "--timeout", "120s")
     assert f"machinedeployment/{NAME} deleted" in deleted
-    assert "Nothing is left of it." in await said("describe", "pool", NAME)
+    assert "Nothing is left." in await said("describe", "pool", NAME)
     assert Pool(stack, NAME).vms() == {}

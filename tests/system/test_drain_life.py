@@ -97,7 +97,7 @@ async def test_a_whole_delete_by_force(stack: Stack) -> None:
     assert kill.operation == "delete pods"
     assert evictions[-1].operation == "create pods/eviction"
     (forced,) = [h for h in result.journal if h.reason == "DrainForced"]
-    assert forced.message == "force was asked for"
+    assert forced.message == "force was requested"
     assert stack.leftovers(uid) == {}
 
 

@@ -201,7 +201,7 @@ async def test_a_node_that_joins_after_its_machine_has_failed(stack: Stack) -> N
     stack.simulator.call(stack.simulator.simulator.frame.clear_faults)
     late = await eventually(stack.state, lambda s: "JoinedLate" in reasons(s), "a node that joined late")
     assert late.status.phase == Phase.FAILED
-    assert "joined after the machine had Failed; it gets no work" in await described(stack)
+    assert "joined after the machine had Failed; it gets no pods" in await described(stack)
     assert late.node is not None
     taints = [t["key"] for t in node(stack, late.node.name)["spec"]["taints"]]
     assert INSTANCE_NOT_READY_TAINT in taints
@@ -270,7 +270,7 @@ async def test_an_empty_twin_takes_nothing_over(stack: Stack) -> None:
     for _ in range(2):
         stack.kubectl("create", "-f", str(file))
         doubled = await eventually(stack.state, _duplicate, "DuplicateNode at the machine")
-        assert _duplicate(doubled) == f"nodes {name} and twin have the providerID of its VM; {name} counts"
+        assert _duplicate(doubled) == f"nodes {name} and twin have the providerID of this machine's VM; {name} counts"
         assert "DuplicateNode" in await described(stack)
         await eventually(lambda: _events(stack, name), lambda text: "DuplicateNode" in text, "its Event")
         if len([h for h in doubled.journal if h.reason == "DuplicateNode"]) == 1:

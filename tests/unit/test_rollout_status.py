@@ -150,7 +150,7 @@ def test_the_page_of_one_look_says_everything() -> None:
     )
     for words in (
         "Pool:      p1 of cluster prod",
-        "Rollout:   goes on by itself",
+        "Rollout:   continues on its own",
         "Machines:  revision 3: 12 of 20 updated, 18 available, 9 old ones left",
         f"Progress:  [{'#' * 15}{'-' * 15}] 52 %",
         "Began:     2026-03-01 02:00:00 UTC (60m ago)",

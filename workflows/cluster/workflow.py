@@ -101,7 +101,7 @@ class ClusterWorkflow(Watches):
             start_to_close_timeout=timedelta(minutes=5),
             heartbeat_timeout=self.s.heartbeat,
             retry_policy=SHORT,
-            summary=f"tell machines that wait: the API server {self.s.api.words}",
+            summary=f"tell waiting machines: the API server {self.s.api.words}",
         )
         unheard(handle)
 
@@ -118,7 +118,7 @@ class ClusterWorkflow(Watches):
             start_to_close_timeout=timedelta(minutes=1),
             heartbeat_timeout=self.s.heartbeat,
             retry_policy=WATCH_RETRY,
-            summary=f"pools of {self.s.name} that were there before",
+            summary=f"find the pools of {self.s.name} that already exist",
             priority=Urgency.POLL,
         )
 
@@ -142,10 +142,10 @@ class ClusterWorkflow(Watches):
             if self.by_class and FULL in str(e):
                 self._deaf.add(name)
                 self.deadlines["tell"] = workflow.now() + TELL_AGAIN
-                self.note_news("PoolDeaf", f"pool {name} takes no signals any more: {e}; told again in a minute")
+                self.note_news("PoolDeaf", f"pool {name} accepts no more signals: {e}; they are sent again in a minute")
                 return
             del s.pools[name]
-            self.note("PoolMissing", f"pool {name} has no workflow that runs, and has not said that it ends")
+            self.note("PoolMissing", f"pool {name} has no running workflow, although it was not deleted")
         finally:
             self._telling.discard(name)
 
@@ -213,7 +213,7 @@ class ClusterWorkflow(Watches):
         """Keeps the cluster if something comes just as it is removed: whoever announced that was told that there is a
         cluster."""
         if self.s.removed or self.s.removal is not None:
-            self._refusal = f"cluster {self.s.name} is not removed: {needed_by} came at the same time"
+            self._refusal = f"cluster {self.s.name} is not removed: {needed_by} was added at the same time"
             self.s.removed, self.s.removal = False, None
             self.note("Refused", self._refusal)
 
@@ -285,7 +285,7 @@ class ClusterWorkflow(Watches):
         lasted = format_duration(whole_seconds(workflow.now() - s.pause.time))
         self.note("Resumed", f"after {lasted}{by}{why}")
         s.pause = None
-        return f"cluster {s.name} goes on"
+        return f"cluster {s.name} is resumed"
 
     async def _not_heard(self) -> str:
         """Which pools have not heard after a few seconds; "" if all have. An answer is true when it is given: once
@@ -372,7 +372,7 @@ class ClusterWorkflow(Watches):
     def want_renewal(self) -> str:
         self.s.parked = None
         self.renewal_wanted = True
-        return "a new run begins when the watch has returned"
+        return "a new run begins once the watch has returned"
 
     # -- Entity -------------------------------------------------------------------------------------------------------
 

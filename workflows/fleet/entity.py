@@ -222,9 +222,9 @@ class FleetEntity(Entity):
         self.news = True
         if self.s.parked:
             self.s.parked = None
-            return "what failed is tried again"
+            return "failed calls are tried again"
         self.renewal_wanted = True
-        return "a new run begins when nothing is under way"
+        return "a new run begins once no calls are in progress"
 
     @property
     def winding_up(self) -> bool:

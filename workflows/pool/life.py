@@ -74,7 +74,7 @@ def decide(p: PoolEntity) -> None:
     if s.expected:
         return  # which machines are there is not known yet
     if s.news is None and "news" in p.deadlines:
-        words = f"the workflow of cluster {s.cluster} was asked whether the cluster is paused and can be seen"
+        words = f"waiting for cluster {s.cluster} to say whether it is paused and reachable"
         p.waits_for("ClusterSilent", words)
         return
     steps: list[Step] = []
@@ -89,7 +89,7 @@ def decide(p: PoolEntity) -> None:
             break
         p.plans += 1
         if p.plans > MOST_PLANS:
-            raise RuntimeError(f"{MOST_PLANS} plans, and still something to do: {made.steps[0].message}")
+            raise RuntimeError(f"{MOST_PLANS} plans in a row, and still something to do: {made.steps[0].message}")
         for step in made.steps:
             carry_out.carry_out(p, step)
         s.rollout = progress.lose(s.rollout, made.steps, s.members, p.braked)
@@ -111,17 +111,17 @@ def _wait(p: PoolEntity, made: Plan, now: datetime) -> None:
     s.waits = [FleetWait(reason=w.reason, message=w.message, since=since.get(w.reason, now)) for w in made.waits]
     unsaid = s.unseen and all(w.reason != "Unreachable" for w in s.waits)
     if unsaid and workflow.patched("pool-says-unseen"):
-        words = f"{s.unseen}; nothing is replaced on old news"
+        words = f"{s.unseen}; nothing is replaced on stale information"
         s.waits.append(FleetWait(reason="Unreachable", message=words, since=since.get("Unreachable", now)))
     if s.lost:
         who = named([f"{name} ({status})" for name, status in sorted(s.lost.items())])
         words = (
-            f"ended from outside, and their VMs count: the workflows of {some(len(s.lost))}: {who}; "
+            f"somebody ended the workflows of {some(len(s.lost))}, whose VMs count: {who}; to take them over: "
             f"hostler adopt machine {min(s.lost)} --cluster {s.cluster}"
         )
         s.waits.append(FleetWait(reason="MemberLost", message=words, since=since.get("MemberLost", now)))
     if not s.waits and (leaving := sorted(n for n, m in s.members.items() if m.leaving)):
-        words = f"{some(len(leaving))} on the way out, until nothing is left of them: {named(leaving)}"
+        words = f"{some(len(leaving))} being deleted, until nothing is left of them: {named(leaving)}"
         s.waits.append(FleetWait(reason="MachinesLeaving", message=words, since=since.get("MachinesLeaving", now)))
     if p.failure and "check" in p.deadlines:
         s.waits.append(p.trouble_of(since.get("PoolCallFailed", now)))
@@ -184,7 +184,7 @@ async def _leave(p: PoolEntity) -> None:
             PoolActivities.forget_pool,
             ForgetPoolInput(cluster=s.cluster, name=s.name, classes=s.classes),
             queue=workflow_queue(s.queue_prefix),
-            summary="class and cluster forget the pool",
+            summary="sign the pool off from its class and cluster",
             done=forgotten.append,
         )
         await _settle(p)

@@ -53,7 +53,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         """Refuses impossible input: before anything is owned, that is the honest end of a workflow started by hand."""
         s = self.s
         wrong = [
-            f"{field}: {value!r} is no Kubernetes name: use lower-case letters, digits, '-' and '.'"
+            f"{field}: {value!r} is not a Kubernetes name: use lower-case letters, digits, '-' and '.'"
             for field, value in (("name", s.name), ("cluster", s.cluster))
             if not is_name(value)
         ]
@@ -115,7 +115,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         s.members[report.machine] = heard
         if member.repair and not heard.deleting:
             preserved = heard.keep is Keep.ASKED or heard.preserved_until is not None
-            words = "to be preserved by now" if preserved else f"{heard.phase} again"
+            words = "to be preserved" if preserved else f"{heard.phase} again"
             self.note("RepairRefused", f"machine {report.machine} is {words}, and is not deleted")
         if s.lost.pop(report.machine, None) is not None:
             # What it was told meanwhile did not reach it: template, delete, permit.
@@ -129,7 +129,7 @@ class MachineDeploymentWorkflow(PoolEntity):
         s.expected = [n for n in s.expected if n != report.machine]
         if report.template >= s.template:
             self._outbid(report.template)
-        self.note("MemberFound", f"machine {report.machine} was there before this workflow, and is the pool's")
+        self.note("MemberFound", f"machine {report.machine} existed before this workflow, and belongs to the pool")
 
     def _outbid(self, generation: int) -> None:
         """Raises the template's generation: a machine has one from a former workflow, or from nobody, and ours must be

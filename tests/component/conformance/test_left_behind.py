@@ -253,7 +253,7 @@ async def test_p80_a_vm_that_a_run_knew_before_its_reset_and_that_is_gone(machin
     machines.stubs.then("create_machine", CreateOutput(provider_id=VM, node_name=NODE, account_id="1", gone=True))
     handle = await machines.start(machines.new_state("m-1"))
     failed = await phase(handle, Phase.FAILED)
-    words = f"{VM}, which it had before its workflow was reset, is gone; it is not created again"
+    words = f"{VM}, which this machine had before its workflow was reset, is gone; it is not created again"
     assert [(h.reason, h.message) for h in failed.journal[1:]] == [("VMGone", words)]
     assert (failed.status.provider_id, failed.vm is not None and failed.vm.state) == (VM, "gone")
     await delete(handle)
