@@ -61,12 +61,12 @@ COMMANDS = {
     "wait": Lazy("wait", "wait", "Wait until machines are in a phase or gone, or pools are rolled out."),
     "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
     "delete": Lazy(
-        "delete", "delete", ("Delete machines (drain, VM, disks, Node), pools, classes or a cluster's watch.")
+        "delete", "delete", "Delete machines (drain, VM, disks, Node), pools, classes or a cluster's watch."
     ),
     "recreate": Lazy(
         "recreate",
         "recreate",
-        ("Replace machines: delete them completely, then create them again under the same name."),
+        "Replace machines: delete them completely, then create them again under the same name.",
     ),
     "preserve": Lazy("preserve", "preserve", "Keep machines for inspection, now or when they fail."),
     "release": Lazy("preserve", "release", "End the preservation of machines early."),

@@ -72,7 +72,7 @@ def page(found: Description, now: datetime) -> list[str]:
     if found.life.running and found.life.task_attempt > 1:
         lines += [
             "",
-            (f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows the failure."),
+            f"The workflow's own code fails (attempt {found.life.task_attempt}); the web UI shows the failure.",
         ]
     if found.result is not None or found.failure:
         lines += _left(found)

@@ -307,7 +307,7 @@ async def _clusters(client: HostlerClient, names: list[str], form: Form, watch: 
 
     columns = CLUSTER_WIDE if form is Form.WIDE else CLUSTER_COLUMNS
     await print_rows(
-        columns, "PHASE", rows, form, watch, ("No clusters found: the settings name none, and none is watched.")
+        columns, "PHASE", rows, form, watch, "No clusters found: the settings name none, and none is watched."
     )
 
 

@@ -159,7 +159,7 @@ def _ended(found: PoolDescription) -> list[str]:
     taken = (
         f"it takes over the {n} machine{'s' if n != 1 else ''} that still exist"
         if n
-        else ("none of its machines is left")
+        else "none of its machines is left"
     )
     todo = f"apply its manifest again, which creates a new pool (hostler apply -f FILE): {taken}"
     return ["", f"{found.failure[:1].upper()}{found.failure[1:]}.", f"What can be done: {todo}"]

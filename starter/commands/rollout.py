@@ -175,10 +175,8 @@ def _asks(intent: str, help: str) -> None:
 
 _asks(
     "pause",
-    (
-        "Pause rollouts, also new ones, until `resume`. The number of replicas is kept up, and failed machines are "
-        "replaced."
-    ),
+    "Pause rollouts, also new ones, until `resume`. The number of replicas is kept up, and failed machines are "
+    "replaced.",
 )
 _asks("resume", "Resume rollouts: after a pause, a canary (pauseAfter), an abort, the deadline, or lost machines.")
 _asks("abort", "Stop rollouts where they are: the remaining old machines stay, and lose the rollout's marks.")

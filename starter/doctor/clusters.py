@@ -95,7 +95,7 @@ async def _watch(client: HostlerClient, name: str, subject: str) -> list[Finding
     since = (
         f"; the API has answered it since {moment(state.api.time, now)}"
         if state.api
-        else ("; its watch has not reported yet")
+        else "; its watch has not reported yet"
     )
     return [
         ok(subject, words + since),
@@ -133,7 +133,7 @@ async def _installations(client: HostlerClient, name: str, accounts: Sequence[Ac
     if report.untagged:
         words = f"{vms(report.untagged)} without the tag {TAG_INSTALLATION}, created before there was this tag"
         found.append(
-            warning(subject, words, ("nothing: it is added when a tag of their class changes, or with an adoption"))
+            warning(subject, words, "nothing: it is added when a tag of their class changes, or with an adoption")
         )
     return found
 
@@ -173,7 +173,7 @@ def _directory(settings: Settings) -> Finding:
         return problem(
             "secrets",
             f"{folder}: there is no such directory on this machine",
-            ("create it, or correct secrets.directory"),
+            "create it, or correct secrets.directory",
         )
     if not os.access(folder, os.R_OK | os.X_OK):
         return problem("secrets", f"{folder} cannot be read", "let the account that runs the worker read its files")

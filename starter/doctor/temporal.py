@@ -99,10 +99,10 @@ async def _queue(client: HostlerClient, queue: Queue) -> list[Finding]:
     waiting = f"{backlog} task{'s' if backlog != 1 else ''} waiting" if backlog else "nothing waiting"
     start = f"run a worker: hostler worker --role {queue.role}"
     if not answer.pollers:
-        return [problem(subject, f"no worker polls it, {waiting} (none was seen in the last 5 minutes)", start)]
+        return [problem(subject, f"nobody polls it, {waiting} (no worker was seen in the last 5 minutes)", start)]
     seen, who = max((p.last_access_time.ToDatetime(UTC), p.identity) for p in answer.pollers)
     if now - seen > RECENTLY:
-        return [problem(subject, f"no worker polls it, {waiting}; last seen: {who}, {age(now - seen)} ago", start)]
+        return [problem(subject, f"nobody polls it, {waiting}; last seen: {who}, {age(now - seen)} ago", start)]
     recent = [p for p in answer.pollers if now - p.last_access_time.ToDatetime(UTC) <= RECENTLY]
     workers = len({p.identity for p in recent})
     builds = sorted({p.deployment_options.build_id for p in recent if p.deployment_options.build_id})

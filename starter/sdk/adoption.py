@@ -95,7 +95,7 @@ async def _start(connection: Connection, state: MachineState, life: Life | None,
             )
         except WorkflowAlreadyStartedError:
             raise Refused(
-                f"machine {state.name} has a workflow since a moment ago: hostler describe machine {state.name}"
+                f"machine {state.name} has just got a workflow: hostler describe machine {state.name}"
             ) from None
 
 
@@ -112,21 +112,21 @@ async def _tell(machines: Machines, life: Life, name: str, uid: str | None, clus
 def _refuse_what_may_be_anothers(name: str, vm: OwnedVm, there: Look) -> None:
     if vm.provider_id in there.doubtful:
         raise Refused(
-            f"{vm.provider_id} carries the name {name} and no tag of an installation, and this server knows no "
-            f"workflow of it: it may be another Hostler's, which looks after it. If it is yours: --uid {vm.uid}"
+            f"{vm.provider_id} has the name {name} but no installation tag, and this server knows no workflow for "
+            f"it: another Hostler may manage it. If it is yours: --uid {vm.uid}"
         )
 
 
 def _refuse_what_has_an_owner(name: str, life: Life | None) -> None:
     if life is not None and life.running:
         raise Refused(
-            f"machine {name} has a workflow that runs, there is nothing to adopt: hostler describe machine {name}"
+            f"machine {name} has a running workflow, so there is nothing to adopt: hostler describe machine {name}"
         )
     if life is not None and life.status == "COMPLETED":
         raise Refused(
-            f"machine {name} came to its end by itself{since(life.closed)}, and all it had is gone: there is nothing "
-            "to adopt. A VM that still carries its name was left by a life before that one, or made by a call that was "
-            "answered after its end: delete it at the cloud"
+            f"machine {name} was deleted completely{since(life.closed)}: there is nothing to adopt. A VM that still "
+            "has its name is left from an even earlier machine, or was created by a call that was answered too "
+            "late: delete it in the cloud"
         )
 
 
@@ -157,8 +157,8 @@ async def _look(connection: Connection, wanted: MachineState, known: MachineStat
     report = await orphans.sweep(connection, wanted.cluster, accounts.values())
     for key, why in report.unread.items():
         raise Refused(
-            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted: which VM is "
-            f"machine {wanted.name}'s is not known"
+            f"account {key} of class {machine_class.name} cannot be listed: {why}. Nothing is adopted, because the "
+            f"VM of machine {wanted.name} is not known"
         )
     return Look(
         accounts=accounts,
@@ -194,10 +194,12 @@ def _wanted(
     machines = [m for m in manifests if isinstance(m, Machine)]
     manifest = next((m for m in machines if m.metadata.name == name), None)
     if machines and manifest is None:
-        raise Refused(f"machine {name} is not in the files; in them: {', '.join(m.metadata.name for m in machines)}")
+        raise Refused(
+            f"machine {name} is not in the files; they contain: {', '.join(m.metadata.name for m in machines)}"
+        )
     if manifest is None and former is None:
         raise Refused(
-            f"nothing is recorded of machine {name} of cluster {cluster}: give its manifests, a Machine and its "
+            f"nothing is recorded about machine {name} of cluster {cluster}: give its manifests, a Machine and its "
             "MachineClass (-f FILE)"
         )
     spec = manifest.spec if manifest else former.spec if former else None
@@ -226,28 +228,32 @@ def choose(name: str, account: str, found: Sequence[OwnedVm], uid: str | None) -
     """The one VM to adopt. Raises Refused, with what there is, when there is none or it is not clear which."""
     if not found:
         raise Refused(
-            f"account {account} has no VM with the tag hostler.io/machine={name} that nobody owns, and an adoption "
-            "needs a VM: volumes and NICs that are left carry the same tag, delete them at the cloud; a new machine "
-            "is made by `hostler apply`"
+            f"account {account} has no VM with the tag hostler.io/machine={name} and without an owner, and an "
+            "adoption needs a VM. Remaining volumes and NICs have the same tag: delete them in the cloud; `hostler "
+            "apply` creates a new machine"
         )
     lives = sorted({vm.uid for vm in found})
     if uid is None and len(lives) > 1:
-        raise Refused(f"machine {name} has VMs of {len(lives)} lives: say which one (--uid UID)\n{_listed(found)}")
+        raise Refused(
+            f"machine {name} has VMs with {len(lives)} different uids: choose one (--uid UID)\n{_listed(found)}"
+        )
     chosen = [vm for vm in found if uid is None or vm.uid == uid]
     if not chosen:
-        raise Refused(f"machine {name} has no VM with uid {uid}, and an adoption needs one; there is\n{_listed(found)}")
+        raise Refused(
+            f"machine {name} has no VM with uid {uid}, and an adoption needs one; the VMs are\n{_listed(found)}"
+        )
     # A VM that is going already counts only where there is no other.
     chosen = [vm for vm in chosen if vm.state != GOING] or chosen
     if len(chosen) > 1:
         raise Refused(
-            f"machine {name} has {len(chosen)} VMs of one life, and a machine has one: delete all but one at the "
-            f"cloud, then adopt\n{_listed(chosen)}"
+            f"machine {name} has {len(chosen)} VMs with one uid, but a machine has only one VM: delete all but one "
+            f"in the cloud, then adopt\n{_listed(chosen)}"
         )
     (vm,) = chosen
     if not vm.uid:
         raise Refused(
-            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: put it back "
-            "with the value that they carry, then adopt"
+            f"{vm.provider_id} has lost its tag hostler.io/uid, by which its disks and NICs are found too: set it "
+            "again to the value that they have, then adopt"
         )
     return vm
 
@@ -262,7 +268,7 @@ def _state(
     """What the new workflow begins with."""
     now = datetime.now(UTC)
     attempt = _attempt(wanted.machine_class, vm, former, now)
-    end = f"; its former workflow ended as {life.status}{since(life.closed)}" if life else ""
+    end = f"; its earlier workflow ended as {life.status}{since(life.closed)}" if life else ""
     asked = Happening(time=now, reason="Adopted", message=f"asked by {connection.requested_by}{end}")
     begun = {"uid": vm.uid, "attempt": attempt, "status": Status(provider_id=vm.provider_id), "journal": [asked]}
     if former is not None:
@@ -295,16 +301,16 @@ def _notes(
 ) -> tuple[str, ...]:
     notes = []
     if not any(isinstance(m, Machine) for m in manifests):
-        whose = "its former workflow had" if former else f"pool {state.pool} has in revision {state.revision}"
-        notes.append(f"spec and class are those that {whose}")
+        whose = "of its earlier workflow" if former else f"of pool {state.pool} in revision {state.revision}"
+        notes.append(f"spec and class are those {whose}")
     if former is not None and former.deletion is not None and former.uid == vm.uid:
         again = "hostler recreate" if former.deletion.recreate else "hostler delete"
-        notes.append(f"it was being deleted, which is not taken over: ask again with `{again} machine {state.name}`")
+        notes.append(f"it was being deleted, which is not continued: repeat it with `{again} machine {state.name}`")
     if (until := state.status.preserve.expiry_time) is not None:
         notes.append(f"it is preserved, as before, until {until:%Y-%m-%d %H:%M:%S} UTC")
     if vm.state == pool_members.UNLISTED:
         notes.append(
-            f"its account has no VM of it: it looks by id now, and when the VM is gone, pool {state.pool} replaces it, "
-            "and what is left of disks and NICs is deleted"
+            f"its account lists no VM for it: it checks by id now; if the VM is gone, pool {state.pool} replaces it, "
+            "and remaining disks and NICs are deleted"
         )
     return tuple(notes)

@@ -161,7 +161,7 @@ class KubeClient:
 def _segment(name: str) -> str:
     """Raises HostlerError for a name that no object can have."""
     if not is_segment(name):
-        raise HostlerError(f"no object can be called {name!r}")
+        raise HostlerError(f"not a valid name for an object: {name!r}")
     return quote(name, safe="")
 
 
@@ -194,7 +194,7 @@ async def connect_cluster(settings: Settings, name: str) -> AsyncIterator[KubeCl
     try:
         api = await access.client()
     except (SettingsError, CredentialsError) as e:
-        raise HostlerError(f"{e}: look at clusters.{name}.kubeconfig in the settings") from None
+        raise HostlerError(f"{e}: check clusters.{name}.kubeconfig in the settings") from None
     try:
         yield KubeClient(access, api.configuration.host, name)
     finally:

@@ -200,7 +200,7 @@ async def test_what_is_wrong_is_said_before_anything_is_sent(working: Place) -> 
     (files / "notes.txt").write_text("not a manifest")
     refused = await working.run("apply", "-f", str(files))
     assert (refused.code, refused.out) == (1, "")
-    assert "machine orphan: class 'nowhere' is in none of the files, and not applied before" in refused.err
+    assert "machine orphan: class 'nowhere' is in none of the files and was not applied before" in refused.err
     assert not (working.folder / "secrets").exists()
     assert (await working.run("describe", "machine", "good")).code == 1
 
@@ -303,7 +303,7 @@ async def test_wait_tells_what_happens(working: Place) -> None:
     ended = await working.run("wait", "machine", "slow", "--for", "deleted")
     assert ended.code == 1
     described = (await working.run("describe", "machine", "slow")).ok()
-    for words in ("what it owned may still exist", "Pending, when its workflow ended", "UID: ", "machine slow begins"):
+    for words in ("its resources may still exist", "Pending, when its workflow ended", "UID: ", "machine slow begins"):
         assert words in described
     assert described.count("hostler adopt machine slow --cluster") == 1
     assert "Waiting for" not in described

@@ -174,7 +174,7 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
         "secret/s1 configured: its values, which are not shown",
         "machineclass/c1 configured: generation 1 -> 2",
         "  providerSpec.ami: ami-1 -> ami-2: needs replacement (Outdated)",
-        "  providerSpec.monitoring: (none) -> true: touches no VM that runs",
+        "  providerSpec.monitoring: (none) -> true: affects no running VM",
         "  providerSpec.vmTags.team: a -> b: hot update",
         "  touches 2 machines (m1, m2)",
         "machine/m1 configured",

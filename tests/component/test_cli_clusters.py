@@ -127,7 +127,7 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
             f"renew cluster {name}"
         )
         again = (await place.run("renew", "cluster", name)).ok()
-        assert again == f"cluster/{name} renewal: its workflow, which was ended from outside, is begun again\n"
+        assert again == f"cluster/{name} renewal: its workflow, which somebody had ended, is started again\n"
         described = await eventually(lambda: _lines(place, name, "Phase:        Paused"), "its pause")
         assert any("BackAgain" in line for line in described)
 

@@ -138,7 +138,7 @@ async def test_a_paused_rollout_stands_until_somebody_resumes_it(place: Place, m
     (await place.run("rollout", "restart", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
     assert stands.code == 1
-    assert "error: the rollout of pool p1 stands: RolloutPaused: " in stands.err
+    assert "error: the rollout of pool p1 is blocked: RolloutPaused: " in stands.err
     assert f"error: what can be done: {next_step('RolloutPaused', place.cluster, 'p1', 'pool')}" in stands.err
     once = await status(place)
     assert (once.code, "Rollout:   stands" in once.out) == (1, True)
@@ -176,7 +176,7 @@ async def test_a_rollout_whose_machines_never_join_stands(place: Place, machines
     machines.lost.add(2)
     (await place.run("rollout", "restart", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
-    assert (stands.code, "stands: NewMachinesNeverJoin: " in stands.err) == (1, True)
+    assert (stands.code, "is blocked: NewMachinesNeverJoin: " in stands.err) == (1, True)
     assert sorted(m.revision for m in machines.there.values()) == [1, 1, 1, 2], "it cost the surge"
     (await place.run("rollout", "undo", "p1", "--reason", "bad image")).ok()
     shown = (await place.run("rollout", "status", "p1")).ok()
@@ -225,7 +225,7 @@ async def test_an_aborted_rollout_keeps_the_old_machines(place: Place, machines:
     await waits_by(place, "NewMachinesNotReady")
     assert "aborted" in (await place.run("rollout", "abort", "p1")).ok()
     stands = await place.run("rollout", "status", "p1")
-    assert (stands.code, "stands: RolloutAborted: " in stands.err) == (1, True)
+    assert (stands.code, "is blocked: RolloutAborted: " in stands.err) == (1, True)
     assert [m.revision for m in machines.there.values()].count(1) == 3
 
     async def unmarked() -> bool:
@@ -250,7 +250,7 @@ async def test_all_pools_of_a_cluster_are_followed(place: Place, machines: Machi
     both = await place.run("rollout", "status", "p1", "p2")
     assert both.code == 1
     assert "pool p1 is rolled out: revision 2" in both.out
-    assert "the rollout of pool p2 stands: RolloutPaused" in both.err
+    assert "the rollout of pool p2 is blocked: RolloutPaused" in both.err
 
 
 async def test_a_terminal_shows_a_bar(place: Place, machines: Machines) -> None:
@@ -460,7 +460,7 @@ async def test_who_looks_right_after_apply_waits_for_the_rollout_to_come(place: 
     await apply(place, ami="ami-2")
     early = await status(place)
     assert early.code == 0
-    assert "continues on its own: pool p1 has not heard yet of generation 2 of class c1" in early.out
+    assert "continues on its own: pool p1 does not know yet of generation 2 of class c1" in early.out
     machines.heard.set()
     shown = (await place.run("rollout", "status", "p1")).ok()
     assert shown.splitlines()[-1] == "pool p1 is rolled out: revision 2, 3 of 3 machines available"

@@ -44,7 +44,7 @@ async def test_what_is_said_beforehand_is_what_is_done(stack: Stack) -> None:
     said = [
         f"machineclass/{CLASS} configured: generation 1 -> 2",
         "  providerSpec.machineType: m5.large -> m5.xlarge: needs replacement (Outdated)",
-        "  providerSpec.monitoring: (none) -> true: touches no VM that runs",
+        "  providerSpec.monitoring: (none) -> true: affects no running VM",
         "  providerSpec.vmTags.team: platform -> web: hot update",
         "  touches 2 machines (m-1, m-2)",
     ]

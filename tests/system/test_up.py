@@ -194,7 +194,7 @@ async def test_setup_refuses_an_attribute_of_another_type(stack: Stack) -> None:
 
 async def test_setup_needs_the_namespace(stack: Stack) -> None:
     client = await Client.connect(stack.temporal, namespace="nowhere")
-    with pytest.raises(SetupError, match="'nowhere' does not exist; make it: temporal operator namespace create"):
+    with pytest.raises(SetupError, match="'nowhere' does not exist; create it: temporal operator namespace create"):
         await setup(client)
 
 

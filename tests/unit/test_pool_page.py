@@ -192,14 +192,14 @@ def test_a_pool_that_is_gone() -> None:
     assert "Nothing is left." in found
     assert "To go on" not in found
 
-    ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "its workflow was ended from outside"}
+    ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "somebody ended its workflow"}
     left = (machine("web-1", "Running", ""), machine("web-2", "Running", ""))
     found = shown(phase="Ready", machines=2, unwell=left, **ended)
     for words in (
         "Phase:     Ready, when its workflow ended\n",
         "Machines:  2, according to the list of workflows\n",
-        "Its workflow was ended from outside.\nWhat can be done: apply its manifest again, which creates a new pool "
-        "(hostler apply -f FILE): it takes over the 2 machines that still run\n",
+        "Somebody ended its workflow.\nWhat can be done: apply its manifest again, which creates a new pool "
+        "(hostler apply -f FILE): it takes over the 2 machines that still exist\n",
         "Remaining machines:\n",
         "  hostler get machines --pool web --cluster prod -o wide ",
     ):

@@ -78,7 +78,7 @@ JUDGED: dict[str, tuple[PoolDescription, Stand, str]] = {
     "nobody answers": (pool(None, no_answer="nobody polls q"), Stand.GOING, "cannot be asked: nobody polls q"),
     "done": (pool(summary(rolled_out=True, available=20)), Stand.DONE, "revision 3, 20 of 20 machines available"),
     "done while paused": (pool(summary(rolled_out=True, paused=True)), Stand.DONE, "rolled out"),
-    "asleep": (pool(summary(rolled_out=True, replicas=0, hibernated=True)), Stand.DONE, "no machine, for it is"),
+    "asleep": (pool(summary(rolled_out=True, replicas=0, hibernated=True)), Stand.DONE, "no machine, because it is"),
     "paused": (pool(summary("RolloutPaused")), Stand.STANDS, "RolloutPaused: words"),
     "a canary": (pool(summary("NewMachinesNotReady", "Canary")), Stand.STANDS, "Canary: words"),
     "aborted": (pool(summary("RolloutAborted")), Stand.STANDS, "RolloutAborted: words"),
