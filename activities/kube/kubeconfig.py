@@ -107,7 +107,7 @@ class Access:
                 try:
                     await self._look(refused=plugin)
                 except SettingsError as e:
-                    raise CredentialsError(f"{e} (what was read before is refused)") from None
+                    raise CredentialsError(f"{e} (the credentials read before are refused)") from None
             return self.version != version
 
     async def close(self) -> None:
@@ -209,7 +209,7 @@ class _Section:
             try:
                 return base64.b64decode(inline).decode()
             except ValueError:
-                raise ValueError(f"{key}-data is no PEM in base64") from None
+                raise ValueError(f"{key}-data is not PEM in base64") from None
         return self.file(key)
 
     def file(self, key: str) -> str | None:
@@ -220,7 +220,7 @@ def _text(path: Path, key: str) -> str:
     try:
         text = path.read_text()
     except UnicodeDecodeError:
-        raise ValueError(f"{key} {path}: no text") from None
+        raise ValueError(f"{key} {path}: not text") from None
     if not text.strip():
         raise ValueError(f"{key} {path}: empty")
     return text
@@ -230,7 +230,7 @@ def _pod() -> tuple[_Section, _Section]:
     """In-cluster access, as a kubeconfig would say it."""
     host, port = (os.environ.get(name) for name in (pod.SERVICE_HOST_ENV_NAME, pod.SERVICE_PORT_ENV_NAME))
     if not (host and port):
-        raise ValueError(f"this is no pod: {pod.SERVICE_HOST_ENV_NAME} and {pod.SERVICE_PORT_ENV_NAME} are not set")
+        raise ValueError(f"this is not a pod: {pod.SERVICE_HOST_ENV_NAME} and {pod.SERVICE_PORT_ENV_NAME} are not set")
     server = f"https://{f'[{host}]' if ':' in host else host}:{port}"
     cluster = {"server": server, "certificate-authority": pod.SERVICE_CERT_FILENAME}
     return _Section(value=cluster), _Section(value={"tokenFile": pod.SERVICE_TOKEN_FILENAME})

@@ -201,7 +201,7 @@ async def test_a_node_that_cannot_be_written_is_said_until_it_can(machines: Mach
 
     for words in ("failed calling webhook", "failed calling another webhook"):
         await handle.signal(MachineWorkflow.observe, machines.facts(unwritable=words))
-    first = ["node node-1 cannot be written, and is tried again: failed calling webhook"]
+    first = ["node node-1 cannot be written; it is tried again: failed calling webhook"]
     assert await eventually(said, first.__eq__, "the condition")
     await handle.signal(MachineWorkflow.observe, machines.facts())
     await eventually(said, lambda found: found == [], "no condition")

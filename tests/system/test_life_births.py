@@ -155,7 +155,7 @@ async def test_a_bootstrap_token_that_somebody_deletes(stack: Stack) -> None:
     assert waits.attempt is not None
     token = f"bootstrap-token-{token_id(waits.uid, waits.attempt.number)}"
     stack.kubectl("delete", "secret", "-n", "kube-system", token)
-    removed = "its bootstrap token was removed by somebody"
+    removed = "somebody removed its bootstrap token"
     await says(stack, removed)
     knobs(stack, join_delay=0)
     assert token not in stack.kubectl("get", "secrets", "-n", "kube-system")  # the VM has the old one: it is of no use
@@ -169,7 +169,7 @@ async def without_provider_id(stack: Stack, **spec: Any) -> MachineState:
     knobs(stack, no_provider_id=True)
     await stack.create(**spec)
     waits = await stack.reason("NodeNotSeen")
-    words = f"node {waits.status.node_name} is there but has no providerID: waiting for the cloud-controller-manager"
+    words = f"node {waits.status.node_name} exists but has no providerID: waiting for the cloud-controller-manager"
     await says(stack, words)
     return waits
 
@@ -187,7 +187,7 @@ async def test_a_node_that_never_gets_its_provider_id(stack: Stack) -> None:
     waits = await without_provider_id(stack, creation_timeout=timedelta(seconds=6))
     name = str(waits.status.node_name)
     failed = await stack.phase(Phase.FAILED)
-    assert f"node {name} is there but has no providerID" in failed.journal[-1].message
+    assert f"node {name} exists but has no providerID" in failed.journal[-1].message
     await stack.delete()
     assert stack.leftovers(waits.uid) == {}
     assert stack.kubectl("get", "nodes", "-o", "name") == f"node/{name}\n"

@@ -201,7 +201,7 @@ async def test_roles_that_leave_nothing_are_refused(bare: Stack) -> None:
     content = yaml.safe_load(bare.settings_file.read_text())
     content["clouds"], content["worker"]["roles"] = {}, ["cloud"]
     bare.settings_file.write_text(yaml.safe_dump(content))
-    with pytest.raises(SettingsError, match="leave no task queue to serve"):
+    with pytest.raises(SettingsError, match="there is no task queue to serve"):
         async with worker.running(bare.client, load_settings(bare.settings_file)):
             pass
 

@@ -99,7 +99,7 @@ async def test_d16_d17_d18_the_node_goes_after_the_vm_and_then_the_machine(machi
     assert [h.reason for h in result.journal][-4:] == ["Terminating", "Drained", "VMDeleted", "Gone"]
 
 
-NAMELESS = f"node {NODE}: it has no providerID, so nobody can say that it was this VM's"
+NAMELESS = f"node {NODE}: it has no providerID, so it is not known whether it belonged to this VM"
 
 
 @pytest.mark.parametrize(
