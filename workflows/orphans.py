@@ -73,7 +73,7 @@ class OrphanSweepWorkflow:
             )
         except ActivityError as e:
             if isinstance(e.cause, TimeoutError) and e.cause.type == TimeoutType.SCHEDULE_TO_START:
-                return f"no worker took the listing from task queue {queue} within {TAKEN.total_seconds():.0f} s"
+                return f"no worker took the task from task queue {queue} within {TAKEN.total_seconds():.0f} s"
             return failure_of(e).info.message
         return output
 

@@ -35,7 +35,8 @@ def run_instances(request: CreateMachineRequest, spec: AwsProviderSpec, root_dev
     size = len(user_data.encode())
     if size > MAX_USER_DATA:
         raise DriverError(
-            ErrorClass.INVALID, f"user data has {size} bytes, EC2 takes {MAX_USER_DATA}: fetch the rest at boot"
+            ErrorClass.INVALID,
+            (f"user data has {size} bytes, but EC2 accepts at most {MAX_USER_DATA}: fetch the rest at boot"),
         )
     parameters: Parameters = {
         "ImageId": spec.ami,

@@ -62,7 +62,7 @@ async def apply(client: Client, settings: Settings) -> None:
             if wanted is not None:
                 raise SettingsError(
                     f"clouds.{provider}.callsPerSecondPerAccount: this Temporal server keeps no limit per account "
-                    f"({e.message}): let this worker's user write the namespace, or take the setting away"
+                    f"({e.message}): let this worker's user update the namespace, or remove the setting"
                 ) from None
 
 

@@ -92,7 +92,7 @@ async def test_a_message_that_cannot_be_taken_is_refused_in_words(
             "signal 'renew' takes one argument, Intent as JSON"
         ] * 2
         assert "signal 'renew': Intent: Input should be an object" in lines[2]
-        assert lines[3].startswith("there is no signal 'nonsense'; there are ")
+        assert lines[3].startswith("unknown signal 'nonsense'; the signals are ")
         await handle.execute_update("renew", Intent(id="r"), id="r")  # and a proper message is accepted
         assert (await handle.query("describe"))["parked"] is None
         assert await failed_tasks(handle) == []

@@ -179,7 +179,7 @@ async def test_an_invalid_value_changes_nothing_and_is_said(kept: Kept) -> None:
     await kept.annotate("nwo")
     seen = await kept.noted("PreserveUnreadable")
     assert (
-        "preserve='nwo' of node node-1 says nothing; use now, when-failed, false"
+        "preserve='nwo' of node node-1 is not valid; use now, when-failed or false"
         in noted(seen, "PreserveUnreadable")[0]
     )
     assert seen.status.shown_phase == "Running"

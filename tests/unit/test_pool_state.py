@@ -283,9 +283,9 @@ def test_the_history_has_a_limit_but_never_forgets_what_has_machines() -> None:
 @pytest.mark.parametrize(
     ("images", "to", "words"),
     [
-        ((1,), None, "no former revision"),
-        ((1, 2), 2, "revision 2 is the newest already; there are also 1"),
-        ((1, 2, 3), 9, "no revision 9 any more; there are 1, 2"),
+        ((1,), None, "no earlier revision"),
+        ((1, 2), 2, "revision 2 is already the newest; the others are 1"),
+        ((1, 2, 3), 9, "revision 9 no longer exists; the revisions are 1, 2"),
     ],
 )
 def test_where_there_is_no_way_back(images: tuple[int, ...], to: int | None, words: str) -> None:

@@ -120,7 +120,7 @@ def test_what_is_kept_is_not_said_to_be_replaced() -> None:
     replaced = "Nothing: pool p replaces it"
     assert next_step("HealthTimeout", **of).startswith(replaced)
     assert next_step("HealthTimeout", **of, kept=True) == (
-        "Look at the VM, which is kept for it. When you are done: `hostler release machine m-1 --cluster prod`."
+        "Inspect the VM, which is kept for that. When you are done: `hostler release machine m-1 --cluster prod`."
     )
     assert next_step("VMGone", **of, kept=True).startswith(replaced)
 

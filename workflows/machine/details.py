@@ -95,4 +95,4 @@ def asked(p: Preservation) -> str | None:
     own = p.own
     by = f" by {own.requested_by}" if own and own.requested_by else ""
     why = f": {own.reason}" if own and own.reason else ""
-    return f"{value}, asked for{by}{why}"
+    return f"{value}, requested{by}{why}"
