@@ -32,7 +32,7 @@ async def meet(f: FleetEntity) -> None:
             PoolActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
-            summary="machines of this pool that are there already",
+            summary=f"machines of {f.owner} that are there already",
             done=found.append,
             failed=partial(failed.append, True),
         )
@@ -64,7 +64,8 @@ def expect(f: FleetEntity) -> None:
     if not s.expected:
         f.deadlines.pop("expected", None)
         return
-    words = f"{some(len(s.expected))} of a former workflow of this pool did not say yet how it is: {named(s.expected)}"
+    words = f"{some(len(s.expected))} of a former workflow of this {f.owner.word} did not say yet how it is"
+    words += f": {named(s.expected)}"
     f.waits_for("MembersSilent", words)
     if "expected" not in f.deadlines or f.due("expected"):
         f.deadlines["expected"] = now + PATIENCE
