@@ -32,7 +32,7 @@ async def meet(f: FleetEntity) -> None:
             PoolActivities.find_members,
             f.ref,
             queue=workflow_queue(s.queue_prefix),
-            summary="find the machines of this pool that already exist",
+            summary=f"find the machines of {f.owner} that already exist",
             done=found.append,
             failed=partial(failed.append, True),
         )
@@ -64,7 +64,7 @@ def expect(f: FleetEntity) -> None:
     if not s.expected:
         f.deadlines.pop("expected", None)
         return
-    words = f"{some(len(s.expected))} of an earlier workflow of this pool did not report yet: {named(s.expected)}"
+    words = f"{some(len(s.expected))} of an earlier workflow of {f.owner} did not report yet: {named(s.expected)}"
     f.waits_for("MembersSilent", words)
     if "expected" not in f.deadlines or f.due("expected"):
         f.deadlines["expected"] = now + PATIENCE

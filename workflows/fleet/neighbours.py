@@ -31,7 +31,7 @@ def register(f: FleetEntity) -> None:
         PoolActivities.register_pool,
         f.ref,
         queue=workflow_queue(s.queue_prefix),
-        summary=f"tell cluster {s.cluster} of the pool",
+        summary=f"tell cluster {s.cluster} of {f.owner}",
         failed=partial(_not_registered, f),
     )
 
