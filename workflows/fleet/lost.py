@@ -64,8 +64,8 @@ def expect(f: FleetEntity) -> None:
     if not s.expected:
         f.deadlines.pop("expected", None)
         return
-    words = f"{some(len(s.expected))} of an earlier workflow of {f.owner} did not report yet: {named(s.expected)}"
-    f.waits_for("MembersSilent", words)
+    words = f"{some(len(s.expected))} of an earlier workflow of this {f.owner.word} did not report yet"
+    f.waits_for("MembersSilent", f"{words}: {named(s.expected)}")
     if "expected" not in f.deadlines or f.due("expected"):
         f.deadlines["expected"] = now + PATIENCE
         members.ask(f, s.expected)
