@@ -194,7 +194,7 @@ async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
 
         assert (await eventually(shown, "the pause in the list"))[1] == [name, "Paused", "1", "1"]
         described = (await place.run("describe", "cluster", name)).ok()
-        for words in ("UTC by alice: a storm", f"to go on: {goes_on}", "Tells pools:  p1", "Paused "):
+        for words in ("UTC by alice: a storm", f"to resume: {goes_on}", "Tells pools:  p1", "Paused "):
             assert words in described
 
         refused = await place.run("delete", "cluster", name)

@@ -531,7 +531,7 @@ async def test_who_types_it_another_way_is_told_how(place: Place, words: str, sa
 async def test_the_help_speaks_of_pools(place: Place) -> None:
     for words, says in (
         (("delete",), "is refused while machines or pools use the class"),
-        (("delete",), "that has no pools and machines any more"),
+        (("delete",), "that has no pools and machines left"),
         (("pause",), "Default: the settings' default cluster."),
         (("rollout", "resume"), "Resume rollouts: after a pause"),
     ):

@@ -112,7 +112,7 @@ async def test_one_that_waits_for_its_class_can_be_deleted(pool: Pool) -> None:
 @pytest.mark.parametrize(
     ("wrong", "words"),
     [
-        ({"name": "P_1"}, "no Kubernetes name"),
+        ({"name": "P_1"}, "not a Kubernetes name"),
         ({"name": "p" * (NAME_LENGTH + 1)}, f"at most {NAME_LENGTH}"),
         ({"annotations": {"hostler.io/update-concurrency": "none"}}, "is not a number of machines"),
     ],
@@ -311,7 +311,7 @@ async def test_who_shall_go_first_can_be_said(pool: Pool) -> None:
     left = await pool.members()
     assert youngest not in left
     words = await pool.refused("scale", ScaleIntent(remove=["m-9"]))
-    listing = f"`hostler get machines --pool p1 --cluster {pool.cluster}` lists its own"
+    listing = f"`hostler get machines --pool p1 --cluster {pool.cluster}` lists them"
     assert words == f"pool p1 has no machine m-9; {listing}"
     await pool.scale(remove=(left[0],))  # replaced: the replicas are as they were
     await pool.when(lambda s: left[0] not in s.members)
