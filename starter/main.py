@@ -51,22 +51,22 @@ class Lazy:
 COMMANDS = {
     "up": Lazy("run", "up", "Run everything here, with a simulated cloud and cluster."),
     "apply": Lazy("apply", "apply", "Create or change pools, machines, their classes and Secrets."),
-    "diff": Lazy("diff", "diff", "Say what apply would change: a hot update, or a replacement."),
+    "diff": Lazy("diff", "diff", "Show what apply would change: a hot update, or a replacement."),
     "update-class": Lazy("update_class", "update_class", "Change the class of a machine."),
-    "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes, clusters or orphans."),
+    "get": Lazy("get", "get", "List machines, pools, rollouts, classes, nodes and more."),
     "describe": Lazy(
-        "describe", "describe", "Show everything about a machine, pool, class or cluster: what it waits for and why."
+        "describe", "describe", "Show all about a machine, pool, class or cluster."
     ),
     "events": Lazy("describe", "events", "Show the events of a machine or pool."),
-    "wait": Lazy("wait", "wait", "Wait until machines are in a phase or gone, or pools are rolled out."),
+    "wait": Lazy("wait", "wait", "Wait until machines or pools reach a state."),
     "renew": Lazy("delete", "renew", "Let machines continue with the newest code and try again."),
     "delete": Lazy(
-        "delete", "delete", "Delete machines (drain, VM, disks, Node), pools, classes or a cluster's watch."
+        "delete", "delete", "Delete machines, pools, classes or a cluster's watch."
     ),
     "recreate": Lazy(
         "recreate",
         "recreate",
-        "Replace machines: delete them completely, then create them again under the same name.",
+        "Replace machines by new ones of the same name.",
     ),
     "preserve": Lazy("preserve", "preserve", "Keep machines for inspection, now or when they fail."),
     "release": Lazy("preserve", "release", "End the preservation of machines early."),
@@ -78,7 +78,7 @@ COMMANDS = {
     "rollout": Lazy("rollout", "app", "Follow and control the rollouts of pools.", group=True),
     "pause": Lazy("clusters", "pause", "Stop everything voluntary in a cluster."),
     "resume": Lazy("clusters", "resume", "Resume a paused cluster."),
-    "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one, with its VM."),
+    "adopt": Lazy("adopt", "adopt", "Give a machine that lost its workflow a new one."),
     "explain": Lazy("explain", "explain", "Explain the fields of manifests and settings."),
     "doctor": Lazy("doctor", "doctor", "Check settings, Temporal, workers and clusters for problems."),
     "worker": Lazy("run", "worker", "Run a worker."),

@@ -33,7 +33,7 @@ LIVING: dict[str, Reason] = {
             "machine is Failed and drained."
         ),
         do=(
-            "`{node}` shows the condition and its message: mend it on the machine (disk, file system, kernel, "
+            "`{node}` shows the condition and its message: fix the cause on the machine (disk, file system, kernel, "
             "network). If nothing changes, the machine is Failed at the time in the message."
         ),
         worry="Immediately for ReadonlyFilesystem and KernelDeadlock: they seldom go away on their own.",

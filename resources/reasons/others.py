@@ -171,7 +171,7 @@ CLUSTER: dict[str, Reason] = {
         Kind.HAPPENING,
         "Somebody terminated the cluster's workflow, so its Nodes and VMs were not watched; it was started "
         "again, with its pause and its pools.",
-        see="`hostler describe cluster {cluster}`, also while it is gone: *Ended … from outside*.",
+        see="`hostler describe cluster {cluster}`, also while it is gone: *Ended … by somebody*.",
         by_itself=(
             "A worker with the role watch looks for the workflow every minute, for each cluster in its settings; a "
             "new machine, a pool, or `hostler renew cluster {cluster}` may restart it sooner. Every machine gets "

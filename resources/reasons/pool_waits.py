@@ -26,7 +26,7 @@ POOL_WAITS: dict[str, Reason] = {
     "Unreachable": Reason(
         Kind.WAIT,
         "The API server or the cloud does not answer, so nothing is chosen or replaced on stale information.",
-        see="`hostler describe cluster {cluster}`shows what does not answer, and since when.",
+        see="`hostler describe cluster {cluster}` shows what does not answer, and since when.",
         by_itself=(
             "Continues as soon as it answers. In the meantime missing machines are still created, and deletions "
             "that have begun are completed."
@@ -41,7 +41,7 @@ POOL_WAITS: dict[str, Reason] = {
     "TooManyUnhealthy": Reason(
         Kind.WAIT,
         "More machines are unhealthy than repair.pauseAboveUnhealthy, so none is replaced.",
-        see="`hostler get machines --pool {pool}`shows which ones, and why; the message has the numbers.",
+        see="`hostler get machines --pool {pool}` shows which ones, and why; the message has the numbers.",
         by_itself=(
             "Continues 5 minutes after the number of unhealthy machines has fallen to what "
             "repair.pauseAboveUnhealthy allows; then each one gets a fresh look before it is replaced. Machines "
@@ -77,7 +77,7 @@ POOL_WAITS: dict[str, Reason] = {
         Kind.WAIT,
         "Too many machines were unhealthy until recently, so no repair begins for 5 minutes.",
         see=(
-            "`hostler describe pool {pool}`: the message says until when; `hostler get machines --pool {pool}`shows "
+            "`hostler describe pool {pool}`: the message says until when; `hostler get machines --pool {pool}` shows "
             "which ones are still unhealthy."
         ),
         by_itself=(
@@ -162,7 +162,7 @@ POOL_WAITS: dict[str, Reason] = {
     "WaitsForVMsToGo": Reason(
         Kind.WAIT,
         "New machines wait until VMs that are being deleted are gone, because these count against the limit.",
-        see="`hostler describe pool {pool}`shows how many VMs there are, and how many are allowed.",
+        see="`hostler describe pool {pool}` shows how many VMs there are, and how many are allowed.",
         by_itself=(
             "Creates the next one as soon as the cloud has confirmed that a VM is gone: there are never more VMs "
             "than replicas + maxSurge."
@@ -179,7 +179,7 @@ POOL_WAITS: dict[str, Reason] = {
     "MachinesLeaving": Reason(
         Kind.WAIT,
         "Machines that the pool is removing are being drained, or their VMs are not gone yet.",
-        see="`hostler describe pool {pool}`shows which ones, and what each waits for.",
+        see="`hostler describe pool {pool}` shows which ones, and what each waits for.",
         by_itself="The wait is over when the cloud has confirmed that each VM is gone; a drain has its drainTimeout.",
         do=(
             "Nothing, for as long as drains usually take. After 15 minutes find out what they wait for: `hostler "
@@ -248,7 +248,7 @@ POOL_WAITS: dict[str, Reason] = {
         Kind.WAIT,
         "The rollout has stopped: no new machine became available within progressDeadlineSeconds.",
         see=(
-            "`hostler rollout status {pool}`shows which ones are not available; `hostler describe machine MACHINE` "
+            "`hostler rollout status {pool}` shows which ones are not available; `hostler describe machine MACHINE` "
             "shows why."
         ),
         by_itself=(
@@ -277,7 +277,7 @@ POOL_WAITS: dict[str, Reason] = {
     "RolloutPaused": Reason(
         Kind.WAIT,
         "The rollout is paused, by a person or by `paused` in the manifest; the number of replicas is still kept up.",
-        see="`hostler describe pool {pool}`shows who paused it, or that the manifest does.",
+        see="`hostler describe pool {pool}` shows who paused it, or that the manifest does.",
         by_itself=(
             "Keeps up the number of replicas with the newest revision; machines that fail are replaced or "
             "preserved. The progress deadline starts again when the rollout is resumed."
@@ -288,7 +288,7 @@ POOL_WAITS: dict[str, Reason] = {
     "RolloutAborted": Reason(
         Kind.WAIT,
         "The rollout was aborted: replaced machines stay replaced, the remaining old machines stay.",
-        see="`hostler rollout history {pool}` and `hostler describe pool {pool}`show who aborted it and why.",
+        see="`hostler rollout history {pool}` and `hostler describe pool {pool}` show who aborted it and why.",
         by_itself=(
             "Does nothing: the old machines lose the rollout's marks and stay. New machines are still created from "
             "the newest revision."
@@ -302,7 +302,7 @@ POOL_WAITS: dict[str, Reason] = {
     "OnDelete": Reason(
         Kind.WAIT,
         "Machines of older revisions stay until somebody deletes them, because the strategy is OnDelete.",
-        see="`hostler describe pool {pool}`shows how many are left of each revision.",
+        see="`hostler describe pool {pool}` shows how many are left of each revision.",
         by_itself="Creates one of the newest revision for each that is deleted, once its VM is gone.",
         do=(
             "Delete them one by one; each is replaced by one of the newest revision. `hostler get machines --pool "
@@ -314,7 +314,7 @@ POOL_WAITS: dict[str, Reason] = {
         Kind.WAIT,
         "Somebody terminated a machine's workflow; its VM may still be running, so the machine counts and is not "
         "replaced.",
-        see="`hostler describe pool {pool}`shows which ones, and how they ended; `hostler describe machine MACHINE`.",
+        see="`hostler describe pool {pool}` shows which ones, and how they ended; `hostler describe machine MACHINE`.",
         by_itself=(
             "The machine counts as one of the pool's, with a VM: it is not replaced, and a deletion of the pool "
             "waits for it. A worker with the role watch notices it within a minute and tells the pool; the pool "

@@ -121,7 +121,7 @@ POOL_STEPS: dict[str, Reason] = {
     ),
     "RolloutFailed": Reason(
         Kind.HAPPENING,
-        "The rollout cannot be completed any more, because its pool was deleted or has no replicas now.",
+        "The rollout can no longer be completed, because its pool was deleted or has no replicas now.",
         warning=True,
     ),
     "MemberFound": Reason(

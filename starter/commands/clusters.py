@@ -57,14 +57,14 @@ def _asks(intent: str, help: str) -> Callable[..., None]:
 
 pause = _asks(
     "pause",
-    """Stop everything voluntary in a cluster: its pools make, delete and replace no machines until it is resumed.
+    """Stop everything voluntary in a cluster: its pools create, delete and replace no machines until it is resumed.
 
-    Without NAME it is the settings' own cluster. Machines live on; what was begun already is finished, and who deletes
-    a machine or pool is obeyed. Hot updates of classes go on. `get clusters` and `describe cluster` show the pause,
-    each pool says what it would do.
+    Without NAME: the settings' default cluster. Machines keep running; what has already begun is finished, and requests
+    to delete a machine or pool are carried out. Hot updates of classes continue. `get clusters` and `describe cluster`
+    show the pause, and each pool says what it would do otherwise.
     """,
 )
-resume = _asks("resume", "Let a paused cluster go on. Without NAME it is the settings' own.")
+resume = _asks("resume", "Resume a paused cluster. Without NAME: the settings' default cluster.")
 
 
 def _which(here: Session, command: str, kind: str, name: str | None) -> str:

@@ -155,7 +155,7 @@ async def _parked(temporal: Client, queue: str) -> list[Finding]:
         return [ok("workflows", "none is parked after an error in Hostler itself")]
     renew = "`hostler describe` says why; once a fixed worker runs: hostler renew machine|pool|class|cluster NAME"
     if "rollout/" in some:
-        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool goes on without it"
+        renew += ". A rollout/… is a rollout's story, which ends with the rollout; the pool continues without it"
     return [problem("workflows", f"{count} are parked after an error in Hostler itself: {some}", renew)]
 
 

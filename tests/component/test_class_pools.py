@@ -43,7 +43,7 @@ async def test_a_pool_is_told_before_machines(idle: Classes) -> None:
         await idle.report(P, 2, applied=0)
         await idle.report("m1", 2, UpdateState.OUTDATED)
         await idle.report("m2", 2, UpdateState.OUTDATED)
-        state = await eventually(idle.state, lambda s: s.updated, "all are done")
+        state = await eventually(idle.state, lambda s: s.updated, "all have the newest")
         assert state.states == [(UpdateState.OUTDATED, "", 2)]  # only machines are counted
         assert state.progress.states == state.states
         assert state.last_updated_generation == 2

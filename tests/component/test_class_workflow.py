@@ -558,7 +558,7 @@ async def test_the_page_in_the_web_ui(classes: Classes) -> None:
     for words in (
         "### Class c1, generation 2",
         "1 machine, **1 without the newest generation**, 0 not told yet",
-        "every machine carries: 1",
+        "every machine has: 1",
         "Failed (NotAuthorized): 1",
         "m1: may not",
         "What can be done about NotAuthorized: If the cloud refuses: correct the Secret",

@@ -137,7 +137,7 @@ async def test_an_end_and_a_new_life(working: Place) -> None:
     assert (missing.code, missing.out) == (1, "")
     assert "is gone since" in missing.err
     reborn = (await working.run("apply", "-f", "-", stdin=manifests)).ok()
-    assert "machine/m1 created: a machine of this name is gone since" in reborn
+    assert "machine/m1 created: the earlier machine of this name has been gone since" in reborn
     assert "this is a new one" in reborn
 
 

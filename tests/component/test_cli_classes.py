@@ -178,8 +178,8 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
         "  providerSpec.vmTags.team: a -> b: hot update",
         "  touches 2 machines (m1, m2)",
         "machine/m1 configured",
-        "  metadata.labels.colour: (none) -> red: taken in place",
-        "  spec.drainTimeout: 2h -> 1h: taken in place",
+        "  metadata.labels.colour: (none) -> red: applied in place",
+        "  spec.drainTimeout: 2h -> 1h: applied in place",
         "machine/m2 configured: its class tells it",
     ]
     files = (secret_yaml("other"), wanted, machine, machine_yaml("m2"))
@@ -193,7 +193,7 @@ async def test_diff_says_what_each_field_does(working: Place) -> None:
     assert shown == [
         "machineclass/c2 created",
         "machine/m2 configured",
-        "  spec.class.name: c1 -> c2: taken in place",
+        "  spec.class.name: c1 -> c2: applied in place",
         "  providerSpec.ami: ami-1 -> ami-9: needs replacement (Outdated)",
     ]
 

@@ -123,7 +123,7 @@ async def test_a_cluster_that_somebody_terminates_says_so_and_is_begun_again(pla
         described = await eventually(lambda: _lines(place, name, "Machines:     1"), "its machine in the list")
         ended = next(i for i, line in enumerate(described) if line.startswith("Ended:"))
         assert described[ended + 1].strip() == (
-            "from outside (TERMINATED): a worker with the role watch restarts it within a minute; at once: hostler "
+            "by somebody (TERMINATED): a worker with the role watch restarts it within a minute; at once: hostler "
             f"renew cluster {name}"
         )
         again = (await place.run("renew", "cluster", name)).ok()
@@ -194,7 +194,7 @@ async def test_a_cluster_is_paused_and_goes_on(place: Place) -> None:
 
         assert (await eventually(shown, "the pause in the list"))[1] == [name, "Paused", "1", "1"]
         described = (await place.run("describe", "cluster", name)).ok()
-        for words in ("UTC by alice: a storm", f"to go on: {goes_on}", "Tells pools:  p1", "Paused "):
+        for words in ("UTC by alice: a storm", f"to resume: {goes_on}", "Tells pools:  p1", "Paused "):
             assert words in described
 
         refused = await place.run("delete", "cluster", name)

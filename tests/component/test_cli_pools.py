@@ -136,7 +136,7 @@ async def test_a_pool_from_the_first_apply_to_its_end(place: Place, machines: Ma
         ran = await place.run(*refused)
         assert (ran.code, "is gone since" in ran.err) == (1, True), ran
     (again,) = await apply(place, pool_yaml())
-    assert "machinedeployment/p1 created: a pool of this name is gone since" in again
+    assert "machinedeployment/p1 created: the earlier pool of this name has been gone since" in again
     assert again.endswith("; this is a new one")
 
 
@@ -531,7 +531,7 @@ async def test_who_types_it_another_way_is_told_how(place: Place, words: str, sa
 async def test_the_help_speaks_of_pools(place: Place) -> None:
     for words, says in (
         (("delete",), "is refused while machines or pools use the class"),
-        (("delete",), "that has no pools and machines any more"),
+        (("delete",), "that has no pools and machines left"),
         (("pause",), "Default: the settings' default cluster."),
         (("rollout", "resume"), "Resume rollouts: after a pause"),
     ):

@@ -143,7 +143,7 @@ async def test_a_paused_rollout_stands_until_somebody_resumes_it(place: Place, m
     once = await status(place)
     assert (once.code, "Rollout:   stands" in once.out) == (1, True)
     assert {m.revision for m in machines.there.values()} == {1}
-    assert "goes on" in (await place.run("rollout", "resume", "p1")).ok()
+    assert "continues" in (await place.run("rollout", "resume", "p1")).ok()
     (await place.run("rollout", "status", "p1")).ok()
     assert {m.revision for m in machines.there.values()} == {2}
 

@@ -264,7 +264,7 @@ async def test_refusals_and_ends(hostler: HostlerClient) -> None:
         await hostler.delete("held")
     with pytest.raises(NotFound, match=r"'ghost'.*is not known"):
         await hostler.delete("ghost")
-    with pytest.raises(Refused, match="is no name"):
+    with pytest.raises(Refused, match="is not a name"):
         await hostler.delete("free' OR 1=1")
     assert not (await hostler.delete("free")).recorded
     await hostler.wait("free", "deleted")

@@ -518,7 +518,7 @@ async def test_a_pause_is_told_and_seen_until_it_is_over(cluster: Cluster) -> No
 
     assert await cluster.ask(ClusterWorkflow.pause, id="i-1") == answer  # the same intent once more
     assert await cluster.ask(ClusterWorkflow.pause) == f"cluster {cluster.name} is paused already, {since}"
-    assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} goes on"
+    assert await cluster.ask(ClusterWorkflow.resume, requested_by="bob") == f"cluster {cluster.name} is resumed"
     assert await cluster.heard("p") == [WELL, PAUSED, WELL]
     await eventually(cluster.phase, lambda p: p == "Watching", "the phase")
     assert await cluster.ask(ClusterWorkflow.resume) == f"cluster {cluster.name} is not paused"

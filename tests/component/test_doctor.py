@@ -220,8 +220,8 @@ async def test_workflows_that_stand_still(idle: Stack) -> None:
         idle.started["broken"] = await idle.client.start_workflow(
             "NobodyKnowsThis", id=f"broken-{prefix}", task_queue=prefix, task_timeout=timedelta(seconds=1)
         )
-        found = await seen(idle, "workflows", f"the code of 1 fails again and again: broken-{prefix}")
-        assert not any("stand still" in words for words in bad(found).values())
+        found = await seen(idle, "workflows", f"the workflow tasks of 1 keep failing: broken-{prefix}")
+        assert not any("are parked" in words for words in bad(found).values())
 
 
 async def test_the_watch_tells_of_what_it_cannot_reach(idle: Stack) -> None:

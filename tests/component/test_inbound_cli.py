@@ -111,7 +111,7 @@ async def test_a_start_that_cannot_be_ends_with_words(
     assert described.status is WorkflowExecutionStatus.FAILED
     events = [e async for e in handle.fetch_history_events()]
     failure = events[-1].workflow_execution_failed_event_attributes.failure
-    assert f"a start of {type_}" in failure.message
+    assert f"the input of {type_}" in failure.message
     assert failure.application_failure_info.non_retryable
     assert await failed_tasks(handle) == []
 

@@ -84,7 +84,7 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     handle = await running(machines, HELD)
     seen = await state(handle)
     assert (conditions(seen)["Drainable"].reason, "Terminable" in conditions(seen)) == ("HookPresent", False)
-    assert "it holds the drain until it is removed" in await tell(handle, a_hook(reason="backup runs"))
+    assert "it holds up the drain until it is removed" in await tell(handle, a_hook(reason="backup runs"))
     await delete(handle)
     held = await reason(handle, "PreDrainHook")
     assert held.status.phase == Phase.TERMINATING
@@ -103,7 +103,7 @@ async def test_pre_drain_hooks_hold_the_drain_until_the_last_is_gone(machines: M
     assert left == f"{gone} is removed; the drain is still held up by Backup of alice"
     one = await eventually(lambda: state(handle), lambda s: REMOVE not in s.status.waiting_for.message, "one hook less")
     assert one.status.waiting_for.reason == "PreDrainHook"
-    assert conditions(one)["Drainable"].message == "preDrain hooks hold the drain: Backup of alice"
+    assert conditions(one)["Drainable"].message == "preDrain hooks hold up the drain: Backup of alice"
     assert calls(machines) == []
     await handle.signal("hook", a_removal("Backup"))
     result = await handle.result()
@@ -305,7 +305,7 @@ async def test_a_refused_intent_leaves_no_history_by_update(machines: Machines) 
     before = len((await handle.fetch_history()).events)
     for intent, words in (
         (a_hook("no name"), "is not a hook's name"),
-        (a_hook(ETCD.name), "is clusteroperator/etcd's"),
+        (a_hook(ETCD.name), "owned by clusteroperator/etcd"),
         (a_removal(owner="alice"), "and not alice's"),
     ):
         with pytest.raises(WorkflowUpdateFailedError) as refused:
@@ -331,7 +331,7 @@ async def test_plain_json_is_enough(machines: Machines) -> None:
     handle = await running(machines)
     await handle.signal("hook", {"name": "Backup", "owner": "alice"})
     seen = await eventually(lambda: state(handle), lambda s: s.hooks.added, "the hook")
-    assert conditions(seen)["Drainable"].message == "preDrain hooks hold the drain: Backup of alice"
+    assert conditions(seen)["Drainable"].message == "preDrain hooks hold up the drain: Backup of alice"
     await handle.signal("hook", {"name": "Backup", "remove": True})
     await eventually(lambda: state(handle), lambda s: not s.hooks.added, "no hook")
 

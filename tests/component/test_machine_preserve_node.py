@@ -113,7 +113,7 @@ async def test_what_a_lost_node_said_is_as_strong_as_it_was(kept: Kept) -> None:
     await kept.news()
     seen = await kept.noted("PreserveCarried")
     assert noted(seen, "PreserveCarried") == [
-        "node node-1 is a new object without the annotation preserve=now, the annotation still counts"
+        "node node-1 is a new object without the annotation preserve=now; the annotation still counts"
     ]
     assert (seen.status.shown_phase, seen.status.preserve.expiry_time) == ("Running:Preserved", until)
 

@@ -29,7 +29,7 @@ LATER = "2999-01-01T00:00:00Z"
 def already(kept: Kept, until: datetime | None) -> str:
     assert until is not None
     move = f"`hostler extend m-1 --cluster {kept.machines.prefix} --for 24h`"
-    return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to move that: {move}"
+    return f"machine m-1 is preserved already, until {until:%Y-%m-%d %H:%M:%S} UTC; to change that time: {move}"
 
 
 def stronger(there: str, wanted: str) -> str:
@@ -112,7 +112,7 @@ async def test_what_cannot_be_is_refused_with_words_and_leaves_no_history(kept: 
         (
             "extend",
             ExtendIntent(lasts=HOUR),
-            f"machine m-1 is not preserved; `hostler preserve m-1 --cluster {kept.machines.prefix}` begins it",
+            f"machine m-1 is not preserved; `hostler preserve m-1 --cluster {kept.machines.prefix}` preserves it",
         ),
         ("preserve", PreserveIntent(until=past), "2026-01-01 00:00:00 UTC has passed"),
         ("preserve", PreserveIntent(lasts=HOUR, until=past), "both a duration and an end time are given; give one"),

@@ -95,7 +95,7 @@ def _asked(s: PoolState) -> object:
 
 REFUSED: dict[str, tuple[Intent, str]] = {
     "apply": (PoolIntent(spec=spec(0), machine_class=snapshot(name="c2")), "the template names class c1, not c2"),
-    "scale": (ScaleIntent(replicas=3, current=9), "has 1 replicas, not 9: nothing is changed"),
+    "scale": (ScaleIntent(replicas=3, current=9), "has 1 replicas, not 9: nothing was changed"),
     "undo": (UndoIntent(to=7), "revision 7 no longer exists; the revisions are 1"),
     "abort": (Intent(), "has no rollout to abort"),
 }
@@ -103,7 +103,7 @@ REFUSED: dict[str, tuple[Intent, str]] = {
 
 @pytest.mark.parametrize("name", REFUSED)
 async def test_what_is_refused(pool: Pool, name: str) -> None:
-    """An update is refused with a reason, a signal with a line in the journal; and nothing is changed."""
+    """An update is refused with a reason, a signal with a line in the journal; and nothing was changed."""
     await pool.ready(spec(1))
     if name == "undo":
         await pool.apply(machine_class=snapshot(2, image=2))

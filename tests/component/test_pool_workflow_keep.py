@@ -133,7 +133,7 @@ async def test_lowered_the_oldest_goes_and_is_replaced(pool: Pool) -> None:
     await fail(pool, old, young)
     await preserved(pool, old, young)
     words = await pool.apply(limited(4, 1))
-    assert words == f"configured; autoPreserveFailedMax changed; preserved no longer: {old}"
+    assert words == f"configured; autoPreserveFailedMax changed; no longer preserved: {old}"
     await gone(pool, old)
     found = await pool.rolled_out(4)
     assert (found.slots_used, found.slots, len(pool.started())) == (1, 1, 5)
@@ -166,7 +166,7 @@ async def test_lowered_by_mistake_and_raised_again(pool: Pool) -> None:
     await pool.apply(limited(3, 0))
     await pool.waits("ClusterPaused")
     answer = await pool.apply(limited(3, 2))
-    assert answer.startswith("configured; autoPreserveFailedMax changed; preserved on: ")
+    assert answer.startswith("configured; autoPreserveFailedMax changed; still preserved: ")
     await pool.cluster_news()
     found = await pool.rolled_out(3)
     assert (found.preserved_auto, found.slots_used) == (2, 2)

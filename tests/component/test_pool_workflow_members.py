@@ -241,8 +241,8 @@ async def test_a_lost_machine_counts_until_it_is_back(pool: Pool, temporal: Work
     await pool.machine(name).terminate("by somebody")
     await temporal.fast_forward(pool.handle, timedelta(minutes=31))
     assert await pool.noted("MemberLost") == (
-        f"the workflow of machine {name} was ended from outside (TERMINATED); its VM may still be running, and counts: "
-        f"hostler adopt machine {name} --cluster {pool.cluster}"
+        f"the workflow of machine {name} was ended by somebody (TERMINATED); its VM may still be running, and counts; "
+        f"to take it over: hostler adopt machine {name} --cluster {pool.cluster}"
     )
     assert pool.started() == [name]
     await pool.report(name, 1)  # adopted: its numbers may start over

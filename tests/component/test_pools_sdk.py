@@ -201,7 +201,7 @@ async def test_reading(hostler: HostlerClient, place: Place, machines: Machines)
     for call in (hostler.pools.get, hostler.pools.look, hostler.pools.describe, hostler.pools.events):
         with pytest.raises(NotFound, match="did you mean p1"):
             await call("p11")
-    with pytest.raises(Refused, match="is no name"):
+    with pytest.raises(Refused, match="is not a name"):
         await hostler.pools.get("P 1")
 
 
@@ -491,6 +491,6 @@ async def test_a_new_name_with_an_old_history(hostler: HostlerClient, place: Pla
     with pytest.raises(NotFound, match="is gone since"):
         await hostler.pools.scale("p1", 1)
     (applied,) = await hostler.apply(*parsed(pool_yaml(replicas=1)))
-    assert (applied.verb, "a pool of this name is gone since" in applied.note) == (Verb.CREATED, True)
+    assert (applied.verb, "the earlier pool of this name has been gone since" in applied.note) == (Verb.CREATED, True)
     again = await hostler.pools.wait("p1")
     assert again.first_run_id != first.first_run_id

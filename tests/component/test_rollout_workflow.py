@@ -208,7 +208,7 @@ async def test_the_story_passes_on_once(pool: Pool) -> None:
     await pool.until_told(2, lambda s: s.steps, "the story is there")
     intent = Intent(id="one")
     answer = await pool.story(2).execute_update("abort", intent, id="one")
-    assert answer["message"] == "pool p1 is told to abort its rollout"
+    assert answer["message"] == "pool p1 was told to abort its rollout"
     await pool.waits("RolloutAborted")
     await pool.ask("resume")
     await pool.when(lambda s: not any(w.reason == "RolloutAborted" for w in s.waits))
@@ -228,7 +228,7 @@ async def test_aborted_and_resumed(pool: Pool) -> None:
     await pool.be(new, phase=Phase.RUNNING)
     await pool.when(lambda s: s.members[new].phase is Phase.RUNNING)
     assert len(await pool.members(revision=1)) == 2
-    assert await pool.ask("resume") == "resumed; the rollout of revision 2 goes on"
+    assert await pool.ask("resume") == "resumed; the rollout of revision 2 continues"
     await pool.when(lambda s: sum(m.revision == 2 for m in s.members.values()) == 2)
 
 
@@ -241,7 +241,7 @@ async def test_a_canary_waits_for_a_person(pool: Pool) -> None:
     )
     await phase(pool, "Paused")
     await pool.when(lambda s: sorted(m.revision for m in s.members.values()) == [1, 1, 2], "one of them is new")
-    assert await pool.ask("resume") == "resumed; the rollout of revision 2 goes on"
+    assert await pool.ask("resume") == "resumed; the rollout of revision 2 continues"
     await pool.rolled_out(3, revision=2)
     assert await pool.noted("Applied") == "rollout of revision 2 resumed from Canary"
 
@@ -256,7 +256,7 @@ async def test_the_progress_deadline_stops_it(pool: Pool, temporal: WorkflowEnvi
     await temporal.fast_forward(pool.story(2), timedelta(minutes=11))  # it would refuse news of the future
     await temporal.fast_forward(pool.handle, timedelta(minutes=2))
     words = await pool.waits("ProgressDeadlineExceeded")
-    assert f"1 machine of revision 2 not available within 600s ({new})" in words
+    assert f"1 machine of revision 2 did not become available within 600s ({new})" in words
     await phase(pool, "Stopped")
     await pool.until_told(2, lambda s: [w.reason for w in s.waits] == ["ProgressDeadlineExceeded"], "its words")
     await eventually(lambda: marks(pool), lambda m: m == [(True, 2), (False, 2)], "freed")

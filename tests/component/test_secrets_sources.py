@@ -103,8 +103,8 @@ async def test_the_version_changes_with_the_content(source: Source) -> None:
 async def test_a_missing_secret_is_named(source: Source) -> None:
     where = {
         "kubernetes": "does not exist in cluster control",
-        "directory": "is not in the directory that holds secrets",
-        "environment": "is not in the environment that holds secrets",
+        "directory": "is not in the directory with the secrets",
+        "environment": "is not in the environment with the secrets",
     }
     with pytest.raises(SecretMissing) as caught:
         await source.secrets.get(REF)

@@ -180,20 +180,20 @@ async def test_without_a_worker_nothing_is_half_selected(place: Place, monkeypat
 async def test_usage(place: Place) -> None:
     for args, words in (
         (("get", "machines", "-l", "a>1"), "is not a label selector"),
-        (("get", "machines", "m1", "-l", "a=b"), "names, or -l"),
+        (("get", "machines", "m1", "-l", "a=b"), "give either names or -l"),
         (("get", "machines", "m1", "-A"), "names need one cluster"),
         (("get", "clusters", "-A"), "clusters cannot be selected"),
-        (("delete", "machine"), "say which"),
-        (("delete", "machine", "-A"), "say which"),
-        (("delete", "machine", "m1", "--all"), "one of them"),
-        (("delete", "machine", "--all", "-l", "a=b"), "one of them"),
-        (("delete", "-f", "x.yaml", "--all"), "one of them"),
+        (("delete", "machine"), "give names"),
+        (("delete", "machine", "-A"), "give names"),
+        (("delete", "machine", "m1", "--all"), "only one of them"),
+        (("delete", "machine", "--all", "-l", "a=b"), "give either -l"),
+        (("delete", "-f", "x.yaml", "--all"), "give either files"),
         (("delete", "machine", "-l", ""), "is not a label selector"),
-        (("delete", "cluster", "--all"), "of a cluster"),
+        (("delete", "cluster", "--all"), "for a cluster"),
         (("delete", "cluster"), "give one cluster"),
         (("wait", "cluster", "c1"), "'cluster' is not a kind for this command; it takes machine"),
         (("get", "mashines"), "did you mean machines"),
-        (("renew", "machine"), "say which"),
+        (("renew", "machine"), "give names"),
     ):
         ran = await place.run(*args)
         assert (ran.code, ran.out) == (2, ""), args

@@ -341,7 +341,7 @@ async def test_what_cannot_be_adopted(stack: Stack) -> None:
     absent = await hostler(stack, "adopt", "machine", "m-9", "-f", str(EXAMPLES), expect=1)
     assert "error: machine m-9 is not in the files; they contain: demo-1" in absent
     nothing = await hostler(stack, "adopt", "machine", "demo-1", "-f", str(EXAMPLES), expect=1)
-    assert "has no VM with the tag hostler.io/machine=demo-1 that nobody owns" in nothing
+    assert "has no VM with the tag hostler.io/machine=demo-1 and without an owner" in nothing
     unwatched = await hostler(stack, "get", "orphans", expect=1)
     assert "error: cluster demo is not watched, so nothing says which cloud accounts it uses" in unwatched
     by_class = await hostler(stack, "get", "orphans", "-f", str(EXAMPLES))

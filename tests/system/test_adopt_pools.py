@@ -254,7 +254,7 @@ async def test_one_that_never_had_a_vm(pool: Pool) -> None:
     said = await eventually(adopted)
     assert datetime.now(UTC) >= ended + brief.call_timeout + brief.consistency
     assert said[0] == f"machine/{name}: it has no VM any longer; pool p1 is told and makes another"
-    assert all(f"machine {name} has no VM, but its workflow was ended only recently" in r for r in refusals)
+    assert all(f"machine {name} has no VM, but its workflow has only been ended" in r for r in refusals)
     await eventually(pool.state, well(1, name, kept=False), "another one in its place")
     assert len(pool.stack.launched()) == 1
     await pool.delete()
@@ -277,7 +277,7 @@ FORMER = MachineState.model_validate({"name": "p1-a-b", "uid": "u1", "spec": {"c
 
 def test_until_when_nothing_is_told() -> None:
     """It takes a create call of a minute, and a minute in which the cloud may not show what it has made."""
-    with pytest.raises(Refused, match=r"ended since 2026-03-01 14:05:00 UTC only, .*: ask again at 14:07:00 UTC"):
+    with pytest.raises(Refused, match=r"only been ended since 2026-03-01 14:05:00 UTC, .*: try again at 14:07:00 UTC"):
         refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=119))
     refuse_too_early("p1-a-b", LIFE, FORMER, ENDED + timedelta(seconds=120))
 

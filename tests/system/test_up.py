@@ -275,7 +275,7 @@ async def test_state_survives_a_child_that_cannot_start_stops_the_others_and_fre
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kubeconfig": Path(__file__)}, "could never join.*--no-simulator"),
+        ({"kubeconfig": Path(__file__)}, "can never join.*--no-simulator"),
         ({"simulator": False}, "there is no cluster: give yours with --kubeconfig"),
         ({"simulator": False, "kubeconfig": Path("/nowhere")}, "/nowhere: there is no such kubeconfig"),
         ({"fresh": True, "temporal_address": "x:1"}, "cannot make x:1 forget"),
@@ -290,7 +290,7 @@ async def test_what_cannot_work_is_refused(tmp_path: Path, changes: dict[str, An
 
 
 async def test_a_second_one_in_the_same_folder_is_refused_with_the_pid(stack: Stack) -> None:
-    with pytest.raises(UpError, match=f"runs in {stack.directory} already, as process {os.getpid()}; stop it"):
+    with pytest.raises(UpError, match=f"already runs in {stack.directory}, as process {os.getpid()}; stop it"):
         async with Stack(options(stack.directory), print):
             pass
     assert all(alive(p) for p in pids(stack))

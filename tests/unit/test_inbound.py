@@ -246,7 +246,7 @@ async def test_a_refusal_adds_no_command_and_nobody_forges_one(tapes: list[Tape]
         assert player.send(signal_workflow=signal("delete")) == []
         assert player.send(signal_workflow=signal("no_such", b"{}")) == []
         said = refusals(player)
-        assert "signal 'delete' takes one argument, Intent as JSON; it came with none" in said
+        assert "signal 'delete' takes one argument, Intent as JSON; it got none" in said
         assert "unknown signal 'no_such'; the signals are apply, delete, renew" in said
         forged = {inbound.HEADER: payload(b"forged")}
         assert player.send(signal_workflow=signal("renew", b"{}", **forged))  # it begins a new run
@@ -323,13 +323,13 @@ STARTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize(
     ("life", "argument", "id", "words"),
     [
-        ("machine-whole-life", {}, "foo", "as 'foo', and its argument is that of 'machine/demo/x'"),
-        ("machine-whole-life", {}, "machine/demo/../x", "and its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {}, "foo", "as 'foo', but its argument is that of 'machine/demo/x'"),
+        ("machine-whole-life", {}, "machine/demo/../x", "but its argument is that of 'machine/demo/x'"),
         ("machine-whole-life", {"name": "../x"}, "machine/demo/../x", "'..' is not a Kubernetes name"),
         ("pool-newer-pool-life", {}, "machinedeployment/other/p", "that of 'machinedeployment/default/p'"),
         ("class-hot-life", {}, "machineclass/c", "that of 'machineclass/default/c'"),
         ("class-hot-life", {"name": "C_1"}, "machineclass/default/C_1", "'C_1' is not a Kubernetes name"),
-        ("cluster-whole-life", {}, "demo", "as 'demo', and its argument is that of 'cluster/demo'"),
+        ("cluster-whole-life", {}, "demo", "as 'demo', but its argument is that of 'cluster/demo'"),
         ("rollout-newer-pool-life", {}, "rollout/p/2", "that of 'rollout/demo/p/2'"),
     ],
 )

@@ -198,7 +198,7 @@ def test_a_name_of_both_kinds_must_be_told_apart() -> None:
 
 def test_there_is_a_most() -> None:
     hooks = after(NONE, *(add(f"Hook{n}") for n in range(HOOKS_MOST)))
-    assert f"{HOOKS_MOST} preDrain hooks were added" in refusal("m-1", NONE, hooks, add(), False)
+    assert f"{HOOKS_MOST} preDrain hooks are on machine m-1" in refusal("m-1", NONE, hooks, add(), False)
     assert refusal("m-1", NONE, hooks, add(kind=TERMINATE), False) == ""
     assert refusal("m-1", NONE, change(NONE, hooks, remove("Hook7"), NOW), add(), False) == ""
 

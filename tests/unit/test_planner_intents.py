@@ -146,7 +146,7 @@ def machine(p: Preservation, *, deleted: bool = False, phase: Phase = Phase.RUNN
         pytest.param(machine(Preservation()), PreserveIntent(lasts=HOUR, until=LATER), "give one", id="two times"),
         pytest.param(machine(Preservation()), ReleaseIntent(), "nothing to release", id="nothing to release"),
         pytest.param(machine(Preservation(own=asked)), ReleaseIntent(), "", id="a request is withdrawn"),
-        pytest.param(machine(kept, deleted=True), ReleaseIntent(), "being deleted already", id="too late to release"),
+        pytest.param(machine(kept, deleted=True), ReleaseIntent(), "already being deleted", id="too late to release"),
         pytest.param(machine(Preservation()), ExtendIntent(lasts=HOUR), "hostler preserve m-1", id="nothing to extend"),
         pytest.param(
             machine(kept, deleted=True), ExtendIntent(lasts=HOUR), "is not preserved", id="too late to extend"

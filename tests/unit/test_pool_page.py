@@ -190,7 +190,7 @@ def test_a_pool_that_is_gone() -> None:
     assert "Phase:     (gone)\n" in found
     assert "Ended:     2026-03-01 02:00:00 UTC (60m ago)\n" in found
     assert "Nothing is left." in found
-    assert "To go on" not in found
+    assert "Next steps" not in found
 
     ended = {"status": "TERMINATED", "ended": ago(hours=1), "failure": "somebody ended its workflow"}
     left = (machine("web-1", "Running", ""), machine("web-2", "Running", ""))

@@ -66,9 +66,9 @@ def test_preserved_on_request() -> None:
     assert shown["Source"] == "a request to the machine (now)"
     assert shown["Asked"] == "by alice, 2026-03-01 11:00:00 UTC (60m ago): case 17"
     assert shown["Then"] == "it stays Running, and cluster-autoscaler may remove it"
-    assert "a rollout, hibernation, hostler scale --remove" in shown["Ends before by"]
-    assert "taken away" not in shown["Ends before by"]
-    assert "autoPreserveFailedMax" not in shown["Ends before by"]
+    assert "a rollout, hibernation, hostler scale --remove" in shown["Ends earlier by"]
+    assert "taken away" not in shown["Ends earlier by"]
+    assert "autoPreserveFailedMax" not in shown["Ends earlier by"]
 
 
 def test_preserved_by_annotation() -> None:
@@ -80,16 +80,16 @@ def test_preserved_by_annotation() -> None:
     alone = page(kept(Phase.FAILED, pool="", last_seen_node_value="now"))
     assert alone["Then"] == "its VM is deleted"
     ends = "hostler release, annotation node.machine.sapcloud.io/preserve=false, removal of the annotation"
-    assert alone["Ends before by"] == f"{ends}, hostler delete"
-    assert page(kept(last_seen_node_value="now", own=own("false")))["Ends before by"].startswith(f"{ends}, ")
+    assert alone["Ends earlier by"] == f"{ends}, hostler delete"
+    assert page(kept(last_seen_node_value="now", own=own("false")))["Ends earlier by"].startswith(f"{ends}, ")
     # What was asked of the machine counts then.
-    assert "taken away" not in page(kept(last_seen_node_value="now", own=own("when-failed")))["Ends before by"]
+    assert "taken away" not in page(kept(last_seen_node_value="now", own=own("when-failed")))["Ends earlier by"]
 
 
 def test_preserved_by_a_slot() -> None:
     shown = page(kept(Phase.FAILED, source=PreservedBy.AUTO))
     assert shown["Source"] == "a slot of pool p (autoPreserveFailedMax)"
-    assert "a lower autoPreserveFailedMax" in shown["Ends before by"]
+    assert "a lower autoPreserveFailedMax" in shown["Ends earlier by"]
 
 
 @pytest.mark.parametrize(

@@ -221,7 +221,7 @@ def resume(p: PoolEntity, intent: Intent) -> str:
     tried = _try_again(p)
     if s.rollout is None:
         _applied(p, intent, f"rollouts resumed{tried}")
-        return f"resumed; pool {s.name} has no rollout under way{tried}"
+        return f"resumed; pool {s.name} has no rollout in progress{tried}"
     s.rollout = progress.resume(s.rollout, p.observed(), p.spec, workflow.now())
     _applied(p, intent, f"rollout of revision {s.rollout.revision} resumed{f' from {held[0]}' if held else ''}{tried}")
     return f"resumed; the rollout of revision {s.rollout.revision} continues{tried}{_but(p)}"

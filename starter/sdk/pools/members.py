@@ -69,8 +69,8 @@ def refuse_too_early(name: str, life: Life | None, former: MachineState | None, 
     known = life.closed + former.timings.call_timeout + former.timings.consistency
     if now < known:
         raise Refused(
-            f"machine {name} has no VM, but its workflow was ended only recently{since(life.closed)}, and a call "
-            f"from then may still create one: try again at {known:%H:%M:%S} UTC"
+            f"machine {name} has no VM, but its workflow has only been ended{since(life.closed)}, and a call from "
+            f"then may still create one: try again at {known:%H:%M:%S} UTC"
         )
 
 

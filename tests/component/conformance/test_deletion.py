@@ -301,7 +301,7 @@ async def test_what_the_spec_keeps_is_named_in_the_result(machines: Machines) ->
     await delete(handle)
     result = await ended(handle)
     assert result.kept == ["vol-1", "eni-1"]
-    assert "kept because the spec says so: vol-1, eni-1" in next(
+    assert "kept, because the spec says so: vol-1, eni-1" in next(
         h.message for h in result.journal if h.reason == "VMDeleted"
     )
 
